@@ -1,0 +1,177 @@
+# zr: build, test, install. `make help` lists the targets; `make info` what was found.
+#
+# New files are found by wildcard: a source file, a kernel family or a test needs no edit here.
+#   src/<layer>/**.c                 the library, compiled once
+#   src/device/cpu/kernels/*.c       kernel families, compiled once per processor level
+#   src/cli/*.c                      the command
+#   tests/test_*.c, bench/bench_*.c  one program each
+
+VERSION  := 0.1.0
+PREFIX   ?= /usr/local
+CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
+PKG_CONFIG ?= pkg-config
+MPICC    ?= mpicc
+MPI      ?= auto
+SAN      ?=
+DEBUG    ?= 0
+WERROR   ?= 0
+V        ?= 0
+
+# One folder a variant, so configurations never mix; the plain one is build/ itself.
+comma := ,
+space := $() $()
+VARIANT := $(subst $(space),-,$(strip $(subst $(comma),-,$(SAN)) $(if $(filter 1,$(DEBUG)),debug) $(if $(filter-out auto,$(MPI)),mpi-$(MPI))))
+B := build$(if $(VARIANT),/$(VARIANT))
+
+# ---- what is there ---------------------------------------------------------------------------
+
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ifeq ($(ARCH),x86_64)
+LEVELS := v2 v3 v4 v4bf16
+FLAGS_v2 := -march=x86-64-v2
+FLAGS_v3 := -march=x86-64-v3
+FLAGS_v4 := -march=x86-64-v4 -mprefer-vector-width=512
+FLAGS_v4bf16 := $(FLAGS_v4) -mavx512bf16
+else
+LEVELS := base
+FLAGS_base :=
+endif
+
+# MPI=auto takes mpicc from PATH, MPI=none leaves it out, MPI=mpich takes mpicc.mpich.
+ifneq ($(filter-out auto none,$(MPI)),)
+MPICC := mpicc.$(MPI)
+endif
+ifneq ($(MPI),none)
+MPI_SHOW := $(shell $(MPICC) -show 2>/dev/null)
+endif
+MPI_CFLAGS := $(filter -I% -D%,$(MPI_SHOW))
+MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
+MPI_SOURCE := $(if $(MPI_SHOW),src/comm/mpi.c,src/comm/mpi_none.c)
+
+CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
+LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wpointer-arith -Wno-unknown-pragmas \
+        $(if $(filter 1,$(WERROR)),-Werror)
+OPT := $(if $(filter 1,$(DEBUG)),-O1 -DZR_DEBUG=1,-O2)
+# No -ffast-math and no contraction: the stages must give the same bits wherever a loop is cut.
+CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -g $(OPT) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fopenmp -fPIC \
+              $(WARN) -Iinclude -Isrc -I$(B)/obj -DZR_VERSION='"$(VERSION)"' \
+              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
+LDFLAGS_ALL := -fopenmp $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+Q := $(if $(filter 1,$(V)),,@)
+
+# ---- files -----------------------------------------------------------------------------------
+
+FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
+LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/comm/mpi.c src/comm/mpi_none.c,\
+              $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE)
+LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
+            $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o))
+CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*.c)))
+TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
+BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c)))
+EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
+
+.PHONY: all lib tests test bench examples install uninstall lint format info clean help FORCE
+all: $(B)/zr $(B)/libzr.a $(B)/libzr.so
+lib: $(B)/libzr.a $(B)/libzr.so
+tests: all $(TESTS)
+bench: $(BENCHES)
+examples: $(EXAMPLES)
+
+help:
+	@echo 'make [all]              build/zr, build/libzr.a, build/libzr.so'
+	@echo 'make test               every test (scripts/test without its installation)'
+	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc'
+	@echo 'make bench examples     benchmarks, examples'
+	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++'
+	@echo 'make info               what was found'
+	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  WERROR=1  V=1'
+
+info:
+	@echo "version   $(VERSION)"
+	@echo "compiler  $(CC) $(shell $(CC) -dumpversion) ($(ARCH))"
+	@echo "levels    $(LEVELS)"
+	@echo "families  $(FAMILIES)"
+	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
+	@echo "folder    $(B)"
+	@echo "flags     $(CFLAGS_ALL)"
+	@echo "libraries $(LIBS)"
+
+# ---- rules -----------------------------------------------------------------------------------
+
+# The compiler's command line: when it changes, everything is made again.
+STAMP := $(B)/obj/flags
+$(STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' > $@
+
+# Kernel families and levels, for the table in src/device/cpu/cpu.c.
+$(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#define ZR_KERNEL_FAMILIES(X, level) $(foreach f,$(FAMILIES),X($(f), level))'; \
+	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l)))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
+
+$(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  CC    $<')
+	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter src/comm/mpi.c,$<),$(MPI_CFLAGS)) -MMD -MP -c $< -o $@
+
+define level_rule
+$(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
+	@mkdir -p $$(@D)
+	@$$(if $$(Q),echo '  CC    $$< ($(1))')
+	$$(Q)$$(CC) $$(CFLAGS_ALL) -O3 $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
+endef
+$(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
+
+$(B)/libzr.a: $(LIB_OBJ)
+	@$(if $(Q),echo '  AR    $@')
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/libzr.so: $(LIB_OBJ)
+	@$(if $(Q),echo '  LD    $@')
+	$(Q)$(CC) -shared -Wl,-soname,libzr.so.0 -o $@ $^ $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+$(B)/zr: $(CLI_OBJ) $(B)/libzr.a
+	@$(if $(Q),echo '  LD    $@')
+	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+
+# Tests and benchmarks link statically and may include src/ headers.
+# A line "//LINK ..." in the source adds linker flags (--wrap).
+$(B)/tests/%: tests/%.c $(B)/libzr.a $(wildcard tests/*.h)
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  TEST  $<')
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(LIBS)
+$(B)/bench/%: bench/%.c $(B)/libzr.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+$(B)/examples/%: examples/%.c $(B)/libzr.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+
+test:
+	@scripts/test --no-deps
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/zr
+	install -m 755 $(B)/zr $(DESTDIR)$(PREFIX)/bin/zr
+	install -m 644 $(B)/libzr.a $(DESTDIR)$(PREFIX)/lib/libzr.a
+	install -m 755 $(B)/libzr.so $(DESTDIR)$(PREFIX)/lib/libzr.so.$(VERSION)
+	ln -sf libzr.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libzr.so.0
+	ln -sf libzr.so.0 $(DESTDIR)$(PREFIX)/lib/libzr.so
+	install -m 644 include/zr.h $(DESTDIR)$(PREFIX)/include/zr.h
+	install -m 644 include/zr/*.h $(DESTDIR)$(PREFIX)/include/zr/
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(MPI_LIBS) $(LIBS)|' scripts/zr.pc.in \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/zr.pc
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/bin/zr $(DESTDIR)$(PREFIX)/lib/libzr.* $(DESTDIR)$(PREFIX)/include/zr \
+	  $(DESTDIR)$(PREFIX)/include/zr.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/zr.pc
+
+lint: all
+	@scripts/lint $(B)
+format:
+	clang-format -i include/*.h include/zr/*.h $$(find src tests bench examples -name '*.[ch]')
+clean:
+	rm -rf build
+
+-include $(shell find $(B)/obj -name "*.d" 2>/dev/null)

@@ -1,0 +1,54 @@
+#!/bin/sh
+# nanoGPT's recipe for a laptop's processor (train_shakespeare_char on CPU), over bytes instead of characters: 4 layers,
+# 4 heads, width 128, T 64, batch 12, 2,000 steps. nanoGPT reports a validation loss of about 1.88.
+#
+#   bench/nanogpt.sh TEXT_FILE [LIMIT]
+#
+# TEXT_FILE: Tiny Shakespeare. Trains at stages 0 and 3, on 1 and 2 ranks, and prints the loss over the whole validation
+# text, nats a byte; exit 1 when one is above LIMIT (1.93).
+set -eu
+text=${1:?usage: bench/nanogpt.sh TEXT_FILE [LIMIT]}
+limit=${2:-1.93}
+[ -r "$text" ] || { echo "nanogpt: cannot read $text" >&2; exit 66; }
+text=$(cd "$(dirname "$text")" && pwd)/$(basename "$text")
+cd "$(dirname "$0")/.."
+make -s
+
+out=build/nanogpt
+rm -rf "$out"
+mkdir -p "$out"
+size=$(wc -c <"$text")
+head -c $((size * 9 / 10)) "$text" >"$out/train.txt"
+tail -c +$((size * 9 / 10 + 1)) "$text" >"$out/val.txt"
+
+cat >"$out/config.json" <<JSON
+{
+    "model": {"type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 64, "dropout": 0.0},
+    "data": {"train": "$out/train.txt", "val": "$out/val.txt", "tokenizer": "bytes", "seq_length": 64},
+    "train_batch_size": 12,
+    "gradient_clipping": 1.0,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+    "scheduler": {"type": "WarmupCosineLR",
+                  "params": {"total_num_steps": 2000, "warmup_num_steps": 100, "warmup_type": "linear", "cos_min_ratio": 0.1}},
+    "train": {"steps": 2000, "eval_interval": 2000, "eval_batches": 0, "output_dir": "$out/run"}
+}
+JSON
+
+echo '| ranks | stage | validation loss | seconds |'
+echo '|---|---|---|---|'
+rc=0
+for ranks in 1 2; do
+    for stage in 0 3; do
+        run=$out/run-$ranks-$stage
+        ranks_option=
+        [ $ranks = 1 ] || ranks_option="--ranks $ranks"
+        build/zr train "$out/config.json" --quiet $ranks_option \
+            --zero_optimization.stage=$stage --train.output_dir="$run" >/dev/null
+        loss=$(sed -n 's/.*"val_loss": *\([0-9.eE+-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
+        wall=$(sed -n 's/.*"wall_sec": *\([0-9.eE+-]*\).*/\1/p' "$run/run.json" | head -n 1)
+        echo "| $ranks | $stage | $loss | $wall |"
+        awk -v loss="$loss" -v limit="$limit" 'BEGIN { exit !(loss != "" && loss + 0 <= limit + 0) }' || rc=1
+    done
+done
+[ $rc = 0 ] || echo "nanogpt: a validation loss is above $limit" >&2
+exit $rc

@@ -1,0 +1,16 @@
+/** zr: ZeRO training in C. Everything that users of the library call. */
+#ifndef ZR_H
+#define ZR_H
+
+#include "zr/base.h"
+#include "zr/config.h"
+#include "zr/tensor.h"
+#include "zr/graph.h"
+#include "zr/ops.h"
+#include "zr/models.h"
+#include "zr/plan.h"
+#include "zr/device.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+
+#endif

@@ -1,0 +1,201 @@
+/**
+ * base: what every layer stands on - status codes, error text, the counter-based random numbers,
+ * the memory and traffic ledgers, and the plain description of a machine (zr_profile).
+ *
+ * Errors: every fallible function returns a must-use zr_status. The message of the last failure of
+ * this thread, with the trace of calls it passed, is kept thread-locally (zr_error_message).
+ */
+#ifndef ZR_BASE_H
+#define ZR_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ZR_API __attribute__((visibility("default")))
+#define ZR_NODISCARD __attribute__((warn_unused_result))
+#define ZR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define ZR_API
+#define ZR_NODISCARD
+#define ZR_PRINTF(fmt, args)
+#endif
+
+/* ---- status ---------------------------------------------------------------------------------- */
+
+/** The one list of status codes: name, text. */
+#define ZR_STATUS_LIST(X)                                                                          \
+    X(OK, "success")                                                                               \
+    X(ERR_ARG, "bad argument")                                                                     \
+    X(ERR_SHAPE, "shapes do not fit")                                                              \
+    X(ERR_DTYPE, "data type does not fit")                                                         \
+    X(ERR_CONFIG, "bad configuration")                                                             \
+    X(ERR_DATA, "bad data")                                                                        \
+    X(ERR_NOT_FOUND, "input missing")                                                              \
+    X(ERR_UNSUPPORTED, "unavailable")                                                              \
+    X(ERR_MEMORY, "out of memory")                                                                 \
+    X(ERR_CREATE, "cannot create output")                                                          \
+    X(ERR_IO, "input/output error")                                                                \
+    X(ERR_STOPPED, "stopped on request")                                                           \
+    X(ERR_DIVERGED, "training diverged")                                                           \
+    X(ERR_HANG, "a rank does not answer")                                                          \
+    X(ERR_PEER, "another rank failed")                                                             \
+    X(ERR_COMM, "communication failed")                                                            \
+    X(ERR_STATE, "call out of order")                                                              \
+    X(ERR_INTERNAL, "internal error")
+
+typedef enum zr_status {
+#define ZR_STATUS_ENUM(name, text) ZR_##name,
+    ZR_STATUS_LIST(ZR_STATUS_ENUM)
+#undef ZR_STATUS_ENUM
+    ZR_STATUS_COUNT
+} zr_status;
+
+/** Constant text of a code, "success" ... ; never NULL. */
+ZR_API const char *zr_status_text(zr_status status);
+
+/** Message of this thread's last failure ("" when none), valid until its next failure. */
+ZR_API const char *zr_error_message(void);
+
+/** The calls that the last failure passed, innermost first, one "function (file:line)" a line. */
+ZR_API const char *zr_error_trace(void);
+
+/** Record a failure: sets this thread's message, starts its trace, returns `status`. */
+ZR_API zr_status zr_error_set(zr_status status, const char *function, const char *file, int line,
+                              const char *format, ...) ZR_PRINTF(5, 6);
+
+/** Add a frame to the trace of the failure in progress; returns `status`. */
+ZR_API zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line);
+
+/** Fail with a message: `return ZR_FAIL(ZR_ERR_SHAPE, "width %d ...", w);` */
+#define ZR_FAIL(status, ...) zr_error_set((status), __func__, __FILE__, __LINE__, __VA_ARGS__)
+
+/** The user's mistake, always checked: say what was given, what was wanted, what to do. */
+#define ZR_CHECK(cond, status, ...)                                                                \
+    do {                                                                                           \
+        if (!(cond)) return ZR_FAIL((status), __VA_ARGS__);                                        \
+    } while (0)
+
+/** Our own bug: returns ZR_ERR_INTERNAL, never aborts. */
+#define ZR_ASSERT(cond) ZR_CHECK(cond, ZR_ERR_INTERNAL, "assertion failed: %s", #cond)
+
+/** Pass a failure on, adding a frame to its trace. */
+#define ZR_TRY(call)                                                                               \
+    do {                                                                                           \
+        zr_status zr_try_status_ = (call);                                                         \
+        if (zr_try_status_ != ZR_OK)                                                               \
+            return zr_error_frame(zr_try_status_, __func__, __FILE__, __LINE__);                   \
+    } while (0)
+
+/** As ZR_TRY, to one cleanup label: `zr_status st = ZR_OK; ZR_TRY_GOTO(st, call, done);` */
+#define ZR_TRY_GOTO(st, call, label)                                                               \
+    do {                                                                                           \
+        (st) = (call);                                                                             \
+        if ((st) != ZR_OK) {                                                                       \
+            (st) = zr_error_frame((st), __func__, __FILE__, __LINE__);                             \
+            goto label;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+/** Library version, "0.1.0". */
+ZR_API const char *zr_version(void);
+
+/* ---- memory and traffic ---------------------------------------------------------------------- */
+
+/** What a place in a rank's arena is for (design: ARCHITECTURE.md, Memory). */
+#define ZR_CATEGORY_LIST(X)                                                                        \
+    X(PARAM, "param")           /* parameter shards, and whole units while gathered */             \
+    X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */     \
+    X(OPTIM, "optim")           /* fp32 master, momentum, variance ... */                          \
+    X(ACT, "act")               /* activations, inputs, per-row statistics */                      \
+    X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                           \
+    X(BUFFER, "buffer")         /* constant-size staging of exchange and update */                 \
+    X(WORK, "work")             /* scratch of one step */
+
+typedef enum zr_category {
+#define ZR_CATEGORY_ENUM(name, text) ZR_##name,
+    ZR_CATEGORY_LIST(ZR_CATEGORY_ENUM)
+#undef ZR_CATEGORY_ENUM
+    ZR_CATEGORIES
+} zr_category;
+
+ZR_API const char *zr_category_name(zr_category category);
+
+/** Bytes in use now and their high-water mark, per category. Zero-initialise. */
+typedef struct zr_ledger {
+    int64_t live_bytes[ZR_CATEGORIES];
+    int64_t peak_bytes[ZR_CATEGORIES];
+} zr_ledger;
+
+ZR_API void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
+ZR_API void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
+
+/** Bytes that crossed this rank's border, counted once, where they are moved. */
+typedef enum zr_traffic_kind { ZR_REDUCE_SCATTER, ZR_ALL_GATHER, ZR_ALL_REDUCE, ZR_TRAFFIC_KINDS } zr_traffic_kind;
+typedef struct zr_traffic {
+    int64_t bytes[ZR_TRAFFIC_KINDS];
+} zr_traffic;
+
+/** Charge `bytes` to `kind`: the only place where traffic is counted. */
+ZR_API void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+
+/** Zeroed host memory, or NULL; 64-byte aligned. All of zr's own allocations pass here. */
+ZR_API void *zr_alloc(size_t bytes);
+ZR_API void zr_free(void *memory);
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/** Seconds of a monotonic clock. */
+ZR_API double zr_clock_sec(void);
+
+/* ---- random numbers -------------------------------------------------------------------------- */
+
+/** Every random number is a pure function of (seed, purpose, stream, step, element index):
+ *  Philox-4x32-10 (Salmon et al., SC11). No state, so no rank, thread or order can change it. */
+typedef enum zr_rng_purpose {
+    ZR_RNG_INIT,    /* stream 0, element = index over all parameters of the model */
+    ZR_RNG_DROPOUT, /* stream = the dropout's number in the graph */
+    ZR_RNG_SHUFFLE, /* data order */
+    ZR_RNG_SAMPLE   /* generation */
+} zr_rng_purpose;
+
+typedef struct zr_rng {
+    uint64_t seed;
+    uint32_t purpose;
+    uint32_t stream; /* below 2^24 */
+    uint32_t step;
+} zr_rng;
+
+/** Elements 4*block .. 4*block+3 of the sequence, uniform 32-bit. */
+ZR_API void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4]);
+/** Element `index`, uniform 32-bit. */
+ZR_API uint32_t zr_rng_u32(const zr_rng *rng, uint64_t index);
+/** Element `index`, uniform in [0, 1). */
+ZR_API double zr_rng_uniform(const zr_rng *rng, uint64_t index);
+/** out[i] = element first+i of the standard normal sequence (Box-Muller); same values however
+ *  the range is cut. (n) F32. */
+ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *out);
+
+/* ---- machine --------------------------------------------------------------------------------- */
+
+/** What the planner needs to know of a device: scratch sizes follow from it. Filled by the device
+ *  of this machine (zr_device_profile); a plan prints which profile it used. */
+typedef struct zr_profile {
+    char name[48];        /* "this machine (v4)" */
+    int threads;          /* compute threads of a rank */
+    bool bf16_products;   /* the device multiplies bf16 itself; otherwise panels are widened */
+    int64_t panel_bytes;  /* fp32 room for one widened panel of a matrix product */
+    double flops_f32;     /* peak FLOP/s of a rank, 0 when not measured */
+    double flops_bf16;    /* likewise */
+    double memory_bytes_sec;
+} zr_profile;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

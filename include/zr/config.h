@@ -1,0 +1,194 @@
+/**
+ * config: CONFIG.json, with DeepSpeed's keys and meanings, read into one checked struct.
+ *
+ * One table of keys (zr_config_keys) holds every name, type, range, default and help line; errors,
+ * help and docs/config.md come from it. Order of calls: zr_config_load, then whoever knows the model
+ * and the data settles what the file leaves open (zr_config_set_sizes, zr_config_set), then
+ * zr_config_resolve; after that no field is open and zr_config_to_json is what a run saves.
+ *
+ * Messages name file:line:column, key path, what was found and what was wanted.
+ */
+#ifndef ZR_CONFIG_H
+#define ZR_CONFIG_H
+
+#include "zr/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum zr_config_order { ZR_ORDER_SHUFFLED, ZR_ORDER_SEQUENTIAL } zr_config_order;
+typedef enum zr_config_optimizer { ZR_OPTIMIZER_ADAMW, ZR_OPTIMIZER_ADAM, ZR_OPTIMIZER_SGD } zr_config_optimizer;
+typedef enum zr_config_scheduler {
+    ZR_SCHEDULER_NONE, /* constant optimizer.lr */
+    ZR_SCHEDULER_WARMUP,
+    ZR_SCHEDULER_WARMUP_DECAY,
+    ZR_SCHEDULER_WARMUP_COSINE
+} zr_config_scheduler;
+typedef enum zr_config_warmup { ZR_WARMUP_LOG, ZR_WARMUP_LINEAR } zr_config_warmup;
+/** A number type as the file names it; AUTO only before zr_config_resolve. */
+typedef enum zr_config_dtype { ZR_CONFIG_AUTO, ZR_CONFIG_FP32, ZR_CONFIG_BF16 } zr_config_dtype;
+typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr_config_switch;
+
+/** The sizes of a GPT-2, 0: open. */
+typedef struct zr_config_sizes {
+    int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
+} zr_config_sizes;
+
+/** Everything of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
+typedef struct zr_config {
+    struct {
+        const char *type;   /* "gpt2" */
+        const char *preset; /* sizes come from zr_gpt2_preset */
+        const char *init;   /* directory with config.json and model.safetensors; sizes come from it */
+        zr_config_sizes sizes; /* open (0) after loading with preset or init, or where not given */
+        double dropout; /* what the file says for all three, or 0 */
+        double embd_pdrop, resid_pdrop, attn_pdrop;
+        double layer_norm_epsilon;
+        double initializer_range;
+    } model;
+    struct {
+        const char *train; /* path; NULL is the reader's to refuse: a plan needs none */
+        const char *val;
+        const char *tokenizer; /* "bytes", or NULL: bytes for text, none for token files */
+        int64_t seq_length;    /* T; 0 until resolved: n_positions */
+        zr_config_order order;
+    } data;
+    struct {
+        int64_t tensor;
+    } parallel;
+    struct {
+        const char *layout;  /* "paper" */
+        int64_t limit_bytes; /* per rank; 0: none */
+    } memory;
+    struct {
+        int64_t steps;
+        int64_t seed;
+        int64_t eval_interval; /* 0: never */
+        int64_t eval_batches;  /* 0: all of val */
+        const char *output_dir; /* NULL: runs/<model>-<time> */
+        int64_t threads;        /* 0: auto */
+        int64_t save_interval;  /* 0: none */
+        int64_t keep_last;
+        const char *reproducible; /* "layout" */
+    } train;
+    struct {
+        zr_config_optimizer type;
+        double lr;
+        double betas[2];
+        double eps;
+        double weight_decay;
+        double momentum;
+        bool nesterov;
+        bool adam_w_mode; /* Adam: decoupled weight decay, as AdamW */
+    } optimizer;
+    struct {
+        zr_config_scheduler type;
+        double warmup_min_lr, warmup_max_lr;
+        int64_t warmup_num_steps;
+        zr_config_warmup warmup_type;
+        int64_t total_num_steps; /* 0 until resolved: train.steps */
+        double warmup_min_ratio, cos_min_ratio;
+    } scheduler;
+    double gradient_clipping; /* 0: none */
+    bool bf16;
+    zr_config_dtype communication_dtype; /* gradients on the wire */
+    zr_config_dtype grad_accum_dtype;    /* FP32 */
+    struct {
+        int64_t stage;
+        int64_t reduce_bucket_elems, allgather_bucket_elems;
+        zr_config_switch overlap_comm;    /* AUTO until resolved: on at stage 3 */
+        int64_t prefetch_bucket_elems;    /* 0: stage 3 does not gather the next unit ahead */
+    } zero;
+    int64_t steps_per_print;
+    int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
+
+    struct zr_config_state *state; /* strings, notes, what was given; the config layer's own */
+} zr_config;
+
+/** Read a file (NULL: none, defaults only), then overrides "key.path=value" (value: JSON, or else a
+ *  string; a leading "--" is allowed), later ones win. Errors: NOT_FOUND (66), CONFIG (78),
+ *  UNSUPPORTED (69: the key's feature does not exist). */
+ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
+                                             zr_config **config);
+
+/** As zr_config_load, from memory; `name` stands for the file in messages. */
+ZR_API ZR_NODISCARD zr_status zr_config_parse(const char *text, size_t bytes, const char *name,
+                                              const char *const *overrides, int n_overrides, zr_config **config);
+
+ZR_API void zr_config_destroy(zr_config **config);
+
+/** Whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
+ZR_API bool zr_config_given(const zr_config *config, const char *key);
+
+/** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
+ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
+
+/** Fill the sizes from `origin` ("preset gpt2-124m", a directory). A size that the file gives and that
+ *  differs is an error (CONFIG). */
+ZR_API ZR_NODISCARD zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
+
+/** Settle everything for so many data-parallel ranks: the batch triple
+ *  (train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks), sizes still
+ *  open (vocab_size: 256 for tokenizer "bytes", else 50257; the others GPT-2's smallest), sequence length,
+ *  types, schedule. With preset or init the sizes must have been set. May be called again with the same ranks.
+ *  Errors: CONFIG. */
+ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
+
+/** The configuration as JSON with every default written out; zr_free it. Loading it again gives the same. */
+ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
+
+/** XXH3-64 of that JSON: equal on ranks that were told the same. */
+ZR_API ZR_NODISCARD zr_status zr_config_hash(const zr_config *config, uint64_t *hash);
+
+/** One-line notices for the user: keys without meaning here, what "auto" became, sizes rounded. */
+ZR_API int zr_config_notes(const zr_config *config);
+ZR_API const char *zr_config_note(const zr_config *config, int index);
+
+/* ---- the table of keys ----------------------------------------------------------------------- */
+
+typedef enum zr_key_type {
+    ZR_KEY_BOOL,
+    ZR_KEY_SWITCH, /* true, false or "auto" */
+    ZR_KEY_INT,
+    ZR_KEY_NUMBER,
+    ZR_KEY_STRING,
+    ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
+    ZR_KEY_PAIR,   /* two numbers from 0 to below 1 */
+    ZR_KEY_BYTES,  /* an integer, or "2GiB" */
+    ZR_KEY_ANY     /* read and not used */
+} zr_key_type;
+
+typedef enum zr_key_state {
+    ZR_KEY_BUILT,     /* every value in range works */
+    ZR_KEY_LIMITED,   /* only `built` works yet; other values are refused with ZR_ERR_UNSUPPORTED */
+    ZR_KEY_NO_MEANING /* DeepSpeed's; nothing here depends on it, and a note says so */
+} zr_key_state;
+
+typedef struct zr_key {
+    const char *path; /* "train.steps"; a last "*" stands for all other keys of that object */
+    zr_key_type type;
+    zr_key_state state;
+    double min, max;       /* INT, NUMBER, BYTES */
+    const char *choices;   /* CHOICE, STRING: "a|b|c", in the order of the enum */
+    const char *built;     /* LIMITED: the values that work, "0" or "a|b" */
+    const char *standard;  /* the default as JSON */
+    const char *help;      /* one line */
+    size_t offset;         /* of its field in zr_config; SIZE_MAX: none */
+    unsigned only;         /* 1 << type of the optimizers or schedulers that have it; 0: all */
+} zr_key;
+
+/** The table. */
+ZR_API const zr_key *zr_config_keys(int *n);
+
+/** The reference of all keys as Markdown (docs/config.md); zr_free it. */
+ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
+
+/** "2GiB", "32 GB", "1048576": bytes (KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000).
+ *  ERR_CONFIG when it is none of these. */
+ZR_API ZR_NODISCARD zr_status zr_config_bytes(const char *text, int64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

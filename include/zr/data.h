@@ -1,0 +1,102 @@
+/**
+ * data: token files and tokenizers. A file of tokens is cut into windows of T tokens and the token
+ * after; which window a global sample is follows from (order, seed, sample index) alone, so any number
+ * of ranks, micro-batches or a resumed run see the same samples.
+ *
+ * Files are read with pread into a buffer made at open, never mapped; nothing is allocated after
+ * open. An object serves one thread at a time.
+ */
+#ifndef ZR_DATA_H
+#define ZR_DATA_H
+
+#include "zr/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- tokenizers ------------------------------------------------------------------------------ */
+
+typedef struct zr_tokenizer zr_tokenizer;
+
+/** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256).
+ *  ZR_ERR_UNSUPPORTED for any other. The result is constant and never freed. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_get(const char *name, const zr_tokenizer **tokenizer);
+
+ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
+ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
+
+/** Tokens of text[0, bytes) into `tokens` (room); *n is how many. ZR_ERR_ARG when `room` is too
+ *  small: `bytes` tokens are always enough. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
+                                                  int32_t *tokens, int64_t room, int64_t *n);
+
+/** The text of one token: *text (borrowed, not terminated), *bytes. ZR_ERR_ARG outside the vocabulary. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
+                                                  int64_t *bytes);
+
+/* ---- token files ----------------------------------------------------------------------------- */
+
+typedef struct zr_data zr_data;
+
+/** W = floor((tokens-1)/T) whole windows lie in a file; window i is tokens [iT, iT+T].
+ *
+ *  SEQUENTIAL: sample g is window g mod W.
+ *  SHUFFLED:   an epoch has W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], with
+ *              o = f(seed, epoch) mod min(T, tokens-T), so that every o fits; sample g belongs to epoch
+ *              floor(g/W'), and a bijection keyed by (seed, epoch) says which window it is. */
+typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
+
+/** What was opened. */
+typedef struct zr_data_info {
+    const char *path;   /* borrowed from the data */
+    const char *format; /* "text", "uint16" (headerless), "llm.c uint16", "llm.c uint32" */
+    int64_t tokens;
+    int64_t windows;        /* W */
+    int64_t epoch_samples;  /* samples before an order repeats: W, shuffled W' */
+    double bytes_per_token; /* of text; 0 when unknown (a token file without a tokenizer) */
+} zr_data_info;
+
+/**
+ * Open a file for training or evaluation.
+ *
+ * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32),
+ * known by the magic number; nanoGPT's headerless uint16, known by the name ending in ".bin"; anything
+ * else is text, read through the tokenizer.
+ *
+ * @param path       a regular file; symbolic links are followed.
+ * @param tokenizer  "bytes", or NULL: bytes for text, none for token files.
+ * @param vocab_size token ids must lie below; a sample of the file is checked here, every token when
+ *                   read.
+ * @param seq_length T >= 1; the file needs T+1 tokens.
+ *
+ * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file; ZR_ERR_DATA size, header or
+ * tokens are wrong (message: file, offset, found, wanted); ZR_ERR_CONFIG text whose tokenizer has
+ * more tokens than vocab_size; ZR_ERR_UNSUPPORTED tokenizer unknown; ZR_ERR_ARG sizes.
+ */
+ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
+                                           int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
+ZR_API void zr_data_close(zr_data **data);
+
+ZR_API zr_data_info zr_data_get_info(const zr_data *data);
+/** All tokens of the file. */
+ZR_API int64_t zr_data_tokens(const zr_data *data);
+/** W: non-overlapping windows from the start, for evaluation. */
+ZR_API int64_t zr_data_windows(const zr_data *data);
+
+/** Where sample g (0, 1, 2 ... over all ranks and steps) begins, in tokens. ZR_ERR_ARG when g is
+ *  negative or its epoch reaches 2^32. */
+ZR_API ZR_NODISCARD zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_token);
+
+/** Sample g: tokens (T), targets (T), each target the token after.
+ *  ZR_ERR_DATA a token outside the vocabulary (file, position); ZR_ERR_IO the file changed since it was
+ *  opened or cannot be read. */
+ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
+
+/** Window w of zr_data_windows, whatever the order. */
+ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

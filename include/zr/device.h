@@ -1,0 +1,96 @@
+/**
+ * device: what executes. A device has kernels for ops, found by the op's name, and the three steps
+ * of ZeRO that compute: sum pieces, square norm, update. It knows no rank.
+ */
+#ifndef ZR_DEVICE_H
+#define ZR_DEVICE_H
+
+#include "zr/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zr_device zr_device;
+
+/** What changes from step to step; all that a kernel may depend on beside its operands. */
+typedef struct zr_runtime {
+    uint64_t seed;
+    int64_t step;      /* from 0: random numbers of dropout */
+    int64_t first_row; /* index of this micro-batch's first row in the global batch */
+    int64_t position;  /* DECODE: tokens already in the cache */
+    float loss_seed;   /* 1 / losses of the global batch */
+} zr_runtime;
+
+typedef struct zr_kernel_args {
+    const zr_op *op;
+    int32_t n_in, n_out;
+    const zr_tensor *in;  /* absent optional operands have data NULL */
+    const zr_tensor *out;
+    void *scratch; /* op's scratch_bytes, 64-byte aligned */
+    const zr_runtime *runtime;
+    int threads;
+    void *state; /* what prepare made */
+} zr_kernel_args;
+
+/** A kernel. prepare (optional) is called once per op at start with the final operands: everything
+ *  that allocates belongs there. run may not allocate. */
+typedef struct zr_kernel {
+    const char *op;
+    zr_status (*prepare)(const zr_kernel_args *args, void **state);
+    zr_status (*run)(const zr_kernel_args *args);
+    void (*release)(void *state);
+} zr_kernel;
+
+typedef struct zr_device_config {
+    int threads;           /* 0: one */
+    const zr_kernel *kernels; /* the user's own, searched first; op NULL ends the list; or NULL */
+} zr_device_config;
+
+#define ZR_DEVICE_CONFIG_INIT {1, NULL}
+
+/** What a device does; one table for each kind of device (cpu now). All pointers are memory of the
+ *  device. No function allocates. */
+typedef struct zr_device_ops {
+    void (*destroy)(zr_device *device);
+    /** 64-byte aligned, zeroed. Fatal ZR_ERR_MEMORY with the bytes. */
+    zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
+    void (*free)(zr_device *device, void *memory);
+    const zr_kernel *(*kernel)(zr_device *device, const char *op);
+    /** out[i] = [out[i] +] tree sum over r of piece[r][i]: F32, in a fixed binary tree over r
+     *  (pairs (0,1), (2,3) ..., then pairs of pairs; an odd one passes up), rounded once to out's
+     *  dtype; accumulate: out is F32 and the tree's sum is added to it. pieces: n_pieces arrays (n). */
+    zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate,
+                     const void *const *pieces, int n_pieces, zr_dtype dtype, int64_t n);
+    /** Sum of squares in double over (n) F32 or BF16, in blocks of fixed size: the same bits for
+     *  any number of threads. Not finite when an element is not. */
+    zr_status (*square_sum)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum);
+    /** Index of the first element that is not finite, -1 when all are. */
+    int64_t (*first_bad)(zr_device *device, const void *x, zr_dtype dtype, int64_t n);
+    /** One pass of unscale, clip, update and cast. ZR_ERR_UNSUPPORTED when there is no such rule. */
+    zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
+    zr_status (*zero)(zr_device *device, void *x, int64_t bytes);
+    /** F32 <-> BF16, or a plain copy. */
+    zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
+    /** Sum of (n) F32 in double, in order. */
+    zr_status (*total)(zr_device *device, const float *x, int64_t n, double *sum);
+} zr_device_ops;
+
+struct zr_device {
+    const zr_device_ops *ops;
+    zr_profile profile;
+};
+
+/** The processor. Kernels for the highest level it has (x86-64-v2, v3, v4, v4 with bf16; NEON),
+ *  or the lower one that ZR_KERNELS names ("v2", "v3", "v4", "v4bf16"); ZR_ERR_CONFIG when it names one
+ *  that the processor lacks. */
+ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
+ZR_API void zr_device_destroy(zr_device **device);
+/** Name of the level chosen, "v4bf16"; oneDNN's version. Borrowed, constant. */
+ZR_API const char *zr_device_cpu_level(void);
+ZR_API const char *zr_device_cpu_matmul(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

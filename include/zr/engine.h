@@ -1,0 +1,102 @@
+/**
+ * engine: walks a plan's schedules. It decides nothing and allocates nothing after start; every
+ * rank issues the same collectives in the same order by construction.
+ *
+ * Engines share no state: any number live in one process.
+ */
+#ifndef ZR_ENGINE_H
+#define ZR_ENGINE_H
+
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zr_engine zr_engine;
+
+/** Where a micro-batch stands. */
+typedef struct zr_batch {
+    int64_t step;      /* from 0 */
+    int64_t micro;     /* 0 .. accum-1 */
+    int64_t first_row; /* (micro * ranks + rank) * B: global index of its first row within the step */
+} zr_batch;
+
+/** Fill a micro-batch: input[i] is the graph's i-th input, of its shape. Tokens outside the vocabulary
+ *  are the callback's to refuse. */
+typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
+
+typedef struct zr_step_args {
+    int64_t step;   /* from 0 */
+    double lr;
+    double clip;    /* largest global gradient norm; 0: no clipping */
+    zr_batch_fn batch;
+    void *arg;
+} zr_step_args;
+
+typedef struct zr_step_result {
+    double loss;      /* mean over the global batch, before the update */
+    double grad_norm; /* before clipping */
+    bool skipped;     /* a gradient was not finite: nothing was updated, on any rank */
+    int32_t bad_param; /* first parameter with such a gradient, -1 */
+} zr_step_result;
+
+/** Allocate the arena and everything else; parameters are zero until zr_engine_fill.
+ *  `plan`, `device`, `comm` are borrowed and must outlive the engine. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm,
+                                               uint64_t seed, zr_engine **engine);
+ZR_API void zr_engine_destroy(zr_engine **engine);
+
+/** Give elements [first, first+n) of a parameter: into `out`, (n) F32. */
+typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
+
+/** Set all parameters: fn is called for the ranges whose master this rank owns, in pieces, where they
+ *  live; then parameters are rounded and gathered. fn NULL: as the model says (zr_init).
+ *  Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, zr_fill_fn fn, void *arg);
+
+/** Read parameters (fp32 masters): fn is called with pieces that together, over all ranks, give every
+ *  element once: each rank passes what it owns. Not collective. */
+typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
+ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, zr_read_fn fn, void *arg);
+
+/** Read the gradient of the last step as fp32, before clipping, in the same manner. */
+ZR_API ZR_NODISCARD zr_status zr_engine_read_grad(zr_engine *engine, zr_read_fn fn, void *arg);
+
+/** One optimizer step. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+
+/** Bring all parameters up to date on this rank (stages 1, 2: the gather that a step leaves to the next).
+ *  Done by evaluation and by the next step themselves. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
+
+/** Forward pass of one batch: its losses are added to *sum and losses of targets >= 0 counted, this
+ *  rank's only. Collective (stage 3 gathers). */
+ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg, double *sum);
+
+/** One token through the decode schedule at `position`; *output: the graph's output (V) in its dtype,
+ *  valid until the next call. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token, int64_t position, zr_tensor *output);
+
+/** A value of a graph after its last run, while its bytes are not reused: inputs, losses, outputs;
+ *  for tests. */
+ZR_API ZR_NODISCARD zr_status zr_engine_value(const zr_engine *engine, zr_schedule_kind kind, zr_value value, zr_tensor *tensor);
+
+/** What was taken and moved: memory by category as the schedule was walked, traffic of training
+ *  steps (and their flush) only, steps done. */
+typedef struct zr_measured {
+    zr_memory memory;
+    zr_traffic traffic;
+    int64_t steps;
+} zr_measured;
+ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
+
+/** The arena itself, for tests that poison it. */
+ZR_API void zr_engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

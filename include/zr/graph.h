@@ -1,0 +1,237 @@
+/**
+ * graph: values, ops and reverse-mode differentiation. A model's author writes the forward pass
+ * with the functions of zr/ops.h; the graph knows shapes, costs and adjoints, and nothing of ZeRO,
+ * ranks or devices.
+ *
+ * Values are written once (SSA). A failing builder call latches its error in the graph and returns
+ * ZR_NONE, later calls do nothing, and zr_graph_finish reports the first error: model code needs no
+ * check per line.
+ */
+#ifndef ZR_GRAPH_H
+#define ZR_GRAPH_H
+
+#include "zr/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zr_graph zr_graph;
+typedef struct zr_op zr_op;
+typedef struct zr_op_def zr_op_def;
+
+/** A value's index in its graph. */
+typedef int32_t zr_value;
+#define ZR_NONE (-1)
+
+#define ZR_NAME_MAX 96
+#define ZR_OP_INS 8
+#define ZR_OP_OUTS 4
+
+typedef enum zr_mode {
+    ZR_MODE_TRAIN,  /* forward and backward, dropout on */
+    ZR_MODE_EVAL,   /* forward to the losses, dropout off */
+    ZR_MODE_DECODE  /* one token (batch 1, seq 1) against a key-value cache of cache_len tokens */
+} zr_mode;
+
+typedef struct zr_graph_spec {
+    zr_mode mode;
+    int64_t batch;     /* B, rows of one micro-batch on one rank */
+    int64_t seq;       /* T, tokens of a row */
+    int64_t cache_len; /* DECODE: longest sequence; otherwise 0 */
+    zr_dtype dtype;      /* parameters and activations: F32 or BF16 */
+    zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32 or BF16 */
+} zr_graph_spec;
+
+typedef enum zr_value_kind {
+    ZR_VALUE_PARAM, /* read only, graph dtype */
+    ZR_VALUE_INPUT, /* filled by the caller for each micro-batch */
+    ZR_VALUE_ACT,   /* written by an op */
+    ZR_VALUE_GRAD,  /* a parameter's whole gradient, grad_dtype, rounded once */
+    ZR_VALUE_CACHE  /* DECODE: lives between steps, zero at start */
+} zr_value_kind;
+
+typedef struct zr_type {
+    zr_dtype dtype;
+    zr_shape shape;
+} zr_type;
+
+typedef struct zr_value_info {
+    zr_value_kind kind;
+    zr_type type;
+    int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
+    int32_t param;    /* PARAM, GRAD: index of the parameter; otherwise -1 */
+    int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
+} zr_value_info;
+
+typedef struct zr_init {
+    enum { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } kind;
+    double std; /* NORMAL: standard deviation, mean 0 */
+} zr_init;
+
+typedef struct zr_param_info {
+    char name[ZR_NAME_MAX];
+    zr_shape shape;
+    zr_init init;
+    int32_t unit;
+    int64_t unit_offset; /* first element within its unit's flat buffer */
+    int64_t first;       /* first element within the whole model (random numbers) */
+    zr_value value;
+    zr_value grad;       /* ZR_NONE when nothing contributes */
+} zr_param_info;
+
+/** A unit: what ZeRO gathers and recompute replays together (a transformer block). */
+typedef struct zr_unit_info {
+    char name[ZR_NAME_MAX];
+    int32_t first_param, n_params;
+    int64_t elems; /* unpadded */
+} zr_unit_info;
+
+/** Attributes of an op; each op's comment in zr/ops.h says what its numbers mean. */
+typedef struct zr_op_attr {
+    int64_t i[4];
+    double f[4];
+} zr_op_attr;
+
+struct zr_op {
+    const zr_op_def *def;
+    zr_op_attr attr;
+    int32_t n_in, n_out;
+    zr_value in[ZR_OP_INS]; /* ZR_NONE: optional operand, absent */
+    zr_value out[ZR_OP_OUTS];
+    int32_t unit;
+    bool backward;
+};
+
+typedef struct zr_cost {
+    double flops; /* multiply and add count as two */
+    double bytes; /* read and written */
+} zr_cost;
+
+/** What the graph must know of a kind of op. A user's own op is one of these, defined anywhere,
+ *  and a kernel of the same name given to the device (zr/device.h). */
+struct zr_op_def {
+    const char *name; /* also the kernel's name */
+    int n_out;
+    /** Check operands, give the types of the n_out outputs. */
+    zr_status (*infer)(const zr_graph *graph, const zr_op *op, zr_type *out);
+    /** Add the ops that compute the gradients of op's inputs, with zr_grad_*. NULL: none flow. */
+    zr_status (*adjoint)(zr_graph *graph, const zr_op *op);
+    zr_cost (*cost)(const zr_graph *graph, const zr_op *op);
+    /** Scratch of one run. NULL: none. */
+    int64_t (*scratch_bytes)(const zr_graph *graph, const zr_op *op, const zr_profile *profile);
+    /** 1 + the input whose place output i may take when that input dies here; 0: none. Only
+     *  inputs of the same byte size are taken, and the kernel must allow it. */
+    int8_t in_place[ZR_OP_OUTS];
+};
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+ZR_API ZR_NODISCARD zr_status zr_graph_create(const zr_graph_spec *spec, zr_graph **graph);
+ZR_API void zr_graph_destroy(zr_graph **graph);
+
+/** What follows belongs to a new unit; parameters are declared inside the unit that holds them and
+ *  may be used in any later unit. */
+ZR_API void zr_graph_unit(zr_graph *graph, const char *format, ...) ZR_PRINTF(2, 3);
+
+/** A parameter. Weight decay is a matter of its rank (two and more dimensions). */
+ZR_API zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...) ZR_PRINTF(4, 5);
+
+/** An input, filled by the caller; order of declaration = order in the caller's batch. */
+ZR_API zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape);
+
+/** Add an op. out[i] holds on entry ZR_NONE (a new value is made) or a value from zr_grad_begin;
+ *  NULL: all new and the caller does not want them. Latches errors. */
+ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in,
+                        const zr_value *in, zr_value *out);
+
+/** Name the losses, F32 of any shape, written by an op: the objective is their mean over the global batch. */
+ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
+/** Name what decode returns, (1, 1, V). */
+ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
+
+/** Latch an error from model code. */
+ZR_API void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...) ZR_PRINTF(3, 4);
+
+/** End of building: reports the first latched error; in TRAIN mode differentiates: seeds the
+ *  losses' gradient (op "fill", run-time value) and adds the backward ops in reverse order. */
+ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
+
+/* ---- for adjoints ---------------------------------------------------------------------------- */
+
+/* An adjoint makes exactly one contribution for each operand that needs a gradient (two when a value
+ * is two operands): gradients are rounded at the last contribution, which is known by counting. */
+
+/** Gradient of an op's output, or ZR_NONE when nothing flows back into it. */
+ZR_API zr_value zr_grad_of(const zr_graph *graph, zr_value value);
+/** Does a gradient have to be computed for this value (it depends on a parameter)? */
+ZR_API bool zr_grad_needed(const zr_graph *graph, zr_value value);
+/** The value into which an adjoint's op writes its contribution to `value`'s gradient. When the op
+ *  can add earlier contributions itself, pass `earlier`: it receives their sum (an operand for the
+ *  op) or ZR_NONE. Then add the op, then call zr_grad_end, which adds what was not folded in.
+ *  Contributions to a parameter are F32 until the last, which is rounded once to grad_dtype. */
+ZR_API zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier);
+ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
+/** The gradient of `value` has the existing value `contribution` as a term (no copy is made). */
+ZR_API void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* NULL for an index out of range. Pointers are good until the graph is built further. */
+
+ZR_API const zr_graph_spec *zr_graph_get_spec(const zr_graph *graph);
+ZR_API int32_t zr_graph_ops(const zr_graph *graph);
+ZR_API const zr_op *zr_graph_get_op(const zr_graph *graph, int32_t op);
+ZR_API int32_t zr_graph_values(const zr_graph *graph);
+ZR_API const zr_value_info *zr_graph_value(const zr_graph *graph, zr_value value);
+ZR_API int32_t zr_graph_params(const zr_graph *graph);
+ZR_API const zr_param_info *zr_graph_param(const zr_graph *graph, int32_t param);
+ZR_API int32_t zr_graph_units(const zr_graph *graph);
+ZR_API const zr_unit_info *zr_graph_unit_info(const zr_graph *graph, int32_t unit);
+ZR_API int32_t zr_graph_inputs(const zr_graph *graph);
+ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
+/** ZR_NONE when not named. */
+ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
+ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
+/** Parameters of the model (Psi), unpadded. */
+ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
+
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+/** One stretch of one parameter, all arrays (n) F32 but grad and param16. */
+typedef struct zr_update_args {
+    int64_t n;
+    float *weight;       /* master, in and out */
+    uint16_t *param16;   /* bf16 copy, out; NULL in fp32 */
+    const void *grad;    /* grad_dtype */
+    zr_dtype grad_dtype; /* F32 or BF16 */
+    float *slot[4];      /* the optimizer's states, in and out */
+    float grad_scale;    /* clipping: the gradient is grad * grad_scale */
+    double lr;
+    double weight_decay; /* 0 for parameters of fewer than two dimensions */
+    int64_t step;        /* from 1 */
+    const double *hyper; /* the optimizer's own numbers */
+} zr_update_args;
+
+/** An optimizer: so many fp32 states a parameter and one element-wise rule. K (bytes a parameter,
+ *  with the fp32 master of mixed precision) is 4 + 4*n_slots: 12 for Adam, 8 and 4 for SGD. */
+typedef struct zr_optimizer {
+    const char *name;   /* built in: the device has a kernel of this name ("adamw", "adam", "sgd") */
+    int n_slots;        /* 0 .. 4, zero at start */
+    double hyper[8];    /* adamw, adam: beta1, beta2, eps; sgd: momentum, nesterov */
+    double weight_decay;
+    /** NULL: the device's own kernel. Otherwise the rule itself; must treat every element alike. */
+    void (*rule)(const zr_update_args *args);
+} zr_optimizer;
+
+/** weight_decay decoupled (Loshchilov and Hutter 2019); n_slots 2. */
+ZR_API zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay);
+/** weight_decay as an L2 term of the gradient; n_slots 2. */
+ZR_API zr_optimizer zr_adam(double beta1, double beta2, double eps, double weight_decay);
+/** weight_decay as an L2 term; momentum 0: no slot; otherwise one (v = momentum v + g, as torch). */
+ZR_API zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,82 @@
+/**
+ * ops: the building blocks of models. Each function adds one op to the graph and returns its (first)
+ * output. Below each, the kernels that a device must bring: name, operands, outputs, attributes.
+ * [x] marks an optional operand. Types: "g" is the graph's dtype, "w" the dtype of the output value
+ * (graph's grad_dtype, or F32 for a partial sum). rows = all dimensions but the last.
+ * All sums are in F32 or wider whatever the dtype.
+ */
+#ifndef ZR_OPS_H
+#define ZR_OPS_H
+
+#include "zr/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** y[b,t,:] = table[ids[b,t],:].
+ *  embedding:    ids (B,T) I32, table (V,C) g -> y (B,T,C) g
+ *  embedding_dw: ids, dy (B,T,C) g, [earlier (V,C) F32] -> dtable (V,C) w
+ *                dtable[v] = earlier[v] + sum over ids[b,t]==v of dy[b,t], tokens in order */
+ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
+
+/** y[b,t,:] = x[b,t,:] + table[position + t,:], position = 0 except in DECODE.
+ *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
+ *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w, rows T.. are earlier or 0 */
+ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
+
+/** y = x w + b, w (K,N); or, transposed, y = x w^T + b, w (N,K). b may be ZR_NONE.
+ *  i[0] = transposed
+ *  linear:    x (rows,K) g, w g, [b (N) g] -> y (rows,N) g
+ *  linear_dx: dy (rows,N) g, w g -> dx (rows,K) g
+ *  linear_dw: x (rows,K) g, dy (rows,N) g, [earlier F32, shape of w] -> dw w
+ *  linear_db: dy (rows,N) g, [earlier (N) F32] -> db (N) w */
+ZR_API zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed);
+
+/** y = (x - mean) * rstd * gain + bias over the last dimension.
+ *  f[0] = eps
+ *  layernorm:    x (rows,C) g, gain (C) g, bias (C) g -> y (rows,C) g, mean (rows) F32, rstd (rows) F32
+ *  layernorm_dx: dy (rows,C) g, x g, gain g, mean, rstd, [earlier (rows,C) g] -> dx (rows,C) g;
+ *                dx = earlier + ...; may be in place of earlier or dy
+ *  layernorm_dw: dy (rows,C) g, x g, mean, rstd -> dgain (C) w, dbias (C) w */
+ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps);
+
+/** GELU in its tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ *  gelu:    x g -> y g
+ *  gelu_dx: dy g, x g -> dx g; may be in place of dy */
+ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
+
+/** y = a + b, equal shapes; operands F32 or BF16 each.
+ *  i[0] = dtype of y for internal use (sums of gradients), -1: dtype of a
+ *  add: a, [b] -> y; may be in place of a; without b y = a (internal: a copy, perhaps of another dtype) */
+ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
+
+/** Causal self-attention of n_head heads: qkv holds q, k, v side by side in its last dimension.
+ *  S = q k^T * scale for keys up to the query's own position; y = dropout(softmax(S)) v.
+ *  i[0] = n_head, i[1] = dropout stream; f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
+ *  attention:        qkv (B,T,3C) g -> y (B,T,C) g, lse (B,n_head,T) F32 (log-sum-exp of scaled scores)
+ *  attention_dx:     dy (B,T,C) g, qkv, y, lse -> dqkv (B,T,3C) g
+ *  attention_cached: qkv (1,1,3C) g, cache (2,cache_len,C) g [value of kind CACHE] -> y (1,1,C) g;
+ *                    writes key and value at the run-time position, attends to 0..position
+ *  Dropout of score (b,h,i,j) uses element ((first_row + b)*n_head + h)*T*T + i*T + j. */
+ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
+
+/** Zero with probability p, scale the rest by 1/(1-p); the identity outside TRAIN (no op is added).
+ *  i[0] = stream; f[0] = p
+ *  dropout: x g -> y g; may be in place of x. Its own adjoint.
+ *  Element i of the flat micro-batch uses random element first_row * (elems / B) + i and is kept
+ *  when (u32 >> 8) * 2^-24 >= p. */
+ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
+
+/** losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]; a negative target gives 0 and no gradient.
+ *  cross_entropy:    logits (B,T,V) g, targets (B,T) I32 -> losses (B,T) F32, lse (B,T) F32
+ *  cross_entropy_dx: dlosses (B,T) F32, logits, targets, lse -> dlogits (B,T,V) g;
+ *                    may be in place of logits: no second copy of the logits exists */
+ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
+
+/* Internal: fill: -> y, every element the run-time loss seed, 1/(losses of the global batch). */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,182 @@
+/**
+ * plan: from a model and a layout, the schedule of one training step and the memory map, before
+ * anything is allocated. Pure arithmetic: any number of ranks, any size of model.
+ *
+ * One plan serves every data-parallel rank: ranks differ in which shard they own, never in the list of
+ * steps. A ZeRO stage is three booleans (zr_plan_partition) and where a few steps stand in the list.
+ * Source: ZeRO (Rajbhandari et al. 2020) sections 5 and 7; bytes and traffic as in docs/memory.md.
+ */
+#ifndef ZR_PLAN_H
+#define ZR_PLAN_H
+
+#include "zr/models.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Shards and buckets are cut at multiples of so many elements a rank, in every dtype. */
+#define ZR_SHARD_ALIGN 32
+
+/** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
+typedef struct zr_layout {
+    size_t size; /* sizeof(zr_layout) */
+    int ranks;   /* N, data-parallel degree */
+    int stage;   /* ZeRO stage 0 .. 3 */
+    zr_dtype dtype;      /* parameters and activations */
+    zr_dtype wire_dtype; /* gradients on the wire; F32 when dtype is F32 */
+    int64_t batch;       /* B, rows of a micro-batch on one rank */
+    int64_t seq;         /* T */
+    int64_t accum;       /* k, micro-batches of a step */
+    int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
+    int64_t gather_bucket_elems; /* largest gather, likewise */
+    bool prefetch;       /* stage 3: gather the next unit while this one computes */
+    bool train;          /* the schedules train and flush, gradients and optimizer states */
+    bool eval;           /* the schedule eval */
+    int64_t decode_len;  /* > 0: the schedule decode, with a cache of so many tokens */
+    zr_optimizer optimizer;
+} zr_layout;
+
+/** Numbers that NORM agrees on: squares of the gradient, loss, first parameter with a bad gradient. */
+#define ZR_NORM_SCALARS 3
+
+#define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
+#define ZR_LAYOUT_INIT                                                                             \
+    {.size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1,     \
+     .seq = 1, .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,                         \
+     .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .prefetch = true, .train = true, .eval = true}
+
+/* ---- what a plan is made of ------------------------------------------------------------------ */
+
+/** A stretch of bytes with a lifetime. Persistent buffers hold the model states and live always. */
+typedef struct zr_buffer {
+    zr_category category;
+    bool persistent;
+    bool staging;    /* lies in the exchange stage (shared between processes), not in the arena */
+    int32_t unit;    /* -1: none */
+    const char *what; /* "parameters", "gradient", "h.0 attention" ... constant or the graph's */
+    int64_t bytes;
+    int64_t offset;  /* in the arena, or in the stage */
+    int32_t first_step, last_step; /* positions in the schedule that it is alive in */
+} zr_buffer;
+
+typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stream;
+
+#define ZR_STEP_LIST(X)                                                                            \
+    X(BATCH, "batch")       /* the caller fills the inputs of a micro-batch */                     \
+    X(RUN, "run")           /* op of the graph; uses: its inputs, outputs, scratch, in order */    \
+    X(ZERO, "zero")         /* clear elements [first, first+count) of a whole unit's gradient that \
+                               no op writes: padding, parameters without gradient */               \
+    X(GATHER, "gather")     /* all-gather of a range of a unit's parameters */                     \
+    X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */        \
+    X(EXCHANGE, "exchange") /* a range of a unit's gradient: everyone's pieces of my shard */      \
+    X(SUM, "sum")           /* tree sum of the pieces into the shard or its accumulator */         \
+    X(LOSS, "loss")         /* this micro-batch's losses are added up */                           \
+    X(REPEAT, "repeat")     /* what follows, to END, runs accum times */                           \
+    X(END, "end")                                                                                  \
+    X(NORM, "norm")         /* square norm and health of the gradient shards, agreed by all */     \
+    X(UPDATE, "update")     /* optimizer on the shard of a unit */
+
+typedef enum zr_step_kind {
+#define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
+    ZR_STEP_LIST(ZR_STEP_ENUM)
+#undef ZR_STEP_ENUM
+    ZR_STEP_KINDS
+} zr_step_kind;
+
+ZR_API const char *zr_step_kind_name(zr_step_kind kind);
+
+/** A use of a buffer by a step. */
+typedef struct zr_use {
+    int32_t buffer; /* ZR_NONE: an optional operand that is absent */
+    bool reads, writes;
+} zr_use;
+
+/** One step. Ranges are elements of ONE shard: [first, first+count) of each of the N shards (but ZERO). */
+typedef struct zr_step {
+    zr_step_kind kind;
+    zr_stream stream;
+    int32_t unit;
+    int32_t op;
+    int64_t first, count;
+    int32_t uses, n_uses;   /* in the schedule's use list */
+    int32_t waits, n_waits; /* in the schedule's wait list: steps that must have ended */
+} zr_step;
+
+/** A list of steps with what they use and wait for. Steps of one stream run in order. REPEAT and END
+ *  wait for, and hold back, all streams. */
+typedef struct zr_schedule {
+    zr_step *step;
+    int32_t n_steps;
+    zr_use *use;
+    int32_t n_uses;
+    int32_t *wait;
+    int32_t n_waits;
+    zr_buffer *buffer; /* transient ones of this schedule, after the plan's persistent ones */
+    int32_t n_buffers; /* persistent ones included */
+    int32_t *value_buffer; /* graph value -> buffer; ZR_NONE: parameters, which a step's uses name */
+    int64_t *value_offset; /* bytes within the buffer */
+} zr_schedule;
+
+/** Where a unit stands. */
+typedef struct zr_plan_unit {
+    int64_t elems;        /* parameters */
+    int64_t padded_elems; /* multiple of N * ZR_SHARD_ALIGN */
+    int64_t shard_elems;  /* padded / N */
+    int32_t param;        /* persistent buffer: whole unit, or at stage 3 the shard */
+    int32_t grad;         /* whole (stages 0, 1) or shard (2, 3 with accum 1); ZR_NONE otherwise */
+    int32_t accum;        /* fp32 sums of accum > 1: shard, at stage 0 the whole; ZR_NONE */
+    int32_t master;       /* fp32, bf16 runs only: shard, at stage 0 the whole; ZR_NONE */
+    int32_t slot[4];      /* optimizer states, likewise; ZR_NONE */
+} zr_plan_unit;
+
+typedef enum zr_schedule_kind { ZR_TRAIN, ZR_EVAL, ZR_DECODE, ZR_FLUSH, ZR_SCHEDULES } zr_schedule_kind;
+
+/** Bytes of one rank. */
+typedef struct zr_memory {
+    int64_t category_bytes[ZR_CATEGORIES]; /* each its own high-water mark */
+    int64_t states_bytes;                  /* parameters, gradients, optimizer that stay; padding included */
+    int64_t total_bytes;                   /* arena and stage */
+} zr_memory;
+
+typedef struct zr_plan {
+    zr_layout layout;
+    zr_profile profile;
+    bool shard_optim, shard_grad, shard_param; /* the stage, as three booleans */
+    zr_graph *graph[ZR_SCHEDULES];             /* FLUSH has none; NULL when not asked for */
+    zr_schedule schedule[ZR_SCHEDULES];
+    zr_plan_unit *unit;
+    int32_t n_units;
+    int64_t params;       /* Psi */
+    int64_t padding_elems; /* over all units */
+    zr_buffer *persistent; /* model states, caches; first in every schedule's list */
+    int32_t n_persistent, persistent_room;
+    int32_t stage_buffer;  /* persistent buffer of the exchange stage, ZR_NONE at one rank */
+    int64_t persistent_bytes; /* of the arena; transient buffers lie above */
+    int64_t arena_bytes;
+    int64_t stage_bytes;
+    zr_memory memory;
+    zr_traffic traffic;   /* of one optimizer step, its flush included */
+    double flops_model;    /* of one step, all ranks */
+    double flops_hardware;
+} zr_plan;
+
+/** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.
+ *  `model` is not kept. Not collective; the same on every rank by construction. */
+ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_layout *layout,
+                                             const zr_profile *profile, zr_plan **plan);
+ZR_API void zr_plan_destroy(zr_plan **plan);
+
+/** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
+ *  the first write of the other in the graph of stream order and waits; every read has a writer
+ *  before it; every buffer lies in its arena. Quadratic: for tests and debug builds.
+ *  ZR_ERR_INTERNAL naming the steps and buffers. */
+ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
+
+/** The bytes of an exchange bucket or gather range after rounding up, in elements. */
+ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

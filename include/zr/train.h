@@ -1,0 +1,193 @@
+/**
+ * train: joins configuration, data, weights and engine: training runs, evaluation, generation, learning
+ * rates, and the numbers that a plan promises and a run measures.
+ *
+ * Nothing here prints or exits; what a user should see goes through zr_observer.
+ */
+#ifndef ZR_TRAIN_H
+#define ZR_TRAIN_H
+
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- learning rate --------------------------------------------------------------------------- */
+
+/**
+ * Learning rate of the next update, after `updates` updates were done (skipped steps do not count).
+ *
+ * DeepSpeed's schedules: the scheduler starts before its first iteration and moves on after each update, so
+ * the update with number u (from 0) uses iteration i = u - 1, and u = 0 the value before the start:
+ *
+ *     gamma(i) = ln(i+1)/ln(W)  or  i/W               i < W = max(2, warmup_num_steps)
+ *     WarmupLR:       min + (max - min) gamma(i), then max;                              before: min
+ *     WarmupDecayLR:  the same, then min + (max - min) max(0, (S-i)/max(1, S-W));        before: min
+ *     WarmupCosineLR: lr (r + (1-r) gamma(i)), then lr (c + (1-c)(1 + cos(pi p))/2),
+ *                     p = min(1, (i-W+1)/max(1, S-W));                                   before: 0
+ *
+ * with S = total_num_steps, r = warmup_min_ratio, c = cos_min_ratio, lr = optimizer.params.lr.
+ * `config` must be resolved.
+ */
+ZR_API double zr_lr(const zr_config *config, int64_t updates);
+
+/* ---- what a plan promises and a run measures ------------------------------------------------- */
+
+/** The numbers of `zr plan --json` and of `planned`, `measured` in run.json: bytes of one rank, traffic of
+ *  one rank and optimizer step, FLOPs of one step over all ranks. */
+typedef struct zr_report {
+    int64_t params;
+    int ranks, stage;
+    zr_memory memory;
+    zr_traffic traffic;
+    double flops_model, flops_hardware;
+} zr_report;
+
+ZR_API zr_report zr_report_planned(const zr_plan *plan);
+
+/** From the engine's counters. FLOPs are the plan's: the engine ran each of its steps, and counts none.
+ *  ZR_ERR_INTERNAL when the traffic is not a whole multiple of the steps. */
+ZR_API ZR_NODISCARD zr_status zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+
+/** As one JSON object; zr_free it. */
+ZR_API ZR_NODISCARD zr_status zr_report_json(const zr_report *report, char **json);
+
+/* ---- from configuration to plan -------------------------------------------------------------- */
+
+/** Settle a loaded configuration for so many ranks: sizes from preset or init directory, default
+ *  output_dir runs/<model>-<time> (UTC of `unix_sec`; the same on every rank), zr_config_resolve.
+ *  Errors: NOT_FOUND, DATA (init directory), CONFIG, UNSUPPORTED. */
+ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec);
+
+/** The model of a resolved configuration. */
+ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_gpt2_config *model);
+
+/** The layout of a resolved configuration. */
+ZR_API zr_layout zr_train_layout(const zr_config *config, int ranks);
+
+/** Compute threads of a rank: train.threads, or auto = max(1, processors of this host / local_ranks). */
+ZR_API int zr_train_threads(const zr_config *config, int local_ranks);
+
+/** Plan a resolved configuration. stage -1: the configuration's. */
+ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                            zr_plan **plan);
+
+/** What a process of `ranks` ranks may take by the promise of the run report: 1.03 ranks x total + 48 MiB. */
+ZR_API int64_t zr_train_process_bytes(const zr_plan *plan, int ranks);
+
+/** Does the plan stay within memory.limit (limit_bytes per rank, 0: none) and within what this host has
+ *  left for local_ranks ranks in one process (threads) or each in its own? ZR_ERR_MEMORY with the plan's
+ *  numbers. */
+ZR_API ZR_NODISCARD zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks,
+                                                    bool threads);
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+/** So many steps in a row without an update end the run with ZR_ERR_DIVERGED. */
+#define ZR_TRAIN_MAX_SKIPPED 20
+
+/** All that is known when training starts. Everything is borrowed. */
+typedef struct zr_train_info {
+    const zr_config *config;
+    const zr_plan *plan;
+    const zr_comm *comm;
+    const char *output_dir;
+    int threads;        /* of each rank */
+    int64_t train_tokens, val_tokens; /* of the files; val 0: none */
+} zr_train_info;
+
+/** One step; tokens and rates of all ranks. */
+typedef struct zr_train_step {
+    int64_t step;    /* from 1 */
+    int64_t steps;   /* of the run */
+    double loss, grad_norm, lr;
+    int64_t tokens;  /* of this step */
+    double step_sec, tokens_per_sec, samples_per_sec;
+    double tflops;   /* per rank, hardware FLOPs */
+    double mfu;      /* NaN: the peak is unknown */
+    int64_t skipped; /* steps without an update so far */
+} zr_train_step;
+
+typedef struct zr_train_eval {
+    int64_t step;
+    double val_loss;
+    int64_t val_tokens;
+} zr_train_eval;
+
+/** What is told while training. Any function may be NULL. All but `stop` are called on rank 0 only. */
+typedef struct zr_observer {
+    void *arg;
+    void (*start)(void *arg, const zr_train_info *info);
+    void (*step)(void *arg, const zr_train_step *step);
+    void (*eval)(void *arg, const zr_train_eval *eval);
+    void (*note)(void *arg, const char *text); /* a warning, one line */
+    bool (*stop)(void *arg); /* asked on every rank after each step: end here? One rank is enough. */
+} zr_observer;
+
+/** How it went. Zero-initialise. Filled as far as it came, also on failure. */
+typedef struct zr_train_result {
+    int64_t steps;     /* done */
+    int64_t skipped;
+    double loss;       /* of the last step */
+    double val_loss;   /* NaN: no evaluation */
+    double wall_sec;
+    int64_t peak_rss_bytes; /* highest of all processes; -1 unknown */
+    zr_report planned, measured;
+    bool saved;        /* model/ is whole */
+    bool agreed;       /* every rank returns this status: none waits for another */
+} zr_train_result;
+
+/**
+ * Train as a prepared configuration says. Inputs, memory and output directory are checked on all ranks before
+ * anything is created; then: engine, initial weights, steps, evaluations, model/ and run.json.
+ *
+ * A step whose gradient or loss is not finite updates nothing; it is counted and noted.
+ *
+ * Collective. Errors: ZR_ERR_STOPPED after `stop` (the weights are saved); ZR_ERR_DIVERGED;
+ * ZR_ERR_MEMORY; ZR_ERR_CREATE; those of data, checkpoint, config, engine and comm.
+ */
+ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer,
+                                           zr_train_result *result);
+
+/* ---- with trained weights -------------------------------------------------------------------- */
+
+/** What `zr eval` finds. */
+typedef struct zr_eval_result {
+    double loss;       /* mean over tokens, natural logarithm */
+    double perplexity; /* e^loss */
+    double bits_per_byte; /* NaN: the text behind the tokens is unknown */
+    int64_t tokens;
+    int64_t params;
+    char data[1024];   /* the file read */
+} zr_eval_result;
+
+/** Loss of the weights in `dir` (a run's directory or a Hugging Face directory) over all whole windows of
+ *  a file. data NULL: the run's own data.val. threads 0: all processors. Not collective. */
+ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const char *data, int threads, zr_eval_result *result);
+
+typedef struct zr_generate_args {
+    const char *prompt;
+    int64_t prompt_bytes;
+    int64_t tokens;     /* to add */
+    double temperature; /* 0: the likeliest token each time */
+    int64_t top_k;      /* draw from the k likeliest; 0: from all */
+    uint64_t seed;
+    int threads;        /* 0: all processors */
+} zr_generate_args;
+
+/** Text of one token as it is made. */
+typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
+
+/** Continue a prompt with the weights in `dir`. Token i draws its uniform number from (seed, SAMPLE, i).
+ *  Beyond n_positions tokens the last n_positions/2 of them are read again as the new context.
+ *  An empty prompt starts from a newline. Not collective. */
+ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

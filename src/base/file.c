@@ -1,0 +1,104 @@
+#include "base/file.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Some systems refuse more in one call. */
+enum { CALL_BYTES = 1 << 26 };
+
+zr_status zr__file_open(const char *path, bool writable, zr__file *file)
+{
+    /* O_NONBLOCK: a fifo in the place of a file must not hang the open; regular files ignore it. */
+    int flags = (writable ? O_RDWR | O_NOFOLLOW : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+    *file = (zr__file){.fd = -1};
+    zr__text_escape(path, file->name, sizeof(file->name));
+    int fd = open(path, flags);
+    ZR_CHECK(fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", file->name, strerror(errno));
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(fd);
+        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s, wanted a regular file", file->name,
+                       S_ISDIR(info.st_mode) ? "a directory" : "not a file");
+    }
+    file->fd = fd;
+    file->bytes = info.st_size;
+    file->modified = info.st_mtim;
+    return ZR_OK;
+}
+
+zr_status zr__file_create(const char *path, zr__file *file)
+{
+    *file = (zr__file){.fd = -1};
+    zr__text_escape(path, file->name, sizeof(file->name));
+    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s", file->name, strerror(errno));
+    return ZR_OK;
+}
+
+void zr__file_close(zr__file *file)
+{
+    if (file->fd >= 0) close(file->fd);
+    file->fd = -1;
+}
+
+zr_status zr__file_unchanged(const zr__file *file)
+{
+    struct stat info;
+    ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_IO, "%s: %s", file->name, strerror(errno));
+    ZR_CHECK(info.st_size == file->bytes, ZR_ERR_IO, "%s: the file changed while in use: %lld bytes, %lld when opened",
+             file->name, (long long)info.st_size, (long long)file->bytes);
+    ZR_CHECK(info.st_mtim.tv_sec == file->modified.tv_sec && info.st_mtim.tv_nsec == file->modified.tv_nsec, ZR_ERR_IO,
+             "%s: the file changed while in use: it was written to after it was opened", file->name);
+    return ZR_OK;
+}
+
+zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes, zr_status short_status)
+{
+    char *to = out;
+    for (int64_t done = 0; done < bytes;) {
+        int64_t want = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        ssize_t got = pread(file->fd, to + done, (size_t)want, offset + done);
+        if (got < 0 && errno == EINTR) continue;
+        ZR_CHECK(got >= 0, ZR_ERR_IO, "%s: cannot read at byte %lld: %s", file->name, (long long)(offset + done),
+                 strerror(errno));
+        ZR_CHECK(got > 0, short_status, "%s: ends at byte %lld, wanted %lld bytes from byte %lld", file->name,
+                 (long long)(offset + done), (long long)bytes, (long long)offset);
+        done += got;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes)
+{
+    const char *from = in;
+    for (int64_t done = 0; done < bytes;) {
+        int64_t want = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        ssize_t put = pwrite(file->fd, from + done, (size_t)want, offset + done);
+        if (put < 0 && errno == EINTR) continue;
+        ZR_CHECK(put > 0, ZR_ERR_IO, "%s: cannot write at byte %lld: %s", file->name, (long long)(offset + done),
+                 put < 0 ? strerror(errno) : "nothing was taken");
+        done += put;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__file_sync(const zr__file *file)
+{
+    ZR_CHECK(fsync(file->fd) == 0, ZR_ERR_IO, "%s: cannot sync: %s", file->name, strerror(errno));
+    return ZR_OK;
+}
+
+zr_status zr__file_reserve(const zr__file *file, int64_t bytes)
+{
+    int failed;
+    do
+        failed = fallocate(file->fd, 0, 0, bytes);
+    while (failed && errno == EINTR);
+    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) failed = ftruncate(file->fd, bytes);
+    ZR_CHECK(!failed, ZR_ERR_IO, "%s: no room for %lld bytes: %s", file->name, (long long)bytes, strerror(errno));
+    return ZR_OK;
+}

@@ -1,0 +1,43 @@
+/**
+ * Files by descriptor: read with pread and watched for changes, never mapped, so a file truncated by
+ * someone else is an error here and not a SIGBUS; written with pwrite, never through a symbolic link.
+ */
+#ifndef ZR_BASE_FILE_H
+#define ZR_BASE_FILE_H
+
+#include "zr/base.h"
+
+#include <time.h>
+
+/** Room for the printable form of a path, and of a name that stands in a file. */
+#define ZR_FILE_NAME_BYTES 256
+#define ZR_QUOTE_BYTES 96
+
+typedef struct zr__file {
+    int fd; /* -1: closed */
+    int64_t bytes;
+    struct timespec modified;
+    char name[ZR_FILE_NAME_BYTES]; /* the path as messages show it */
+} zr__file;
+
+/** Open a regular file to read, or to read and write. ZR_ERR_NOT_FOUND naming path and reason. */
+ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
+/** Make a file that is not there yet. ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__file_create(const char *path, zr__file *file);
+void zr__file_close(zr__file *file);
+
+/** ZR_ERR_IO when size or modification time are no longer those of the opening. */
+ZR_NODISCARD zr_status zr__file_unchanged(const zr__file *file);
+
+/** Exactly `bytes` bytes from `offset`. ZR_ERR_IO; `short_status` when the file ends before. */
+ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes,
+                                     zr_status short_status);
+
+/** Exactly `bytes` bytes at `offset`; all that was written, to the disk. ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes);
+ZR_NODISCARD zr_status zr__file_sync(const zr__file *file);
+
+/** Set the size, taking the space now: a full disk shows here rather than in the middle of writing. */
+ZR_NODISCARD zr_status zr__file_reserve(const zr__file *file, int64_t bytes);
+
+#endif

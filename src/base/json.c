@@ -1,0 +1,127 @@
+#include "base/json_scan.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 512 };
+
+/* Pipes are welcome, so the size is known only at the end. */
+static zr_status read_all(int fd, const char *name, char *buffer, size_t *bytes)
+{
+    *bytes = 0;
+    for (;;) {
+        ssize_t n = read(fd, buffer + *bytes, (size_t)ZR_JSON_MAX_BYTES + 1 - *bytes);
+        if (n < 0 && errno == EINTR) continue;
+        ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
+        if (n == 0) return ZR_OK;
+        *bytes += (size_t)n;
+        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller", name);
+    }
+}
+
+static zr_status keep(const char *buffer, size_t bytes, char **text)
+{
+    *text = zr_alloc(bytes + 1);
+    ZR_CHECK(*text, ZR_ERR_MEMORY, "out of memory for %zu bytes of JSON", bytes);
+    memcpy(*text, buffer, bytes);
+    return ZR_OK;
+}
+
+zr_status zr__json_read(const char *path, char **text, size_t *bytes)
+{
+    char name[NAME_BYTES];
+    zr__text_escape(path, name, sizeof(name));
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ZR_CHECK(fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", name, strerror(errno));
+    zr_status st = ZR_OK;
+    char *buffer = zr_alloc((size_t)ZR_JSON_MAX_BYTES + 1);
+    if (!buffer) {
+        st = ZR_FAIL(ZR_ERR_MEMORY, "%s: out of memory while reading", name);
+        goto done;
+    }
+    ZR_TRY_GOTO(st, read_all(fd, name, buffer, bytes), done);
+    ZR_TRY_GOTO(st, keep(buffer, *bytes, text), done);
+done:
+    zr_free(buffer);
+    close(fd);
+    return st;
+}
+
+static void print_trail(const char *text, const zr__json_trail *trail, zr__text *path)
+{
+    for (int i = 0; i < trail->depth; i++) {
+        size_t begin = trail->level[i].begin, end = trail->level[i].end;
+        if (trail->level[i].bracket == '[') {
+            zr__text_add(path, "[%zu]", trail->level[i].index);
+        } else if (end > begin + 1) {
+            size_t length = end - begin - 2 < 64 ? end - begin - 2 : 64;
+            zr__text_add(path, "%s%.*s", path->length ? "." : "", (int)length, text + begin + 1);
+        }
+    }
+}
+
+/* "name:line:column: key.path: reason" for the token that reaches byte `stop`. */
+static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
+{
+    char shown[NAME_BYTES], why[256], where[96] = "";
+    int line, column;
+    zr__json_trail trail;
+    zr__json_token token;
+    zr__text path = {0};
+    (void)zr__json_walk(text, bytes, stop, &trail, &token);
+    zr__json_line(text, token.begin, &line, &column);
+    print_trail(text, &trail, &path);
+    if (path.data) zr__text_escape(path.data, where, sizeof(where));
+    zr__text_clear(&path);
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
+                   *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
+}
+
+void zr__json_skip_mark(const char **text, size_t *bytes)
+{
+    static const char mark[3] = {'\xEF', '\xBB', '\xBF'};
+    if (*bytes < sizeof(mark) || memcmp(*text, mark, sizeof(mark)) != 0) return;
+    *text += sizeof(mark);
+    *bytes -= sizeof(mark);
+}
+
+zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
+{
+    char shown[NAME_BYTES];
+    *root = NULL;
+    ZR_CHECK(bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller",
+             zr__text_escape(name, shown, sizeof(shown)));
+    zr__json_skip_mark(&text, &bytes);
+    zr__json_trail trail;
+    zr__json_token token;
+    if (!zr__json_walk(text, bytes, SIZE_MAX, &trail, &token))
+        return fail_at(text, bytes, name, SIZE_MAX, "nested deeper than 64 levels");
+    json_error_t error;
+    *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (*root) return ZR_OK;
+    size_t stop = error.position > 0 ? (size_t)error.position : 0;
+    return fail_at(text, bytes, name, stop, error.text);
+}
+
+static void print_place(const zr__json_place *place, zr__text *path)
+{
+    if (!place->parent) return;
+    print_place(place->parent, path);
+    if (place->key)
+        zr__text_add(path, "%s%s", path->length ? "." : "", place->key);
+    else
+        zr__text_add(path, "[%zu]", place->index);
+}
+
+const char *zr__json_path(const zr__json_place *place, char *out, size_t size)
+{
+    zr__text path = {0};
+    print_place(place, &path);
+    zr__text_escape(path.data ? path.data : "", out, size);
+    zr__text_clear(&path);
+    return out;
+}

@@ -1,0 +1,42 @@
+/**
+ * JSON from people's hands: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB,
+ * 64 levels), with positions in messages. A byte order mark and CR LF are accepted. Parsing is jansson's.
+ */
+#ifndef ZR_BASE_JSON_H
+#define ZR_BASE_JSON_H
+
+#include "zr/base.h"
+
+#include <jansson.h>
+
+#define ZR_JSON_MAX_BYTES (16 << 20)
+#define ZR_JSON_MAX_DEPTH 64
+
+/** Where a value stands: its key or index within its parent. The root has no parent. */
+typedef struct zr__json_place {
+    const struct zr__json_place *parent;
+    const char *key; /* NULL: element `index` of an array */
+    size_t index;
+} zr__json_place;
+
+/** Read a whole file, zr_free it. ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG above the size limit, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
+
+/** Parse an object or array; `name` stands for the file in messages. json_decref the root.
+ *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
+ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
+
+/** Step over a byte order mark; positions count from behind it. */
+void zr__json_skip_mark(const char **text, size_t *bytes);
+
+/** Line and column (from 1, in characters) of the key, or of the array's element; where it is not
+ *  found (then false), of the nearest parent that is. */
+bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, int *line, int *column);
+
+/** "a.b[1]" into out, cut to size. Returns `out`. */
+const char *zr__json_path(const zr__json_place *place, char *out, size_t size);
+
+/** Indented text of a value, numbers in the fewest digits that read back the same; zr_free it. */
+ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
+
+#endif

@@ -1,0 +1,80 @@
+/* Indented JSON. Own rather than jansson's: 0.1 stays 0.1, and one array of numbers stays one line. */
+#include "base/json.h"
+#include "base/text.h"
+
+#include <string.h>
+
+static void print_string(zr__text *out, const char *string)
+{
+    zr__text_add(out, "\"");
+    for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            zr__text_add(out, "\\%c", *at);
+        else if (*at < 0x20)
+            zr__text_add(out, "\\u%04x", *at);
+        else
+            zr__text_add(out, "%c", *at);
+    }
+    zr__text_add(out, "\"");
+}
+
+static void print_value(zr__text *out, const json_t *json, int indent);
+
+static void print_object(zr__text *out, const json_t *json, int indent)
+{
+    const char *key, *separator = "{\n";
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        zr__text_add(out, "%s%*s", separator, indent + 2, "");
+        print_string(out, key);
+        zr__text_add(out, ": ");
+        print_value(out, value, indent + 2);
+        separator = ",\n";
+    }
+    if (*separator == '{')
+        zr__text_add(out, "{}");
+    else
+        zr__text_add(out, "\n%*s}", indent, "");
+}
+
+static void print_array(zr__text *out, const json_t *json, int indent)
+{
+    size_t index;
+    json_t *value;
+    zr__text_add(out, "[");
+    json_array_foreach(json, index, value)
+    {
+        if (index) zr__text_add(out, ", ");
+        print_value(out, value, indent);
+    }
+    zr__text_add(out, "]");
+}
+
+static void print_value(zr__text *out, const json_t *json, int indent)
+{
+    char number[ZR_NUMBER_BYTES];
+    switch (json_typeof(json)) {
+    case JSON_OBJECT: print_object(out, json, indent); break;
+    case JSON_ARRAY: print_array(out, json, indent); break;
+    case JSON_STRING: print_string(out, json_string_value(json)); break;
+    case JSON_INTEGER: zr__text_add(out, "%lld", (long long)json_integer_value(json)); break;
+    case JSON_REAL:
+        zr__text_shortest(json_real_value(json), number);
+        /* A real stays one when it is read again. */
+        zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
+        break;
+    case JSON_TRUE: zr__text_add(out, "true"); break;
+    case JSON_FALSE: zr__text_add(out, "false"); break;
+    case JSON_NULL: zr__text_add(out, "null"); break;
+    }
+}
+
+zr_status zr__json_print(const json_t *json, char **text)
+{
+    zr__text out = {0};
+    print_value(&out, json, 0);
+    zr__text_add(&out, "\n");
+    ZR_TRY(zr__text_take(&out, text));
+    return ZR_OK;
+}

@@ -1,0 +1,29 @@
+/* Bytes held and bytes moved. Plain functions, each in one place, so that tests can stand in for them. */
+#include "zr/base.h"
+
+const char *zr_category_name(zr_category category)
+{
+    static const char *const name[] = {
+#define CATEGORY_NAME(id, text) text,
+        ZR_CATEGORY_LIST(CATEGORY_NAME)
+#undef CATEGORY_NAME
+    };
+    if ((unsigned)category >= ZR_CATEGORIES) return "unknown";
+    return name[category];
+}
+
+void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes)
+{
+    int64_t live = ledger->live_bytes[category] += bytes;
+    if (live > ledger->peak_bytes[category]) ledger->peak_bytes[category] = live;
+}
+
+void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes)
+{
+    ledger->live_bytes[category] -= bytes;
+}
+
+void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    traffic->bytes[kind] += bytes;
+}

@@ -1,0 +1,41 @@
+/**
+ * Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
+ *
+ * Counter words: block low, block high, step, purpose << 24 | stream. Key: seed low, seed high.
+ */
+#ifndef ZR_BASE_RNG_H
+#define ZR_BASE_RNG_H
+
+#include "zr/base.h"
+
+/** out = Philox(counter, key). The rounds are unrolled, so a loop over blocks becomes SIMD. */
+static inline void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t key0, uint32_t key1,
+                              uint32_t out[4])
+{
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 10
+#endif
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ key0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ key1;
+        c3 = (uint32_t)p0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/** zr_rng_block, inline. */
+static inline void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
+{
+    zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),
+               (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
+}
+
+#endif

@@ -1,0 +1,194 @@
+#include "base/text.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reserve(zr__text *text, size_t more)
+{
+    if (text->room - text->length > more) return true;
+    size_t room = 2 * (text->length + more) + 64;
+    char *data = zr_alloc(room);
+    if (!data) return false;
+    if (text->data) memcpy(data, text->data, text->length);
+    zr_free(text->data);
+    text->data = data;
+    text->room = room;
+    return true;
+}
+
+void zr__text_add(zr__text *text, const char *format, ...)
+{
+    if (text->failed) return;
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    if (n >= 0 && reserve(text, (size_t)n)) {
+        vsnprintf(text->data + text->length, text->room - text->length, format, again);
+        text->length += (size_t)n;
+    } else {
+        text->failed = true;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+zr_status zr__text_take(zr__text *text, char **data)
+{
+    if (!text->failed && !text->data && !reserve(text, 0)) text->failed = true;
+    if (text->failed) {
+        size_t length = text->length;
+        zr__text_clear(text);
+        return ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a text of more than %zu bytes", length);
+    }
+    *data = text->data;
+    *text = (zr__text){0};
+    return ZR_OK;
+}
+
+void zr__text_clear(zr__text *text)
+{
+    zr_free(text->data);
+    *text = (zr__text){0};
+}
+
+/* printf uses the locale's decimal point, which may be several bytes. */
+static const char *print_number(const char *format, int digits, double x, char out[ZR_NUMBER_BYTES])
+{
+    snprintf(out, ZR_NUMBER_BYTES, format, digits, x);
+    const char *point = localeconv()->decimal_point;
+    char *found = strcmp(point, ".") != 0 && *point ? strstr(out, point) : NULL;
+    if (found) {
+        size_t bytes = strlen(point);
+        *found = '.';
+        memmove(found + 1, found + bytes, strlen(found + bytes) + 1);
+    }
+    return out;
+}
+
+static const char *print_special(double x, char out[ZR_NUMBER_BYTES])
+{
+    snprintf(out, ZR_NUMBER_BYTES, "%s", isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+    return out;
+}
+
+const char *zr__text_g9(double x, char out[ZR_NUMBER_BYTES])
+{
+    return isfinite(x) ? print_number("%.*g", 9, x, out) : print_special(x, out);
+}
+
+const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES])
+{
+    if (!isfinite(x)) return print_special(x, out);
+    if (x == floor(x) && fabs(x) <= 0x1p53) return print_number("%.*f", 0, x, out);
+    int digits = 1;
+    do {
+        char local[ZR_NUMBER_BYTES];
+        /* Read back before the point is changed: strtod follows the locale too. */
+        snprintf(local, sizeof(local), "%.*g", digits, x);
+        if (strtod(local, NULL) == x) break;
+    } while (++digits < 17);
+    print_number("%.*g", digits, x, out);
+    /* 1e-05 is 1e-5 to people. */
+    char *zero = strstr(out, "e-0");
+    if (zero) memmove(zero + 2, zero + 3, strlen(zero + 3) + 1);
+    return out;
+}
+
+bool zr__text_bytes(const char *text, int64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        int64_t factor;
+    } unit[] = {{"", 1},           {"B", 1},
+                {"KiB", 1024},     {"MiB", 1024 * 1024},   {"GiB", 1024 * 1024 * 1024}, {"TiB", 1024LL << 30},
+                {"KB", 1000},      {"MB", 1000000},        {"GB", 1000000000},          {"TB", 1000000000000}};
+    const int64_t most = 1LL << 53;
+    int64_t value = 0, part = 1;
+    const char *at = text;
+    if (*at < '0' || *at > '9') return false;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        value = 10 * value + (*at - '0');
+        if (value > most) return false;
+    }
+    if (*at == '.')
+        for (at++; *at >= '0' && *at <= '9'; at++) {
+            if (part >= 1000) return false;
+            value = 10 * value + (*at - '0');
+            part *= 10;
+        }
+    while (*at == ' ') at++;
+    for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
+        if (strcmp(at, unit[i].name) != 0) continue;
+        if (value / part > most / unit[i].factor) return false;
+        *bytes = value / part * unit[i].factor + value % part * unit[i].factor / part;
+        return *bytes <= most;
+    }
+    return false;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int zr__text_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    int n = (int)strnlen(a, LONGEST + 1), m = (int)strnlen(b, LONGEST + 1);
+    if (n > LONGEST || m > LONGEST) return n > m ? n : m;
+    int cost[3][LONGEST + 1]; /* rows i, i-1, i-2 by turns */
+    for (int i = 0; i <= n; i++) {
+        int *row = cost[i % 3], *up = cost[(i + 2) % 3], *up2 = cost[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            if (i == 0) {
+                row[j] = j;
+                continue;
+            }
+            row[j] = least(least(row[j - 1], up[j]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = least(row[j], up2[j - 2] + 1);
+        }
+    }
+    return cost[n % 3][m];
+}
+
+const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names)
+{
+    const char *best = NULL;
+    /* A third of the letters wrong is another word. */
+    int limit = (int)strnlen(wanted, 64) / 3 + 1;
+    for (int i = 0; i < n_names; i++) {
+        int distance = zr__text_distance(wanted, names[i]);
+        if (distance >= limit + (best == NULL)) continue;
+        best = names[i];
+        limit = distance;
+    }
+    return best;
+}
+
+const char *zr__text_escape(const char *text, char *out, size_t size)
+{
+    size_t used = 0, cut = 0; /* cut: the last end that leaves room for dots */
+    if (size == 0) return out;
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        char piece[5] = {(char)*at, 0};
+        if (*at == '\\')
+            snprintf(piece, sizeof(piece), "\\\\");
+        else if (*at < 0x20 || *at == 0x7F)
+            snprintf(piece, sizeof(piece), "\\x%02x", *at);
+        if (used + 4 <= size) cut = used;
+        if (used + strlen(piece) >= size) {
+            snprintf(out + cut, size - cut, "...");
+            return out;
+        }
+        memcpy(out + used, piece, strlen(piece));
+        used += strlen(piece);
+    }
+    out[used] = '\0';
+    return out;
+}

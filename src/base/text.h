@@ -1,0 +1,44 @@
+/**
+ * Text for people and files: numbers whatever the locale, nearest names, printable paths, and a string
+ * that grows.
+ */
+#ifndef ZR_BASE_TEXT_H
+#define ZR_BASE_TEXT_H
+
+#include "zr/base.h"
+
+/** A string that grows. Zero-initialise; the first failed allocation is kept in `failed` and the rest
+ *  is dropped, so that writers check once, at the end. */
+typedef struct zr__text {
+    char *data; /* '\0'-terminated, NULL while empty; zr_free it */
+    size_t length, room;
+    bool failed;
+} zr__text;
+
+void zr__text_add(zr__text *text, const char *format, ...) ZR_PRINTF(2, 3);
+/** Hand the string over, "" when empty; ZR_ERR_MEMORY when one allocation had failed. */
+ZR_NODISCARD zr_status zr__text_take(zr__text *text, char **data);
+void zr__text_clear(zr__text *text);
+
+/** Room for any number in the forms below. */
+#define ZR_NUMBER_BYTES 40
+
+/** `x` as "%.9g" with a decimal point in every locale; "nan", "inf", "-inf". Returns `out`. */
+const char *zr__text_g9(double x, char out[ZR_NUMBER_BYTES]);
+/** The shortest digits that read back as `x`; integers up to 2^53 without exponent. Returns `out`. */
+const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES]);
+
+/** "2GiB", "32 GB", "1048576" as bytes; false when it is none of these or above 2^53. */
+bool zr__text_bytes(const char *text, int64_t *bytes);
+
+/** Insertions, deletions, replacements and swaps of neighbours that turn a into b; names up to 63
+ *  bytes, longer ones count as far away. */
+int zr__text_distance(const char *a, const char *b);
+/** The name closest to `wanted` when close enough to be meant, or NULL. */
+const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
+
+/** `text` with control bytes and backslashes escaped ("\x1b"), cut with "..." to `size`. Bytes above
+ *  ASCII stay. Returns `out`. */
+const char *zr__text_escape(const char *text, char *out, size_t size);
+
+#endif

@@ -1,0 +1,6 @@
+#include "zr/base.h"
+
+const char *zr_version(void)
+{
+    return ZR_VERSION;
+}

@@ -1,0 +1,70 @@
+/* Files that appear whole or not at all: written under another name, synced, renamed. */
+#include "base/file.h"
+#include "zr/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The folder of a path, with its slash: "" for a name alone. Freed by the caller. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    char *folder = zr_alloc(n + 1);
+    if (folder) memcpy(folder, path, n);
+    return folder;
+}
+
+/* A rename is durable once its folder is. */
+static zr_status sync_folder(const char *path)
+{
+    char *folder = folder_of(path);
+    ZR_CHECK(folder, ZR_ERR_MEMORY, "no memory for a path");
+    int fd = open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    zr_free(folder);
+    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+    bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    int error = errno;
+    if (fd >= 0) close(fd);
+    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync its folder: %s", path, strerror(error));
+    return ZR_OK;
+}
+
+zr_status zr_file_commit(const char *tmp, const char *final)
+{
+    ZR_CHECK(rename(tmp, final) == 0, ZR_ERR_IO, "%s: cannot rename to %s: %s", tmp, final, strerror(errno));
+    ZR_TRY(sync_folder(final));
+    return ZR_OK;
+}
+
+static zr_status write_synced(const char *path, const void *bytes, int64_t n)
+{
+    zr__file file;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__file_create(path, &file));
+    ZR_TRY_GOTO(st, zr__file_write(&file, 0, bytes, n), done);
+    ZR_TRY_GOTO(st, zr__file_sync(&file), done);
+done:
+    zr__file_close(&file);
+    if (st != ZR_OK) unlink(path);
+    return st;
+}
+
+zr_status zr_file_write(const char *path, const void *bytes, int64_t n)
+{
+    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %lld bytes to write", path, (long long)n);
+    size_t room = strlen(path) + sizeof(".tmp");
+    char *tmp = zr_alloc(room);
+    ZR_CHECK(tmp, ZR_ERR_MEMORY, "no memory for a path");
+    snprintf(tmp, room, "%s.tmp", path);
+    zr_status st = ZR_OK;
+    unlink(tmp); /* what a killed run left; a symbolic link goes, not its target */
+    ZR_TRY_GOTO(st, write_synced(tmp, bytes, n), done);
+    ZR_TRY_GOTO(st, zr_file_commit(tmp, path), done);
+done:
+    zr_free(tmp);
+    return st;
+}

@@ -1,0 +1,164 @@
+/* Opening, looking up and reading safetensors files. */
+#include "checkpoint/safetensors.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
+
+/* 16-bit tensors are widened through a buffer of so many elements on the stack. */
+enum { WIDEN_ELEMS = 2048 };
+
+static zr_status read_header(zr_safetensors *st, char **text)
+{
+    const zr__file *file = &st->file;
+    unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
+    ZR_CHECK(file->bytes >= ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
+             "%s: %lld bytes, wanted at least %d: not a safetensors file", file->name, (long long)file->bytes,
+             ZR_SAFETENSORS_PREFIX_BYTES);
+    ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
+    uint64_t n = 0;
+    for (int i = ZR_SAFETENSORS_PREFIX_BYTES - 1; i >= 0; i--) n = n << 8 | prefix[i];
+    ZR_CHECK(n >= 2 && n <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA,
+             "%s: a header of %llu bytes, wanted 2 .. %d: not a safetensors file", file->name, (unsigned long long)n,
+             ZR_SAFETENSORS_HEADER_MAX);
+    ZR_CHECK((int64_t)n <= file->bytes - ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
+             "%s: a header of %llu bytes, but the file has only %lld", file->name, (unsigned long long)n,
+             (long long)file->bytes);
+    *text = zr_alloc(n);
+    ZR_CHECK(*text, ZR_ERR_MEMORY, "%llu bytes for the header of %s", (unsigned long long)n, file->name);
+    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, (int64_t)n, ZR_ERR_DATA));
+    ZR_TRY(zr__safetensors_parse(file->name, *text, (int64_t)n, file->bytes, &st->header));
+    return ZR_OK;
+}
+
+static zr_status open_file(const char *path, bool writable, zr_safetensors **out)
+{
+    size_t path_bytes = strlen(path) + 1;
+    char *text = NULL;
+    zr_status status = ZR_OK;
+    zr_safetensors *st = zr_alloc(sizeof(*st));
+    ZR_CHECK(st, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*st));
+    *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable, .path = zr_alloc(path_bytes)};
+    if (!st->path) {
+        status = ZR_FAIL(ZR_ERR_MEMORY, "%zu bytes for a path", path_bytes);
+        goto failed;
+    }
+    memcpy(st->path, path, path_bytes);
+    ZR_TRY_GOTO(status, zr__file_open(path, writable, &st->file), failed);
+    ZR_TRY_GOTO(status, read_header(st, &text), failed);
+    zr_free(text);
+    *out = st;
+    return ZR_OK;
+failed:
+    zr_free(text);
+    zr_safetensors_close(&st);
+    return status;
+}
+
+zr_status zr_safetensors_open(const char *path, zr_safetensors **st)
+{
+    ZR_TRY(open_file(path, false, st));
+    return ZR_OK;
+}
+
+zr_status zr_safetensors_attach(const char *path, zr_safetensors **st)
+{
+    ZR_TRY(open_file(path, true, st));
+    return ZR_OK;
+}
+
+void zr_safetensors_close(zr_safetensors **st)
+{
+    if (!*st) return;
+    zr__file_close(&(*st)->file);
+    zr__safetensors_header_free(&(*st)->header);
+    zr_free((*st)->path);
+    zr_free(*st);
+    *st = NULL;
+}
+
+const char *zr_safetensors_path(const zr_safetensors *st)
+{
+    return st->path;
+}
+
+int64_t zr_safetensors_count(const zr_safetensors *st)
+{
+    return st->header.count;
+}
+
+const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st, int64_t i)
+{
+    return &st->header.tensor[i];
+}
+
+const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const char *name)
+{
+    int64_t low = 0, high = st->header.count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        const zr_safetensors_tensor *tensor = st->header.by_name[middle];
+        int order = strcmp(name, tensor->name);
+        if (order == 0) return tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
+                                int64_t n)
+{
+    char quoted[ZR_QUOTE_BYTES];
+    ZR_CHECK(first >= 0 && n >= 0 && first <= tensor->elems && n <= tensor->elems - first, ZR_ERR_ARG,
+             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name, zr__text_escape(tensor->name, quoted, sizeof(quoted)),
+             (long long)n, (long long)first, (long long)tensor->elems);
+    return ZR_OK;
+}
+
+static float f32_from_f16(uint16_t x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000) << 16, exponent = x >> 10 & 31, fraction = x & 1023;
+    if (exponent == 0) { /* zero or subnormal: fraction * 2^-24, exact in fp32 */
+        float value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    union {
+        uint32_t u;
+        float f;
+    } v = {sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13};
+    return v.f;
+}
+
+static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                              float *out)
+{
+    uint16_t narrow[WIDEN_ELEMS];
+    bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
+    for (int64_t done = 0; done < n;) {
+        int64_t now = n - done < WIDEN_ELEMS ? n - done : WIDEN_ELEMS;
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_DATA));
+        for (int64_t i = 0; i < now; i++) out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : f32_from_f16(narrow[i]);
+        done += now;
+    }
+    return ZR_OK;
+}
+
+zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
+                                  int64_t n, float *out)
+{
+    char quoted[ZR_QUOTE_BYTES];
+    ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s, wanted F32, BF16 or F16", st->file.name,
+             zr__text_escape(tensor->name, quoted, sizeof(quoted)), tensor->dtype);
+    ZR_TRY(zr__safetensors_range(st, tensor, first, n));
+    if (strcmp(tensor->dtype, "F32") == 0) {
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_DATA));
+        return ZR_OK;
+    }
+    ZR_TRY(read_widened(st, tensor, first, n, out));
+    return ZR_OK;
+}

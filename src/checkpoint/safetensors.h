@@ -1,0 +1,39 @@
+/* What the reader and the writer of safetensors share. */
+#ifndef ZR_CHECKPOINT_SAFETENSORS_H
+#define ZR_CHECKPOINT_SAFETENSORS_H
+
+#include "base/file.h"
+#include "zr/checkpoint.h"
+
+/* The format's own limit, and ours on sizes: no address space is larger, and no product below overflows. */
+#define ZR_SAFETENSORS_HEADER_MAX 100000000
+#define ZR_SAFETENSORS_BYTES_MAX ((int64_t)1 << 48)
+#define ZR_SAFETENSORS_PREFIX_BYTES 8
+
+/** A checked header. All memory is its own. */
+typedef struct zr__safetensors_header {
+    zr_safetensors_tensor *tensor; /* in the order of their bytes */
+    int64_t count;
+    const zr_safetensors_tensor **by_name; /* in the order of strcmp */
+    char *names;   /* what tensor[i].name points into */
+    int64_t *dims; /* likewise, dim */
+} zr__safetensors_header;
+
+/** Check the JSON text[0, bytes) against a file of file_bytes whose tensors begin after it; `name` is the
+ *  file in messages. ZR_ERR_DATA naming file and tensor. */
+ZR_NODISCARD zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
+                                             zr__safetensors_header *header);
+void zr__safetensors_header_free(zr__safetensors_header *header);
+
+struct zr_safetensors {
+    char *path;
+    zr__file file;
+    bool writable;
+    zr__safetensors_header header;
+};
+
+/** ZR_ERR_ARG unless [first, first+n) lies in the tensor. */
+ZR_NODISCARD zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
+                                             int64_t first, int64_t n);
+
+#endif

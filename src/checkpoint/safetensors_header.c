@@ -1,0 +1,330 @@
+/**
+ * The header of a safetensors file, checked in full before anything is believed.
+ *
+ * The outer object is walked here, entry by entry, and each entry parsed by itself: memory stays
+ * proportional to the header although a header may have 100 MB. Strings and entries are jansson's to
+ * judge; the brackets, commas and names between them are ours.
+ */
+#include "checkpoint/safetensors.h"
+#include "base/json_scan.h"
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The format's types; bits, because some are smaller than a byte. */
+#define DTYPE_LIST(X)                                                                                                  \
+    X("BOOL", 8) X("U8", 8) X("I8", 8) X("F8_E5M2", 8) X("F8_E4M3", 8) X("F8_E8M0", 8) X("I16", 16) X("U16", 16)       \
+    X("F16", 16) X("BF16", 16) X("I32", 32) X("U32", 32) X("F32", 32) X("F64", 64) X("I64", 64) X("U64", 64)           \
+    X("C64", 64) X("F4", 4) X("F6_E2M3", 6) X("F6_E3M2", 6)
+
+static const struct {
+    const char *name;
+    int bits;
+} dtypes[] = {
+#define DTYPE_ROW(name, bits) {name, bits},
+    DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+/* No entry is shorter than "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
+enum { ENTRY_BYTES_MIN = 49, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
+
+typedef struct parser {
+    const char *file;
+    const char *text;
+    size_t bytes;
+    int64_t data_start, data_bytes;
+    zr__safetensors_header *header;
+    size_t names_used;
+    int64_t dims_used;
+    char quoted[ZR_QUOTE_BYTES]; /* the tensor at hand, for messages */
+} parser;
+
+#define REFUSE_UNLESS(cond, p, ...)                                                                                    \
+    do {                                                                                                               \
+        if (!(cond)) return refuse((p), __VA_ARGS__);                                                                  \
+    } while (0)
+
+static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
+
+static zr_status refuse(const parser *p, const char *format, ...)
+{
+    char reason[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof(reason), format, args);
+    va_end(args);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: tensor \"%s\": %s", p->file, p->quoted, reason);
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+static zr_status read_dtype(const parser *p, const json_t *entry, zr_safetensors_tensor *tensor, int *bits)
+{
+    const json_t *value = json_object_get(entry, "dtype");
+    REFUSE_UNLESS(json_is_string(value), p, "\"dtype\" must be a string");
+    for (int i = 0; i < DTYPES; i++) {
+        if (strcmp(json_string_value(value), dtypes[i].name) != 0) continue;
+        tensor->dtype = dtypes[i].name;
+        *bits = dtypes[i].bits;
+        tensor->loadable = !strcmp(tensor->dtype, "F32") || !strcmp(tensor->dtype, "BF16") || !strcmp(tensor->dtype, "F16");
+        return ZR_OK;
+    }
+    char shown[ZR_QUOTE_BYTES];
+    return refuse(p, "unknown dtype \"%s\"", zr__text_escape(json_string_value(value), shown, sizeof(shown)));
+}
+
+static zr_status read_shape(parser *p, const json_t *entry, zr_safetensors_tensor *tensor)
+{
+    const json_t *value = json_object_get(entry, "shape");
+    REFUSE_UNLESS(json_is_array(value), p, "\"shape\" must be an array");
+    int64_t *dim = p->header->dims + p->dims_used;
+    int n = (int)json_array_size(value);
+    tensor->elems = 1;
+    for (int d = 0; d < n; d++) {
+        const json_t *size = json_array_get(value, (size_t)d);
+        REFUSE_UNLESS(json_is_integer(size), p, "\"shape\" element %d is not an integer", d);
+        dim[d] = json_integer_value(size);
+        REFUSE_UNLESS(dim[d] >= 0 && dim[d] <= ZR_SAFETENSORS_BYTES_MAX, p, "dimension %d is %lld, wanted 0 .. 2^48", d,
+                      (long long)dim[d]);
+        REFUSE_UNLESS(!__builtin_mul_overflow(tensor->elems, dim[d], &tensor->elems) &&
+                          tensor->elems <= ZR_SAFETENSORS_BYTES_MAX,
+                      p, "the product of its shape passes 2^48 elements");
+    }
+    tensor->ndim = n;
+    tensor->dim = dim;
+    p->dims_used += n;
+    return ZR_OK;
+}
+
+static zr_status read_offsets(const parser *p, const json_t *entry, int bits, zr_safetensors_tensor *tensor)
+{
+    const json_t *value = json_object_get(entry, "data_offsets");
+    const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
+    REFUSE_UNLESS(json_array_size(value) == 2 && json_is_integer(first) && json_is_integer(last), p,
+                  "\"data_offsets\" must be two integers");
+    int64_t begin = json_integer_value(first), end = json_integer_value(last);
+    REFUSE_UNLESS(begin >= 0 && begin <= end && end <= p->data_bytes, p,
+                  "data_offsets [%lld, %lld], wanted 0 <= begin <= end <= %lld, the bytes after the header",
+                  (long long)begin, (long long)end, (long long)p->data_bytes);
+    int64_t wanted_bits = tensor->elems * bits; /* at most 2^54 */
+    REFUSE_UNLESS(wanted_bits % 8 == 0, p, "%lld elements of %d bits do not fill whole bytes",
+                  (long long)tensor->elems, bits);
+    REFUSE_UNLESS(wanted_bits / 8 <= ZR_SAFETENSORS_BYTES_MAX, p, "%lld bytes, wanted at most 2^48",
+                  (long long)(wanted_bits / 8));
+    REFUSE_UNLESS(end - begin == wanted_bits / 8, p, "data_offsets hold %lld bytes, its shape and dtype %s need %lld",
+                  (long long)(end - begin), tensor->dtype, (long long)(wanted_bits / 8));
+    tensor->offset = p->data_start + begin;
+    tensor->bytes = end - begin;
+    return ZR_OK;
+}
+
+static zr_status read_tensor(parser *p, const json_t *entry, const char *name)
+{
+    zr_safetensors_tensor tensor = {.name = name};
+    int bits = 0;
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    for (int i = 0; i < 3; i++) REFUSE_UNLESS(json_object_get(entry, fields[i]), p, "\"%s\" is missing", fields[i]);
+    REFUSE_UNLESS(json_object_size(entry) == 3, p, "has fields other than dtype, shape and data_offsets");
+    ZR_TRY(read_dtype(p, entry, &tensor, &bits));
+    ZR_TRY(read_shape(p, entry, &tensor));
+    ZR_TRY(read_offsets(p, entry, bits, &tensor));
+    p->header->tensor[p->header->count++] = tensor;
+    return ZR_OK;
+}
+
+static zr_status check_metadata(const parser *p, const json_t *entry)
+{
+    const char *key;
+    const json_t *value;
+    for (void *i = json_object_iter((json_t *)entry); i; i = json_object_iter_next((json_t *)entry, i)) {
+        key = json_object_iter_key(i);
+        value = json_object_iter_value(i);
+        char shown[ZR_QUOTE_BYTES];
+        ZR_CHECK(json_is_string(value), ZR_ERR_DATA, "%s: __metadata__: \"%s\" is not a string", p->file,
+                 zr__text_escape(key, shown, sizeof(shown)));
+    }
+    return ZR_OK;
+}
+
+/* ---- the outer object ------------------------------------------------------------------------ */
+
+/* The name that a string token spells, kept in the pool: escapes only make it shorter. */
+static zr_status read_name(parser *p, zr__json_token token, const char **name)
+{
+    char why[ZR_QUOTE_BYTES];
+    json_error_t error;
+    json_t *string = json_loadb(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, &error);
+    ZR_CHECK(json_is_string(string), ZR_ERR_DATA, "%s: header, byte %zu: %s", p->file, token.begin,
+             string ? "a name was wanted" : zr__text_escape(error.text, why, sizeof(why)));
+    size_t n = json_string_length(string);
+    char *kept = p->header->names + p->names_used;
+    memcpy(kept, json_string_value(string), n);
+    json_decref(string);
+    p->names_used += n + 1;
+    zr__text_escape(kept, p->quoted, sizeof(p->quoted));
+    *name = kept;
+    return ZR_OK;
+}
+
+/* Where the value ends that begins at `at`: its brackets close, or the text does. */
+static size_t value_end(const parser *p, size_t at)
+{
+    int64_t depth = 0;
+    do {
+        zr__json_token token = zr__json_next(p->text, p->bytes, at);
+        depth += token.kind == '{' || token.kind == '[';
+        depth -= token.kind == '}' || token.kind == ']';
+        at = token.end;
+        if (!token.kind) break;
+    } while (depth > 0);
+    return at;
+}
+
+static zr_status read_entry(parser *p, const char *name, size_t begin, size_t end)
+{
+    json_t *entry = NULL;
+    zr_status st = zr__json_parse(p->text + begin, end - begin, "its entry", &entry);
+    if (st == ZR_ERR_CONFIG) return refuse(p, "%.200s", zr_error_message());
+    ZR_TRY(st);
+    if (!json_is_object(entry))
+        st = refuse(p, "its entry is not an object");
+    else if (strcmp(name, "__metadata__") == 0)
+        st = check_metadata(p, entry);
+    else
+        st = read_tensor(p, entry, name);
+    json_decref(entry);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+static zr_status wanted_token(const parser *p, zr__json_token token, const char *kinds, const char *wanted)
+{
+    ZR_CHECK(token.kind && strchr(kinds, token.kind), ZR_ERR_DATA, "%s: header, byte %zu: wanted %s", p->file,
+             token.begin, wanted);
+    return ZR_OK;
+}
+
+static zr_status read_entries(parser *p)
+{
+    bool metadata = false;
+    ZR_CHECK(p->bytes > 0 && p->text[0] == '{', ZR_ERR_DATA, "%s: the header does not begin with '{'", p->file);
+    zr__json_token token = zr__json_next(p->text, p->bytes, 1);
+    bool more = token.kind != '}';
+    while (more) {
+        const char *name = NULL;
+        ZR_TRY(wanted_token(p, token, "\"", "a tensor's name in quotes"));
+        ZR_TRY(read_name(p, token, &name));
+        ZR_CHECK(!metadata || strcmp(name, "__metadata__") != 0, ZR_ERR_DATA, "%s: duplicate __metadata__", p->file);
+        metadata = metadata || strcmp(name, "__metadata__") == 0;
+        token = zr__json_next(p->text, p->bytes, token.end);
+        ZR_TRY(wanted_token(p, token, ":", "':'"));
+        token = zr__json_next(p->text, p->bytes, token.end);
+        REFUSE_UNLESS(token.kind == '{', p, "its entry is not an object");
+        size_t end = value_end(p, token.begin);
+        ZR_TRY(read_entry(p, name, token.begin, end));
+        token = zr__json_next(p->text, p->bytes, end);
+        ZR_TRY(wanted_token(p, token, ",}", "',' or '}'"));
+        more = token.kind == ',';
+        if (more) token = zr__json_next(p->text, p->bytes, token.end);
+    }
+    token = zr__json_next(p->text, p->bytes, token.end);
+    ZR_CHECK(!token.kind, ZR_ERR_DATA, "%s: header, byte %zu: text after the closing '}'", p->file, token.begin);
+    return ZR_OK;
+}
+
+/* ---- all tensors together -------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const zr_safetensors_tensor *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const zr_safetensors_tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Sorted, each begins where the last ended: no hole, no overlap, nothing left over. */
+static zr_status check_tiling(parser *p)
+{
+    zr__safetensors_header *header = p->header;
+    if (header->count) qsort(header->tensor, (size_t)header->count, sizeof(header->tensor[0]), by_offset);
+    int64_t at = p->data_start;
+    for (int64_t i = 0; i < header->count; i++) {
+        const zr_safetensors_tensor *tensor = &header->tensor[i];
+        zr__text_escape(tensor->name, p->quoted, sizeof(p->quoted));
+        REFUSE_UNLESS(tensor->offset == at, p, "begins at %lld of the data, %s at %lld",
+                      (long long)(tensor->offset - p->data_start),
+                      tensor->offset < at ? "overlaps: the one before ends" : "leaves a hole: the one before ends",
+                      (long long)(at - p->data_start));
+        at += tensor->bytes;
+    }
+    ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA, "%s: %lld bytes of data, its tensors fill %lld", p->file,
+             (long long)p->data_bytes, (long long)(at - p->data_start));
+    return ZR_OK;
+}
+
+static zr_status index_names(parser *p)
+{
+    zr__safetensors_header *header = p->header;
+    for (int64_t i = 0; i < header->count; i++) header->by_name[i] = &header->tensor[i];
+    if (header->count) qsort(header->by_name, (size_t)header->count, sizeof(header->by_name[0]), by_name);
+    for (int64_t i = 1; i < header->count; i++) {
+        zr__text_escape(header->by_name[i]->name, p->quoted, sizeof(p->quoted));
+        REFUSE_UNLESS(strcmp(header->by_name[i - 1]->name, header->by_name[i]->name) != 0, p, "duplicate name");
+    }
+    return ZR_OK;
+}
+
+static zr_status parse(parser *p)
+{
+    zr__safetensors_header *header = p->header;
+    /* Upper bounds from the length of the text alone; a dimension takes two bytes of it, digit and comma. */
+    size_t tensors = p->bytes / ENTRY_BYTES_MIN + 1;
+    header->tensor = zr_alloc(tensors * sizeof(header->tensor[0]));
+    header->by_name = zr_alloc(tensors * sizeof(header->by_name[0]));
+    header->names = zr_alloc(p->bytes);
+    header->dims = zr_alloc((p->bytes / 2 + 1) * sizeof(header->dims[0]));
+    ZR_CHECK(header->tensor && header->by_name && header->names && header->dims, ZR_ERR_MEMORY,
+             "%s: no memory for a header of %zu bytes", p->file, p->bytes);
+    ZR_TRY(read_entries(p));
+    ZR_TRY(check_tiling(p));
+    ZR_TRY(index_names(p));
+    return ZR_OK;
+}
+
+zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
+                                zr__safetensors_header *header)
+{
+    ZR_CHECK(bytes <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA, "%s: a header of %lld bytes, wanted at most %d", name,
+             (long long)bytes, ZR_SAFETENSORS_HEADER_MAX);
+    int64_t data_start = ZR_SAFETENSORS_PREFIX_BYTES + bytes;
+    parser p = {.file = name,
+                .text = text,
+                .bytes = (size_t)bytes,
+                .data_start = data_start,
+                .data_bytes = file_bytes - data_start,
+                .header = header};
+    *header = (zr__safetensors_header){0};
+    zr_status st = parse(&p);
+    if (st != ZR_OK) zr__safetensors_header_free(header);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+void zr__safetensors_header_free(zr__safetensors_header *header)
+{
+    zr_free(header->tensor);
+    zr_free(header->by_name);
+    zr_free(header->names);
+    zr_free(header->dims);
+    *header = (zr__safetensors_header){0};
+}

@@ -1,0 +1,122 @@
+/* Writing safetensors: the header with all sizes first, then ranges in any order by anyone. */
+#include "checkpoint/safetensors.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Longest text of an entry without its name: 4 dimensions and 2 offsets of 20 digits, and the words. */
+enum { ENTRY_BYTES = 200, DATA_ALIGN = 8 };
+
+static const char header_start[] = "{\"__metadata__\":{\"format\":\"pt\"}";
+
+/* Names are written without escapes, so none may need one. */
+static bool plain_name(const char *name)
+{
+    for (const char *c = name; *c; c++)
+        if (*c < 0x20 || *c > 0x7e || *c == '"' || *c == '\\') return false;
+    return name[0] != '\0';
+}
+
+static zr_status tensor_bytes(const char *path, const zr_tensor_spec *spec, int64_t *bytes)
+{
+    char quoted[ZR_QUOTE_BYTES], shape[96];
+    zr__text_escape(spec->name, quoted, sizeof(quoted));
+    ZR_CHECK(plain_name(spec->name), ZR_ERR_ARG, "%s: tensor name \"%s\" is not plain ASCII", path, quoted);
+    ZR_CHECK(spec->shape.ndim >= 0 && spec->shape.ndim <= ZR_MAX_DIMS, ZR_ERR_ARG, "%s: tensor %s has %d dimensions",
+             path, quoted, spec->shape.ndim);
+    zr_shape_print(&spec->shape, shape, sizeof(shape));
+    int64_t elems = 1;
+    for (int d = 0; d < spec->shape.ndim; d++) {
+        ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4,
+                 ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, quoted, shape);
+    }
+    *bytes = elems * 4;
+    return ZR_OK;
+}
+
+/* The whole start of the file, prefix and padding included: *text (*bytes), freed by the caller. */
+static zr_status header_text(const char *path, const zr_tensor_spec *spec, int64_t n, char **text, int64_t *bytes,
+                             int64_t *data_bytes)
+{
+    size_t room = ZR_SAFETENSORS_PREFIX_BYTES + sizeof(header_start) + 1 + DATA_ALIGN;
+    for (int64_t i = 0; i < n; i++) room += strlen(spec[i].name) + ENTRY_BYTES;
+    char *at = *text = zr_alloc(room), *end = at + room;
+    ZR_CHECK(at, ZR_ERR_MEMORY, "%zu bytes for the header of %s", room, path);
+    at += ZR_SAFETENSORS_PREFIX_BYTES;
+    at += snprintf(at, (size_t)(end - at), "%s", header_start);
+    int64_t offset = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t size = 0;
+        ZR_TRY(tensor_bytes(path, &spec[i], &size));
+        ZR_CHECK(offset + size <= ZR_SAFETENSORS_BYTES_MAX, ZR_ERR_ARG, "%s: more than 2^48 bytes", path);
+        at += snprintf(at, (size_t)(end - at), ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", spec[i].name);
+        for (int d = 0; d < spec[i].shape.ndim; d++)
+            at += snprintf(at, (size_t)(end - at), "%s%" PRId64, d ? "," : "", spec[i].shape.dim[d]);
+        at += snprintf(at, (size_t)(end - at), "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", offset, offset + size);
+        offset += size;
+    }
+    *at++ = '}';
+    while ((at - *text) % DATA_ALIGN) *at++ = ' ';
+    uint64_t length = (uint64_t)(at - *text - ZR_SAFETENSORS_PREFIX_BYTES);
+    for (int i = 0; i < ZR_SAFETENSORS_PREFIX_BYTES; i++) (*text)[i] = (char)(length >> 8 * i);
+    *bytes = at - *text;
+    *data_bytes = offset;
+    return ZR_OK;
+}
+
+static zr_status create_file(const char *path, const char *text, int64_t header_bytes, int64_t file_bytes)
+{
+    zr__file file;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__file_create(path, &file));
+    ZR_TRY_GOTO(st, zr__file_reserve(&file, file_bytes), done);
+    ZR_TRY_GOTO(st, zr__file_write(&file, 0, text, header_bytes), done);
+    ZR_TRY_GOTO(st, zr__file_sync(&file), done);
+done:
+    zr__file_close(&file);
+    if (st != ZR_OK) unlink(path);
+    return st;
+}
+
+zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
+{
+    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", path, n);
+    char *text = NULL;
+    int64_t bytes = 0, data_bytes = 0;
+    zr__safetensors_header header = {0};
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, header_text(path, spec, n, &text, &bytes, &data_bytes), done);
+    /* The reader's own rules hold for what is written; of them only a name given twice, or too many
+     * tensors, can still be broken here. */
+    st = zr__safetensors_parse(path, text + ZR_SAFETENSORS_PREFIX_BYTES, bytes - ZR_SAFETENSORS_PREFIX_BYTES,
+                               bytes + data_bytes, &header);
+    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_ARG, "cannot be written: %s", zr_error_message());
+    if (st != ZR_OK) goto done;
+    ZR_TRY_GOTO(st, create_file(path, text, bytes, bytes + data_bytes), done);
+done:
+    zr__safetensors_header_free(&header);
+    zr_free(text);
+    return st;
+}
+
+zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                               const float *in)
+{
+    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
+             st->file.name);
+    ZR_CHECK(strcmp(tensor->dtype, "F32") == 0, ZR_ERR_DTYPE, "%s: tensor is %s, only F32 is written", st->file.name,
+             tensor->dtype);
+    ZR_TRY(zr__safetensors_range(st, tensor, first, n));
+    ZR_TRY(zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4));
+    return ZR_OK;
+}
+
+zr_status zr_safetensors_sync(const zr_safetensors *st)
+{
+    ZR_TRY(zr__file_sync(&st->file));
+    return ZR_OK;
+}

@@ -1,0 +1,307 @@
+/* The weights of a Hugging Face directory: one safetensors file or several, seen as one set of names. */
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/hf.h"
+#include "checkpoint/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Tensors named in one message. */
+enum { LINES_MAX = 8 };
+
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+static const char prefix[] = "transformer.";
+
+struct zr_weights {
+    char dir[ZR_FILE_NAME_BYTES]; /* printable */
+    zr_safetensors **file;
+    int64_t files;
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static zr_status open_file(zr_weights *weights, const char *dir, const char *name)
+{
+    char *path = NULL;
+    ZR_TRY(zr__hf_path(dir, name, &path));
+    zr_status st = zr_safetensors_open(path, &weights->file[weights->files]);
+    zr_free(path);
+    ZR_TRY(st);
+    weights->files++;
+    return ZR_OK;
+}
+
+static zr_status make_room(zr_weights *weights, size_t files)
+{
+    weights->file = zr_alloc(files * sizeof(weights->file[0]));
+    ZR_CHECK(weights->file, ZR_ERR_MEMORY, "%s: no memory for %zu files", weights->dir, files);
+    return ZR_OK;
+}
+
+/* A name inside the directory: an index must not reach /etc/passwd or a neighbour's files. */
+static bool stays_inside(const char *name)
+{
+    return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static zr_safetensors *file_named(const zr_weights *weights, const char *name)
+{
+    size_t n = strlen(name);
+    for (int64_t i = 0; i < weights->files; i++) {
+        const char *path = zr_safetensors_path(weights->file[i]);
+        size_t m = strlen(path);
+        if (m > n && path[m - n - 1] == '/' && strcmp(path + m - n, name) == 0) return weights->file[i];
+    }
+    return NULL;
+}
+
+/* One line of the index: "tensor": "file". */
+static zr_status open_indexed(zr_weights *weights, const char *dir, const char *tensor, const json_t *value)
+{
+    char shown[ZR_QUOTE_BYTES], shown_file[ZR_QUOTE_BYTES];
+    const char *name = json_string_value(value);
+    zr__text_escape(tensor, shown, sizeof(shown));
+    ZR_CHECK(name, ZR_ERR_DATA, "%s/%s: weight_map.%s is not a string", weights->dir, index_name, shown);
+    zr__text_escape(name, shown_file, sizeof(shown_file));
+    ZR_CHECK(stays_inside(name), ZR_ERR_DATA,
+             "%s/%s: weight_map.%s names the file \"%s\", wanted a name inside the directory", weights->dir, index_name,
+             shown, shown_file);
+    if (!file_named(weights, name)) ZR_TRY(open_file(weights, dir, name));
+    ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
+             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, shown, shown_file);
+    return ZR_OK;
+}
+
+/* A name twice, in two files, has no meaning. */
+static zr_status check_distinct(const zr_weights *weights)
+{
+    char shown[ZR_QUOTE_BYTES];
+    for (int64_t i = 1; i < weights->files; i++) {
+        for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
+            const char *name = zr_safetensors_get(weights->file[i], t)->name;
+            for (int64_t j = 0; j < i; j++)
+                ZR_CHECK(!zr_safetensors_find(weights->file[j], name), ZR_ERR_DATA,
+                         "%s: tensor %s is in two files, %s and %s", weights->dir,
+                         zr__text_escape(name, shown, sizeof(shown)), weights->file[j]->file.name,
+                         weights->file[i]->file.name);
+        }
+    }
+    return ZR_OK;
+}
+
+static zr_status open_index(zr_weights *weights, const char *dir, const json_t *root)
+{
+    json_t *map = json_object_get(root, "weight_map"), *value;
+    const char *tensor;
+    ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: no \"weight_map\" with tensors", weights->dir, index_name);
+    ZR_TRY(make_room(weights, json_object_size(map)));
+    json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
+    ZR_TRY(check_distinct(weights));
+    return ZR_OK;
+}
+
+static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index_path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, zr__json_read(index_path, &text, &bytes), done);
+    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, index_path, &root), done);
+    ZR_TRY_GOTO(st, open_index(weights, dir, root), done);
+done:
+    json_decref(root);
+    zr_free(text);
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+static zr_status open_any(zr_weights *weights, const char *dir)
+{
+    char *single = NULL, *index = NULL;
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, zr__hf_path(dir, single_name, &single), done);
+    ZR_TRY_GOTO(st, zr__hf_path(dir, index_name, &index), done);
+    if (access(single, F_OK) == 0) {
+        ZR_TRY_GOTO(st, make_room(weights, 1), done);
+        ZR_TRY_GOTO(st, open_file(weights, dir, single_name), done);
+    } else if (access(index, F_OK) == 0) {
+        ZR_TRY_GOTO(st, open_sharded(weights, dir, index), done);
+    } else {
+        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir, single_name, index_name);
+    }
+done:
+    zr_free(single);
+    zr_free(index);
+    return st;
+}
+
+zr_status zr_weights_open(const char *dir, zr_weights **out)
+{
+    zr_weights *weights = zr_alloc(sizeof(*weights));
+    ZR_CHECK(weights, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*weights));
+    zr__text_escape(dir, weights->dir, sizeof(weights->dir));
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, open_any(weights, dir), failed);
+    *out = weights;
+    return ZR_OK;
+failed:
+    zr_weights_close(&weights);
+    return st;
+}
+
+void zr_weights_close(zr_weights **weights)
+{
+    if (!*weights) return;
+    for (int64_t i = 0; i < (*weights)->files; i++) zr_safetensors_close(&(*weights)->file[i]);
+    zr_free((*weights)->file);
+    zr_free(*weights);
+    *weights = NULL;
+}
+
+/* ---- looking up ------------------------------------------------------------------------------ */
+
+typedef struct place {
+    const zr_safetensors *file;
+    const zr_safetensors_tensor *tensor; /* NULL: nowhere */
+} place;
+
+static place find_exactly(const zr_weights *weights, const char *name)
+{
+    for (int64_t i = 0; i < weights->files; i++) {
+        const zr_safetensors_tensor *tensor = zr_safetensors_find(weights->file[i], name);
+        if (tensor) return (place){weights->file[i], tensor};
+    }
+    return (place){NULL, NULL};
+}
+
+/* GPT-2's first files name their tensors without the prefix. */
+static place find(const zr_weights *weights, const char *name)
+{
+    place found = find_exactly(weights, name);
+    if (found.tensor) return found;
+    size_t n = sizeof(prefix) - 1;
+    if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
+    char longer[ZR_FILE_NAME_BYTES];
+    int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
+    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : found;
+}
+
+zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)
+{
+    place at = find(weights, name);
+    ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
+    ZR_TRY(zr_safetensors_read_f32(at.file, at.tensor, first, n, out));
+    return ZR_OK;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+/* "(2, 3)" of any number of dimensions. */
+static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES])
+{
+    if (tensor->ndim > ZR_MAX_DIMS) {
+        snprintf(text, ZR_QUOTE_BYTES, "%d dimensions", tensor->ndim);
+        return text;
+    }
+    zr_shape shape = {.ndim = tensor->ndim};
+    if (tensor->ndim) memcpy(shape.dim, tensor->dim, (size_t)tensor->ndim * sizeof(shape.dim[0]));
+    zr_shape_print(&shape, text, ZR_QUOTE_BYTES);
+    return text;
+}
+
+static bool same_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape)
+{
+    if (tensor->ndim != shape->ndim) return false;
+    for (int d = 0; d < shape->ndim; d++)
+        if (tensor->dim[d] != shape->dim[d]) return false;
+    return true;
+}
+
+/* The line of a wanted tensor that does not fit; false when it fits. */
+static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
+{
+    char name[ZR_QUOTE_BYTES], have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
+    const zr_safetensors_tensor *tensor = find(weights, wanted->name).tensor;
+    if (tensor && tensor->loadable && same_shape(tensor, &wanted->shape)) return false;
+    if (!show) return true;
+    zr__text_escape(wanted->name, name, sizeof(name));
+    zr_shape_print(&wanted->shape, want, sizeof(want));
+    if (!tensor)
+        zr__text_add(lines, "\n  %s: missing, wanted %s", name, want);
+    else if (!tensor->loadable)
+        zr__text_add(lines, "\n  %s: dtype %s, wanted F32, BF16 or F16", name, tensor->dtype);
+    else
+        zr__text_add(lines, "\n  %s: shape %s, wanted %s", name, print_dims(tensor, have), want);
+    return true;
+}
+
+static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+{
+    zr__text text = {0};
+    char *lines = NULL;
+    int64_t misfits = 0;
+    for (int64_t i = 0; i < n; i++) misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX);
+    if (misfits > LINES_MAX) zr__text_add(&text, "\n  and %lld more", (long long)(misfits - LINES_MAX));
+    ZR_TRY(zr__text_take(&text, &lines));
+    zr_status st = ZR_OK;
+    if (misfits)
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model:%s", weights->dir, (long long)misfits,
+                     (long long)n, lines);
+    zr_free(lines);
+    return st;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Stored by older versions and computed here: the tied head and the causal masks. */
+static bool redundant(const char *name)
+{
+    return strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+}
+
+static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *tensor, const zr_tensor_spec *wanted,
+                      int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!ends_with(tensor->name, wanted[i].name) && !ends_with(wanted[i].name, tensor->name)) continue;
+        if (find(weights, wanted[i].name).tensor == tensor) return true;
+    }
+    return false;
+}
+
+static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
+{
+    zr__text text = {0};
+    char *lines = NULL, name[ZR_QUOTE_BYTES];
+    int64_t extras = 0;
+    for (int64_t i = 0; i < weights->files; i++) {
+        for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
+            const zr_safetensors_tensor *tensor = zr_safetensors_get(weights->file[i], t);
+            if (redundant(tensor->name) || is_wanted(weights, tensor, wanted, n)) continue;
+            if (extras++ < LINES_MAX)
+                zr__text_add(&text, "%s%s", text.length ? ", " : "", zr__text_escape(tensor->name, name, sizeof(name)));
+        }
+    }
+    if (extras > LINES_MAX) zr__text_add(&text, " and %lld more", (long long)(extras - LINES_MAX));
+    ZR_TRY(zr__text_take(&text, &lines));
+    if (extras)
+        snprintf(note, size, "%s: %lld tensors that the model does not have: %s", weights->dir, (long long)extras, lines);
+    else if (size)
+        note[0] = '\0';
+    zr_free(lines);
+    return ZR_OK;
+}
+
+zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
+{
+    ZR_TRY(check_wanted(weights, wanted, n));
+    if (note) ZR_TRY(list_extras(weights, wanted, n, note, size));
+    return ZR_OK;
+}

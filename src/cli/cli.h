@@ -1,0 +1,128 @@
+/** The command `zr`: what its files share. Statuses come back to main, which alone turns them into exit codes. */
+#ifndef ZR_CLI_CLI_H
+#define ZR_CLI_CLI_H
+
+#include "base/text.h"
+#include "zr/train.h"
+
+#include <stdio.h>
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+typedef enum cli_kind {
+    CLI_FLAG,     /* bool */
+    CLI_TEXT,     /* const char * */
+    CLI_INT,      /* int64_t */
+    CLI_REAL,     /* double */
+    CLI_NOT_BUILT /* promised, and refused by name until it exists */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name; /* without dashes; NULL ends a list */
+    cli_kind kind;
+    void *out;
+    double least;       /* INT, REAL */
+    const char *value;  /* "N" in the help; NULL: none */
+    const char *help;
+} cli_option;
+
+typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
+
+#define CLI_MAX_OPERANDS 2
+#define CLI_MAX_OVERRIDES 256
+
+/** A command line, taken apart. */
+typedef struct cli_args {
+    const char *command;
+    const cli_option *options; /* the command's own */
+    bool keys;                 /* --key.path=value goes to the configuration */
+    int max_operands;
+    bool help, json, quiet;
+    cli_color color;
+    const char *operand[CLI_MAX_OPERANDS];
+    int n_operands;
+    const char *override[CLI_MAX_OVERRIDES];
+    int n_overrides;
+} cli_args;
+
+/** ZR_ERR_ARG (usage), ZR_ERR_UNSUPPORTED. */
+ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
+/** Put an override before those of the command line, which win; its text lives in `room`. */
+ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
+
+/** The exit code of a status, as docs and scripts know it. */
+int cli_exit_code(zr_status status);
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+typedef struct cli_command {
+    const char *name, *summary;
+    const char *usage;    /* one line */
+    const char *examples; /* lines */
+    zr_status (*run)(const struct cli_command *command, zr_comm *comm, int argc, char **argv);
+    bool all_ranks; /* under a launcher every rank runs it; otherwise rank 0 alone */
+} cli_command;
+
+extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info;
+
+/** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
+void cli_help(const cli_command *command, const cli_option *options, bool keys);
+
+/** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. */
+ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config);
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/** "zr: " and a message on stderr, control bytes escaped, at most 12 lines. */
+void cli_say(const char *format, ...) ZR_PRINTF(1, 2);
+/** The last failure of this thread. */
+void cli_say_error(void);
+/** Flush stdout; ZR_ERR_IO when something could not be written. */
+ZR_NODISCARD zr_status cli_flush(void);
+/** Does a launcher (MPI, Slurm) run this process? Then stderr is no terminal, whatever isatty says. */
+bool cli_launched(void);
+/** Colours on stderr? */
+bool cli_colored(cli_color color);
+
+/** "1.23 GiB" into text; returns it. */
+const char *cli_bytes(double bytes, char text[32]);
+/** A number up to its unit, "1.23 T" or "12 "; returns text. */
+const char *cli_amount(double amount, char text[32]);
+
+/** Text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+void cli_json_print(FILE *out, const char *text, int64_t bytes);
+/** As a JSON number, null when it is not finite. Returns `text` or a constant. */
+const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/** Memory by category, traffic and FLOPs of stages 0-3 side by side. */
+typedef struct cli_table {
+    zr_report report[4];
+    bool planned[4];
+    int chosen;          /* its column is marked */
+    int64_t memory_bytes; /* of a rank, to say what fits; 0: not asked */
+} cli_table;
+
+/** Plan every stage of a resolved configuration; stages that cannot be planned are left out. */
+void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile);
+void cli_table_print(FILE *out, const cli_table *table, bool color);
+/** The train schedule, a step a line. */
+void cli_schedule_print(FILE *out, const zr_plan *plan);
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+typedef struct cli_progress {
+    bool quiet, color, live;
+    int64_t every;  /* steps between plain lines */
+    double begin;   /* seconds */
+    int64_t peak_bytes; /* of a rank, planned and therefore true */
+    int64_t first_step; /* steps done before `begin` */
+} cli_progress;
+
+/** Callbacks that write a run's progress to stderr; `progress` is borrowed. */
+zr_observer cli_progress_observer(cli_progress *progress);
+/** End the refreshing line, if there is one. */
+void cli_progress_end(const cli_progress *progress);
+
+#endif

@@ -1,0 +1,58 @@
+#include "cli/cli.h"
+
+#include <math.h>
+#include <string.h>
+
+static void print_json(const zr_eval_result *r)
+{
+    char loss[ZR_NUMBER_BYTES], ppl[ZR_NUMBER_BYTES], bits[ZR_NUMBER_BYTES];
+    printf("{\"loss\":%s, \"perplexity\":%s, \"bits_per_byte\":%s, \"tokens\":%lld, \"params\":%lld, \"data\":",
+           cli_json_number(r->loss, loss), cli_json_number(r->perplexity, ppl),
+           cli_json_number(r->bits_per_byte, bits), (long long)r->tokens, (long long)r->params);
+    cli_json_print(stdout, r->data, (int64_t)strlen(r->data));
+    printf("}\n");
+}
+
+static void print_text(const zr_eval_result *r)
+{
+    char bits[48] = "unknown (tokens without a tokenizer)", data[2048];
+    if (isfinite(r->bits_per_byte)) snprintf(bits, sizeof(bits), "%.5f", r->bits_per_byte);
+    printf("loss           %.6f\nperplexity     %.4f\nbits per byte  %s\ntokens         %lld\ndata           %s\n", r->loss,
+           r->perplexity, bits, (long long)r->tokens, zr__text_escape(r->data, data, sizeof(data)));
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    (void)comm;
+    const char *data = NULL;
+    int64_t threads = 0;
+    zr_eval_result result = {0};
+    const cli_option options[] = {
+        {"data", CLI_TEXT, &data, 0, "FILE", "text or token file; a run's own data.val when left out"},
+        {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .max_operands = 1};
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        cli_help(command, options, false);
+        return ZR_OK;
+    }
+    ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr eval needs a directory; `zr eval --help` has examples");
+    ZR_TRY(zr_eval_dir(args.operand[0], data, (int)threads, &result));
+    if (args.json) {
+        print_json(&result);
+    } else {
+        print_text(&result);
+    }
+    return ZR_OK;
+}
+
+const cli_command cli_eval = {
+    .name = "eval",
+    .summary = "loss, perplexity and bits per byte of trained weights",
+    .usage = "zr eval DIR [--data FILE]",
+    .examples = "  zr eval runs/name\n"
+                "  zr eval runs/name --data other.txt --json\n"
+                "  zr eval gpt2-directory --data tokens.bin\n",
+    .run = run,
+};

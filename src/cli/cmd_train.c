@@ -1,0 +1,172 @@
+#include "cli/cli.h"
+
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+static volatile sig_atomic_t stop_signals;
+
+/** The first asks to stop at the end of the step; a second SIGINT is not asked to wait. */
+static void on_signal(int number)
+{
+    if (stop_signals++ > 0 && number == SIGINT) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+static bool stop_asked(void *arg)
+{
+    (void)arg;
+    return stop_signals > 0;
+}
+
+/** Launchers bind a rank to fewer processors than its share of the host; the share is what is promised. */
+static void leave_binding(void)
+{
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof(all));
+    if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
+}
+
+typedef struct job {
+    const zr_config *config;
+    zr_observer observer;
+    zr_train_result result; /* rank 0's, or this process's */
+} job;
+
+static zr_status train_rank(zr_comm *comm, void *arg)
+{
+    job *j = arg;
+    zr_train_result result = {0};
+    zr_status st = zr_train_run(j->config, comm, &j->observer, &result);
+    if (comm->rank == 0 || strcmp(comm->transport, "mpi") == 0) j->result = result;
+    return st;
+}
+
+static zr_status train_self(job *j)
+{
+    zr_comm *comm = NULL;
+    ZR_TRY(zr_comm_create_self(&comm));
+    zr_status st = train_rank(comm, j);
+    zr_comm_destroy(&comm);
+    return st;
+}
+
+/** A failure of this rank alone leaves the others waiting: end them all. */
+static zr_status train_mpi(zr_comm *comm, job *j)
+{
+    zr_status st = train_rank(comm, j);
+    if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
+    return st;
+}
+
+/** Rank 0's clock, so that every rank derives the same directory name from it. */
+static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
+{
+    double now = (double)time(NULL);
+    *unix_sec = (int64_t)now;
+    if (!comm) return ZR_OK;
+    double *all = zr_alloc(sizeof(now) * (size_t)comm->size);
+    ZR_TRY(zr_comm_agree(comm, all ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", comm->size)));
+    zr_status st = zr_comm_scalars(comm, &now, 1, all);
+    if (st == ZR_OK) *unix_sec = (int64_t)all[0];
+    zr_free(all);
+    return st;
+}
+
+static zr_status load(const cli_args *args, zr_comm *comm, int ranks, zr_config **config)
+{
+    int64_t unix_sec = 0;
+    ZR_TRY(start_time(comm, &unix_sec));
+    zr_status st = cli_config(args, ranks, unix_sec, config);
+    return comm ? zr_comm_agree(comm, st) : st;
+}
+
+static zr_status print_json(const zr_config *config, const zr_train_result *result)
+{
+    char *planned = NULL, *measured = NULL;
+    char loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES], wall[ZR_NUMBER_BYTES];
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
+    ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
+    printf("{\"output_dir\":");
+    cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
+    printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
+           "\"peak_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s}\n",
+           (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss), cli_json_number(result->val_loss, val),
+           cli_json_number(result->wall_sec, wall), (long long)result->peak_rss_bytes, planned, measured);
+done:
+    zr_free(planned);
+    zr_free(measured);
+    return st;
+}
+
+static void print_summary(const zr_config *config, const zr_train_result *result)
+{
+    char val[64] = "";
+    if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
+    cli_say("%lld steps in %.1f s, loss %.5f%s; the weights are in %s/model", (long long)result->steps,
+            result->wall_sec, result->loss, val, config->train.output_dir);
+}
+
+static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
+{
+    zr_config *config = NULL;
+    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color)};
+    ZR_TRY(load(args, comm, ranks, &config));
+    job j = {.config = config, .observer = cli_progress_observer(&progress)};
+    j.observer.stop = stop_asked;
+    catch_signals();
+    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : zr_comm_threads_run(ranks, train_rank, &j);
+    bool first = !comm || comm->rank == 0;
+    if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
+    if (st == ZR_OK && first && args->json) st = print_json(config, &j.result);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    int64_t ranks = 0;
+    const cli_option options[] = {{"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+                                  {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
+                                  {0}};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        if (!comm || comm->rank == 0) cli_help(command, options, true);
+        return ZR_OK;
+    }
+    ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr train needs a CONFIG.json; `zr train --help` has examples");
+    ZR_CHECK(!comm || !ranks, ZR_ERR_ARG,
+             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)ranks,
+             comm ? comm->size : 0);
+    ZR_CHECK(ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)ranks);
+    if (comm) leave_binding();
+    return train(&args, comm, comm ? comm->size : ranks ? (int)ranks : 1);
+}
+
+const cli_command cli_train = {
+    .name = "train",
+    .summary = "train a model",
+    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N]",
+    .examples = "  zr train config.json\n"
+                "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
+                "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n",
+    .run = run,
+    .all_ranks = true,
+};

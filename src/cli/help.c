@@ -1,0 +1,41 @@
+#include "cli/cli.h"
+
+#include <string.h>
+
+static void print_option(const char *name, const char *value, const char *help)
+{
+    char left[48];
+    snprintf(left, sizeof(left), "--%s%s%s", name, value ? " " : "", value ? value : "");
+    printf("  %-24s %s\n", left, help);
+}
+
+static const char *standard_of(const zr_key *key)
+{
+    return key->standard && key->standard[0] ? key->standard : "-";
+}
+
+static void print_keys(void)
+{
+    int n = 0;
+    const zr_key *keys = zr_config_keys(&n);
+    printf("\nKeys of CONFIG.json, each also as --key=value (default in brackets)\n");
+    for (int i = 0; i < n; i++) {
+        if (keys[i].state == ZR_KEY_NO_MEANING) continue;
+        printf("  %-44s [%s] %s\n", keys[i].path, standard_of(&keys[i]), keys[i].help);
+    }
+    printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
+}
+
+void cli_help(const cli_command *command, const cli_option *options, bool keys)
+{
+    printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
+           command->usage);
+    for (const cli_option *o = options; o->name; o++) {
+        if (o->kind != CLI_NOT_BUILT) print_option(o->name, o->value, o->help);
+    }
+    print_option("json", NULL, "one JSON document on standard output");
+    print_option("quiet", NULL, "errors only on standard error");
+    print_option("color", "WHEN", "auto, always or never");
+    printf("  %-24s %s\n", "-h, --help", "this text");
+    if (keys) print_keys();
+}

@@ -1,0 +1,129 @@
+/** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
+ *  exit code: the only place of the project that does. */
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_command *const commands[] = {&cli_train, &cli_plan, &cli_eval, &cli_generate, &cli_info};
+#define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
+
+static const char *const not_built[] = {"convert", "inspect", "verify"};
+#define N_NOT_BUILT (int)(sizeof(not_built) / sizeof(not_built[0]))
+
+int cli_exit_code(zr_status status)
+{
+    switch (status) {
+    case ZR_OK: return 0;
+    case ZR_ERR_ARG: return 2;
+    case ZR_ERR_DATA: return 65;
+    case ZR_ERR_NOT_FOUND: return 66;
+    case ZR_ERR_UNSUPPORTED: return 69;
+    case ZR_ERR_MEMORY: return 71;
+    case ZR_ERR_CREATE: return 73;
+    case ZR_ERR_IO: return 74;
+    case ZR_ERR_STOPPED: return 75;
+    case ZR_ERR_CONFIG: return 78;
+    case ZR_ERR_DIVERGED: return 80;
+    case ZR_ERR_HANG: return 82;
+    case ZR_ERR_PEER:
+    case ZR_ERR_COMM: return 83;
+    case ZR_ERR_SHAPE:
+    case ZR_ERR_DTYPE:
+    case ZR_ERR_STATE:
+    case ZR_ERR_INTERNAL:
+    case ZR_STATUS_COUNT: break;
+    }
+    return 1;
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "zr %s: trains transformer language models with ZeRO\n\nExamples\n"
+                 "  zr train examples/tiny.json --ranks 2\n"
+                 "  zr plan --preset gpt2-1.5b --ranks 64\n"
+                 "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n", zr_version());
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\n`zr COMMAND --help` tells more; `zr --version` prints the version.\n");
+}
+
+static zr_status find(const char *name, const cli_command **command)
+{
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i]->name;
+        if (strcmp(name, names[i]) != 0) continue;
+        *command = commands[i];
+        return ZR_OK;
+    }
+    for (int i = 0; i < N_NOT_BUILT; i++) {
+        ZR_CHECK(strcmp(name, not_built[i]) != 0, ZR_ERR_UNSUPPORTED, "zr %s is not built yet", name);
+    }
+    const char *near = zr__text_nearest(name, names, N_COMMANDS);
+    return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"%s%s; `zr --help` lists them", name,
+                   near ? "; did you mean " : "", near ? near : "");
+}
+
+/** Before MPI has said which rank this is: as the launcher says. */
+static bool launched_first(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *rank = getenv(names[i]);
+        if (rank) return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    zr_status st = ZR_OK;
+    bool works = !comm || comm->rank == 0 || command->all_ranks;
+    if (works) st = command->run(command, comm, argc, argv);
+    if (st == ZR_OK && works) st = cli_flush();
+    if (comm && !command->all_ranks) st = zr_comm_agree(comm, st);
+    if (st != ZR_OK && (!comm || comm->rank == 0)) cli_say_error();
+    return st;
+}
+
+/** Under a launcher all its processes are one command: one message, one exit code. */
+static zr_status start(int argc, char **argv)
+{
+    const cli_command *command = NULL;
+    zr_comm *comm = NULL;
+    zr_status st = find(argv[1], &command);
+    if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
+    if (st != ZR_OK) {
+        if (launched_first()) cli_say_error();
+        return st;
+    }
+    st = run(command, comm, argc - 2, argv + 2);
+    if (comm) {
+        zr_comm_destroy(&comm);
+        zr_comm_mpi_stop();
+    }
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const char *word = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        print_help(stderr);
+        return cli_exit_code(ZR_ERR_ARG);
+    }
+    if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
+        print_help(stdout);
+    } else if (!strcmp(word, "--version")) {
+        printf("zr %s\n", zr_version());
+    } else {
+        return cli_exit_code(start(argc, argv));
+    }
+    if (cli_flush() == ZR_OK) return 0;
+    cli_say_error();
+    return cli_exit_code(ZR_ERR_IO);
+}

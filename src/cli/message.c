@@ -1,0 +1,89 @@
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_LINES 12
+#define MESSAGE_BYTES 8192
+
+/** One whole write, so that lines of several ranks do not mix. */
+static void write_lines(const char *message)
+{
+    char out[2 * MESSAGE_BYTES], line[MESSAGE_BYTES], shown[MESSAGE_BYTES];
+    size_t length = 0;
+    for (int n = 0; *message && n < MAX_LINES; n++) {
+        size_t bytes = strcspn(message, "\n");
+        snprintf(line, sizeof(line), "%.*s", (int)bytes, message);
+        zr__text_escape(line, shown, sizeof(shown));
+        length += (size_t)snprintf(out + length, sizeof(out) - length, "zr: %s%s\n", n ? "  " : "", shown);
+        if (length >= sizeof(out)) length = sizeof(out) - 1;
+        message += bytes + (message[bytes] == '\n');
+    }
+    if (write(STDERR_FILENO, out, length) < 0) return; /* nowhere left to say so */
+}
+
+void cli_say(const char *format, ...)
+{
+    char message[MESSAGE_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof(message), format, list);
+    va_end(list);
+    write_lines(message);
+}
+
+void cli_say_error(void)
+{
+    const char *message = zr_error_message();
+    write_lines(message[0] ? message : "failed without a message");
+}
+
+zr_status cli_flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
+    return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
+}
+
+bool cli_launched(void)
+{
+    return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
+}
+
+bool cli_colored(cli_color color)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
+    if (none && none[0]) return false;
+    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+}
+
+const char *cli_bytes(double bytes, char text[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int u = 0;
+    while (fabs(bytes) >= 1024.0 && u < 6) {
+        bytes /= 1024.0;
+        u++;
+    }
+    snprintf(text, 32, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+    return text;
+}
+
+const char *cli_amount(double amount, char text[32])
+{
+    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E", " Z", " Y"};
+    int u = 0;
+    while (fabs(amount) >= 1000.0 && u < 8) {
+        amount /= 1000.0;
+        u++;
+    }
+    snprintf(text, 32, u ? "%.2f%s" : "%.0f%s", amount, unit[u]);
+    return text;
+}

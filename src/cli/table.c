@@ -1,0 +1,120 @@
+#include "cli/cli.h"
+
+#include <inttypes.h>
+
+#define BOLD "\033[1m"
+#define PLAIN "\033[0m"
+
+typedef enum row_kind { ROW_CATEGORY, ROW_STATES, ROW_TOTAL, ROW_TRAFFIC, ROW_TRAFFIC_TOTAL } row_kind;
+
+static double cell(const zr_report *report, row_kind kind, int index)
+{
+    switch (kind) {
+    case ROW_CATEGORY: return (double)report->memory.category_bytes[index];
+    case ROW_STATES: return (double)report->memory.states_bytes;
+    case ROW_TOTAL: return (double)report->memory.total_bytes;
+    case ROW_TRAFFIC: return (double)report->traffic.bytes[index];
+    case ROW_TRAFFIC_TOTAL: break;
+    }
+    double sum = 0.0;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)report->traffic.bytes[i];
+    return sum;
+}
+
+static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
+{
+    char text[32];
+    fprintf(out, "  %-26s", name);
+    for (int stage = 0; stage < 4; stage++) {
+        bool mark = color && stage == table->chosen;
+        const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
+        fprintf(out, "%s%14s%s", mark ? BOLD : "", value, mark ? PLAIN : "");
+    }
+    fputc('\n', out);
+}
+
+static void print_head(FILE *out, const cli_table *table, bool color)
+{
+    char name[16];
+    fprintf(out, "  %-26s", "memory per rank");
+    for (int stage = 0; stage < 4; stage++) {
+        bool mark = color && stage == table->chosen;
+        snprintf(name, sizeof(name), "%sstage %d", stage == table->chosen ? "* " : "", stage);
+        fprintf(out, "%s%14s%s", mark ? BOLD : "", name, mark ? PLAIN : "");
+    }
+    fputc('\n', out);
+}
+
+static void print_fits(FILE *out, const cli_table *table)
+{
+    char text[32], name[48];
+    if (!table->memory_bytes) return;
+    snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
+    fprintf(out, "  %-26s", name);
+    for (int stage = 0; stage < 4; stage++) {
+        bool fits = table->report[stage].memory.total_bytes <= table->memory_bytes;
+        fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
+    }
+    fputc('\n', out);
+}
+
+void cli_table_print(FILE *out, const cli_table *table, bool color)
+{
+    static const char *const category[ZR_CATEGORIES] = {
+        [ZR_PARAM] = "parameters",  [ZR_GRAD] = "gradients",       [ZR_OPTIM] = "optimizer states",
+        [ZR_ACT] = "activations",   [ZR_CHECKPOINT] = "activation checkpoints", [ZR_BUFFER] = "exchange buffers",
+        [ZR_WORK] = "scratch"};
+    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_REDUCE_SCATTER] = "reduce-scatter",
+                                                          [ZR_ALL_GATHER] = "all-gather",
+                                                          [ZR_ALL_REDUCE] = "all-reduce (scalars)"};
+    char model[32], hardware[32];
+    const zr_report *report = &table->report[table->chosen];
+    print_head(out, table, color);
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        if (c == ZR_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
+        print_row(out, table, color, category[c], ROW_CATEGORY, c);
+    }
+    print_row(out, table, color, "model states", ROW_STATES, 0);
+    print_row(out, table, color, "total (parts peak apart)", ROW_TOTAL, 0);
+    print_fits(out, table);
+    fprintf(out, "  traffic per rank and step\n");
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
+    print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
+    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
+            cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
+}
+
+void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile)
+{
+    table->chosen = (int)config->zero.stage;
+    for (int stage = 0; stage < 4; stage++) {
+        zr_plan *plan = NULL;
+        if (zr_train_plan(config, ranks, stage, profile, &plan) != ZR_OK) continue;
+        table->report[stage] = zr_report_planned(plan);
+        table->planned[stage] = true;
+        zr_plan_destroy(&plan);
+    }
+}
+
+static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *step)
+{
+    for (int32_t w = 0; w < step->n_waits; w++) {
+        fprintf(out, "%s%" PRId32, w ? "," : "  waits ", schedule->wait[step->waits + w]);
+    }
+}
+
+void cli_schedule_print(FILE *out, const zr_plan *plan)
+{
+    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_TRAIN];
+    for (int32_t i = 0; i < schedule->n_steps; i++) {
+        const zr_step *step = &schedule->step[i];
+        const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
+        fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, step->stream == ZR_STREAM_COMM ? "comm" : "compute",
+                zr_step_kind_name(step->kind), unit);
+        if (step->kind == ZR_STEP_RUN) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
+        if (step->count > 0) fprintf(out, " elements %" PRId64 "+%" PRId64, step->first, step->count);
+        print_waits(out, schedule, step);
+        fputc('\n', out);
+    }
+}

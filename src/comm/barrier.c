@@ -1,0 +1,73 @@
+#include "comm/barrier.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* About 50 us of looking: longer than a balanced step's skew, shorter than a lost time slice. */
+#define SPINS 1000
+
+/* The word's lowest bit; completing a barrier adds 2 and so never touches it. */
+#define LEFT 1u
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Not FUTEX_PRIVATE_FLAG: the word may lie in memory shared between processes. */
+static void sleep_while(_Atomic uint32_t *word, uint32_t value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void zr__barrier_init(zr__barrier *barrier, int size)
+{
+    atomic_init(&barrier->word, 0);
+    atomic_init(&barrier->arrived, 0);
+    atomic_init(&barrier->leaver, 0);
+    barrier->size = (uint32_t)size;
+    barrier->spins = size <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+}
+
+int zr__barrier_wait(zr__barrier *barrier)
+{
+    uint32_t entry = atomic_load_explicit(&barrier->word, memory_order_acquire);
+    if (entry & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
+
+    if (atomic_fetch_add_explicit(&barrier->arrived, 1, memory_order_acq_rel) + 1 == barrier->size) {
+        atomic_store_explicit(&barrier->arrived, 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&barrier->word, 2, memory_order_release);
+        wake_all(&barrier->word);
+        return 0;
+    }
+    for (uint32_t looks = 0;; looks++) {
+        uint32_t now = atomic_load_explicit(&barrier->word, memory_order_acquire);
+        /* Completion first: a rank may pass this barrier and leave before we look again. */
+        if ((now ^ entry) & ~LEFT) return 0;
+        if (now & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
+        if (looks < barrier->spins)
+            pause_cpu();
+        else
+            sleep_while(&barrier->word, now);
+    }
+}
+
+void zr__barrier_leave(zr__barrier *barrier, int rank)
+{
+    uint32_t none = 0;
+    atomic_compare_exchange_strong(&barrier->leaver, &none, (uint32_t)rank + 1);
+    atomic_fetch_or_explicit(&barrier->word, LEFT, memory_order_release);
+    wake_all(&barrier->word);
+}

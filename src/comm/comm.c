@@ -1,0 +1,214 @@
+#include "comm/transport.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A failure's text travels in so many bytes; the rest is cut. */
+#define TEXT_BYTES 384
+#define CHUNK_BYTES (ZR_COMM_SCALARS * (int)sizeof(double))
+
+zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size)
+{
+    *comm = (zr_comm){.ops = ops, .transport = transport, .rank = rank, .size = size};
+    comm->local_rank = rank;
+    comm->local_size = size;
+    comm->table = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
+    ZR_CHECK(comm->table, ZR_ERR_MEMORY, "no memory for the table of %d ranks", size);
+    return ZR_OK;
+}
+
+void zr__comm_finish(zr_comm *comm)
+{
+    zr_free(comm->table);
+    comm->table = NULL;
+}
+
+/* All traffic is charged here: every peer's piece is read by this rank once. */
+static void count(zr_comm *comm, zr_traffic_kind kind, int64_t piece_bytes)
+{
+    zr_traffic_count(&comm->traffic, kind, (comm->size - 1) * piece_bytes);
+}
+
+static zr_status check_pieces(const zr_comm *comm, int64_t stride_bytes, int64_t piece_bytes)
+{
+    ZR_CHECK(piece_bytes >= 0, ZR_ERR_ARG, "a piece of %" PRId64 " bytes; it cannot be negative", piece_bytes);
+    if (comm->size == 1) return ZR_OK;
+    ZR_CHECK(stride_bytes >= piece_bytes, ZR_ERR_ARG,
+             "pieces of %" PRId64 " bytes at a stride of %" PRId64 " would overlap", piece_bytes, stride_bytes);
+    ZR_CHECK(piece_bytes <= comm->stage_bytes / comm->size, ZR_ERR_ARG,
+             "%d pieces of %" PRId64 " bytes do not fit into %" PRId64
+             " bytes of staging; call zr_comm_stage with more",
+             comm->size, piece_bytes, comm->stage_bytes);
+    return ZR_OK;
+}
+
+zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
+{
+    ZR_CHECK(comm && stage, ZR_ERR_ARG, "zr_comm_stage needs a communicator and a place for the pointer");
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging; it cannot be negative", bytes);
+    *stage = NULL;
+    comm->stage_bytes = 0;
+    /* Also makes every rank's new staging visible to its peers before anyone uses it. */
+    ZR_TRY(zr_comm_agree(comm, comm->ops->stage(comm, bytes, stage)));
+    comm->stage_bytes = bytes;
+    return ZR_OK;
+}
+
+zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                           const void **pieces)
+{
+    ZR_CHECK(comm && pieces && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
+    ZR_TRY(check_pieces(comm, stride_bytes, piece_bytes));
+    if (comm->size == 1 || piece_bytes == 0) {
+        for (int r = 0; r < comm->size; r++) pieces[r] = send;
+        return ZR_OK;
+    }
+    ZR_TRY(comm->ops->exchange(comm, send, stride_bytes, piece_bytes, pieces));
+    count(comm, ZR_REDUCE_SCATTER, piece_bytes);
+    return ZR_OK;
+}
+
+zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
+{
+    ZR_CHECK(comm && ((mine && out) || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_all_gather was given a NULL pointer");
+    ZR_TRY(check_pieces(comm, stride_bytes, piece_bytes));
+    if (piece_bytes == 0) return ZR_OK;
+    unsigned char *own = (unsigned char *)out + comm->rank * stride_bytes;
+    if (own != mine) memmove(own, mine, (size_t)piece_bytes);
+    if (comm->size == 1) return ZR_OK;
+    /* From here on the transport sees the in-place case only. */
+    ZR_TRY(comm->ops->all_gather(comm, own, out, stride_bytes, piece_bytes));
+    count(comm, ZR_ALL_GATHER, piece_bytes);
+    return ZR_OK;
+}
+
+/* For agree and same too, whose bytes are not traffic. */
+static zr_status scalars(zr_comm *comm, const double *mine, int n, double *all)
+{
+    if (comm->size > 1) return comm->ops->scalars(comm, mine, n, all);
+    memmove(all, mine, (size_t)n * sizeof *all);
+    return ZR_OK;
+}
+
+zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
+{
+    ZR_CHECK(comm && mine && all, ZR_ERR_ARG, "zr_comm_scalars was given a NULL pointer");
+    ZR_CHECK(n >= 1 && n <= ZR_COMM_SCALARS, ZR_ERR_ARG, "%d scalars in one call; 1 to %d are possible", n,
+             ZR_COMM_SCALARS);
+    ZR_TRY(scalars(comm, mine, n, all));
+    count(comm, ZR_ALL_REDUCE, n * (int64_t)sizeof(double));
+    return ZR_OK;
+}
+
+zr_status zr_comm_barrier(zr_comm *comm)
+{
+    ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_barrier needs a communicator");
+    if (comm->size > 1) ZR_TRY(comm->ops->barrier(comm));
+    return ZR_OK;
+}
+
+/* ---- agree ----------------------------------------------------------------------------------- */
+
+/* Everyone's status, and the text of the first rank that failed (-1: none did). A text is carried
+ * in the bytes of scalars: only a failure pays for it, and no transport needs a call of its own. */
+static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
+                               char *their_text)
+{
+    double code = (double)mine, chunk[ZR_COMM_SCALARS];
+    ZR_TRY(scalars(comm, &code, 1, comm->table));
+    *first = -1;
+    for (int r = comm->size - 1; r >= 0; r--)
+        if (comm->table[r] != (double)ZR_OK) *first = r;
+    if (*first < 0) return ZR_OK;
+    *status = (zr_status)comm->table[*first];
+    for (int at = 0; at < TEXT_BYTES; at += CHUNK_BYTES) {
+        memcpy(chunk, text + at, sizeof chunk);
+        ZR_TRY(scalars(comm, chunk, ZR_COMM_SCALARS, comm->table));
+        memcpy(their_text + at, comm->table + *first * ZR_COMM_SCALARS, sizeof chunk);
+    }
+    return ZR_OK;
+}
+
+zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
+{
+    char text[TEXT_BYTES] = "", their_text[TEXT_BYTES] = "";
+    _Static_assert(TEXT_BYTES % CHUNK_BYTES == 0, "a text is whole chunks");
+    ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_agree needs a communicator");
+    if (mine != ZR_OK) snprintf(text, sizeof text, "%s", zr_error_message());
+
+    int first = -1;
+    zr_status status = ZR_OK;
+    zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
+    if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text); /* the cause, not its consequence */
+    ZR_TRY(shared);
+    if (mine != ZR_OK) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
+    if (first >= 0) return ZR_FAIL(status, "rank %d: %s", first, their_text);
+    return ZR_OK;
+}
+
+/* ---- same ------------------------------------------------------------------------------------ */
+
+/* A number travels as two halves, each exact in a double whatever its bits mean there. */
+static uint64_t number_of(const zr_comm *comm, int r)
+{
+    return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
+}
+
+/* The rank whose number most ranks hold, the lowest such. */
+static int usual_rank(const zr_comm *comm)
+{
+    int usual = 0, most = 0;
+    for (int r = 0; r < comm->size; r++) {
+        int holders = 0;
+        for (int q = 0; q < comm->size; q++) holders += number_of(comm, q) == number_of(comm, r);
+        if (holders > most) {
+            most = holders;
+            usual = r;
+        }
+    }
+    return usual;
+}
+
+static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size_t bytes)
+{
+    size_t at = 0;
+    list[0] = '\0';
+    for (int r = 0; r < comm->size; r++) {
+        if (number_of(comm, r) == usual) continue;
+        if (at > bytes - 24) {
+            snprintf(list + at, bytes - at, " ...");
+            return;
+        }
+        at += (size_t)snprintf(list + at, bytes - at, "%s%d", at ? ", " : "", r);
+    }
+}
+
+zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
+{
+    ZR_CHECK(comm && what, ZR_ERR_ARG, "zr_comm_same was given a NULL pointer");
+    double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
+    ZR_TRY(scalars(comm, halves, 2, comm->table));
+    int usual = usual_rank(comm);
+    char odd[200];
+    list_odd_ranks(comm, number_of(comm, usual), odd, sizeof odd);
+    ZR_CHECK(odd[0] == '\0', ZR_ERR_CONFIG,
+             "%s differs between ranks: rank %s not as rank %d (here %016" PRIx64 ", there %016" PRIx64
+             "); start every rank with the same program, options and files",
+             what, odd, usual, mine, number_of(comm, usual));
+    return ZR_OK;
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+void zr_comm_abort(zr_comm *comm, int code)
+{
+    if (comm) comm->ops->abort(comm, code);
+}
+
+void zr_comm_destroy(zr_comm **comm)
+{
+    if (!comm || !*comm) return;
+    (*comm)->ops->destroy(*comm);
+    *comm = NULL;
+}

@@ -1,0 +1,428 @@
+/**
+ * Ranks as processes under MPI-3.1; the only file that knows mpi.h.
+ *
+ * Ranks of a node read each other's staging through a shared window; all others ("remote") are
+ * sent to, point to point. In a rank's staging, slot r holds its piece for node peer r, or the
+ * piece that came from remote rank r. As with threads, the next call that writes staging waits
+ * until the peers of the node have made their next call.
+ *
+ * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and
+ * where a node holds the whole world its barrier sleeps.
+ */
+#include "comm/barrier.h"
+#include "comm/mpi_create.h"
+#include "comm/transport.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#define ALIGN_BYTES 64
+#define CHUNK_BYTES ((int64_t)1 << 30) /* MPI-3.1 counts are int */
+#define PIECE_TAG 1
+
+typedef struct comm_mpi {
+    zr_comm comm;
+    MPI_Comm world, node; /* node: the ranks that share a window with this one */
+    int node_size;
+    int *node_rank;        /* (size): a rank's number in my node, -1 when remote */
+    MPI_Request *requests; /* (2 * size) */
+    MPI_Status *statuses;  /* (2 * size) */
+    int64_t chunk_bytes;
+    MPI_Win barrier_window;
+    zr__barrier *barrier; /* NULL when there are remote ranks */
+    MPI_Win stage_window; /* MPI_WIN_NULL when the node is this rank alone */
+    unsigned char *stage;
+    unsigned char **stages; /* (size): node peers' staging as this process sees it */
+    bool lent;              /* node peers may be reading my staging; equal in the node */
+} comm_mpi;
+
+/* ---- errors and waits ------------------------------------------------------------------------ */
+
+static zr_status fail_mpi(int code, const char *call, zr_status status)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
+}
+
+#define TRY_MPI(call)                                                                                                  \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_ != MPI_SUCCESS) ZR_TRY(fail_mpi(code_, #call, ZR_ERR_COMM));                                         \
+    } while (0)
+
+static void relax(int polls)
+{
+    if (polls < 100) return;
+    if (polls < 4000)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+/* Completes the first n of me->requests. */
+static zr_status finish_requests(comm_mpi *me, int n)
+{
+    int done = 0;
+    for (int polls = 0; !done; polls++) {
+        int code = MPI_Testall(n, me->requests, &done, me->statuses);
+        for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
+            int error = me->statuses[i].MPI_ERROR;
+            if (error != MPI_SUCCESS && error != MPI_ERR_PENDING) code = error;
+        }
+        if (code != MPI_SUCCESS) return fail_mpi(code, "MPI_Testall", ZR_ERR_COMM);
+        if (!done) relax(polls);
+    }
+    return ZR_OK;
+}
+
+/* Every rank of my node has come, and sees what the others have written into the windows. Where
+ * there are remote ranks, MPI must be polled meanwhile: a peer may wait for what MPI has yet to send. */
+static zr_status meet_node(comm_mpi *me)
+{
+    if (me->node_size == 1) return ZR_OK;
+    if (me->stage_window != MPI_WIN_NULL) TRY_MPI(MPI_Win_sync(me->stage_window));
+    if (me->barrier) {
+        ZR_ASSERT(zr__barrier_wait(me->barrier) == 0); /* processes do not leave: the launcher ends the job */
+    } else {
+        TRY_MPI(MPI_Ibarrier(me->node, &me->requests[0]));
+        ZR_TRY(finish_requests(me, 1));
+    }
+    if (me->stage_window != MPI_WIN_NULL) TRY_MPI(MPI_Win_sync(me->stage_window));
+    me->lent = false;
+    return ZR_OK;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Rank r's part of a window. A mapping starts on a page, so rounding up gives the same place in
+ * every process. */
+static zr_status window_part(MPI_Win window, int r, unsigned char **part)
+{
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void *base = NULL;
+    TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
+    *part = (unsigned char *)base + (-(uintptr_t)base & (ALIGN_BYTES - 1));
+    return ZR_OK;
+}
+
+static zr_status open_window(MPI_Comm node, int64_t bytes, MPI_Win *window)
+{
+    MPI_Info info = MPI_INFO_NULL;
+    void *base = NULL;
+    TRY_MPI(MPI_Info_create(&info));
+    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* a hint: pages near the rank that touches them */
+    MPI_Aint room = (MPI_Aint)((bytes + 2 * ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES);
+    int code = MPI_Win_allocate_shared(room, 1, info, node, &base, window);
+    MPI_Info_free(&info);
+    if (code != MPI_SUCCESS) {
+        *window = MPI_WIN_NULL;
+        return fail_mpi(code, "MPI_Win_allocate_shared", ZR_ERR_MEMORY);
+    }
+    TRY_MPI(MPI_Win_set_errhandler(*window, MPI_ERRORS_RETURN));
+    /* MPI_Win_sync is allowed within such an epoch only. */
+    TRY_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, *window));
+    return ZR_OK;
+}
+
+static void close_window(MPI_Win *window)
+{
+    if (*window == MPI_WIN_NULL) return;
+    MPI_Win_unlock_all(*window);
+    MPI_Win_free(window);
+}
+
+static zr_status open_barrier(comm_mpi *me)
+{
+    unsigned char *memory = NULL;
+    ZR_TRY(open_window(me->node, sizeof(zr__barrier), &me->barrier_window));
+    ZR_TRY(window_part(me->barrier_window, 0, &memory));
+    if (me->node_rank[me->comm.rank] == 0) zr__barrier_init((zr__barrier *)memory, me->node_size);
+    TRY_MPI(MPI_Win_sync(me->barrier_window));
+    TRY_MPI(MPI_Barrier(me->node));
+    TRY_MPI(MPI_Win_sync(me->barrier_window));
+    me->barrier = (zr__barrier *)memory;
+    return ZR_OK;
+}
+
+/* Windows lie in /dev/shm, which containers often limit to 64 MiB; past its end there is no error
+ * but a SIGBUS. All of the node answer alike, so that none waits for another in the allocation. */
+static zr_status check_shared_room(comm_mpi *me, int64_t bytes)
+{
+    struct statvfs shm;
+    int64_t room = statvfs("/dev/shm", &shm) == 0 ? (int64_t)(shm.f_bavail * shm.f_frsize) : INT64_MAX;
+    int fits = bytes <= room / me->node_size, all_fit = 0;
+    TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &me->requests[0]));
+    ZR_TRY(finish_requests(me, 1));
+    ZR_CHECK(all_fit, ZR_ERR_MEMORY,
+             "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
+             "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
+             (long long)bytes, me->node_size, (long long)room);
+    return ZR_OK;
+}
+
+/* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
+static void drop_stage(comm_mpi *me)
+{
+    if (me->stage_window == MPI_WIN_NULL) zr_free(me->stage);
+    close_window(&me->stage_window);
+    me->stage = NULL;
+    me->lent = false;
+}
+
+static zr_status stage_mpi(zr_comm *comm, int64_t bytes, void **stage)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    drop_stage(me);
+    if (bytes == 0) return ZR_OK;
+    if (me->node_size == 1) {
+        me->stage = zr_alloc((size_t)bytes);
+        ZR_CHECK(me->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    } else {
+        ZR_TRY(check_shared_room(me, bytes));
+        ZR_TRY(open_window(me->node, bytes, &me->stage_window));
+        for (int r = 0; r < comm->size; r++)
+            if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
+        me->stage = me->stages[comm->rank];
+        memset(me->stage, 0, (size_t)bytes);
+    }
+    *stage = me->stage;
+    return ZR_OK;
+}
+
+/* ---- moving bytes ---------------------------------------------------------------------------- */
+
+/* Piece r of `send` to every remote rank r, theirs into slot r of `receive`. */
+static zr_status swap_remote(comm_mpi *me, const unsigned char *send, int64_t send_stride, unsigned char *receive,
+                             int64_t receive_stride, int64_t piece_bytes)
+{
+    if (me->node_size == me->comm.size) return ZR_OK;
+    for (int64_t at = 0; at < piece_bytes; at += me->chunk_bytes) {
+        int64_t left = piece_bytes - at;
+        int bytes = (int)(left < me->chunk_bytes ? left : me->chunk_bytes), n = 0;
+        for (int i = 1; i < me->comm.size; i++) {
+            int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
+            if (me->node_rank[r] >= 0) continue;
+            TRY_MPI(MPI_Irecv(receive + r * receive_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
+                              &me->requests[n++]));
+            TRY_MPI(
+                MPI_Isend(send + r * send_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world, &me->requests[n++]));
+        }
+        ZR_TRY(finish_requests(me, n));
+    }
+    return ZR_OK;
+}
+
+static bool is_node_peer(const comm_mpi *me, int r)
+{
+    return r != me->comm.rank && me->node_rank[r] >= 0;
+}
+
+static zr_status exchange_mpi(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                              const void **pieces)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    const unsigned char *from = send;
+    if (me->lent) ZR_TRY(meet_node(me));
+    for (int r = 0; r < comm->size; r++)
+        if (is_node_peer(me, r)) memcpy(me->stage + r * piece_bytes, from + r * stride_bytes, (size_t)piece_bytes);
+    ZR_TRY(swap_remote(me, from, stride_bytes, me->stage, piece_bytes, piece_bytes));
+    ZR_TRY(meet_node(me));
+    for (int r = 0; r < comm->size; r++)
+        pieces[r] = is_node_peer(me, r) ? me->stages[r] + comm->rank * piece_bytes : me->stage + r * piece_bytes;
+    pieces[comm->rank] = from + comm->rank * stride_bytes;
+    me->lent = true;
+    return ZR_OK;
+}
+
+/* `mine` is the own slot of `out`; node peers read a copy of it, since it may change once we return. */
+static zr_status all_gather_mpi(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    unsigned char *to = out;
+    if (me->lent) ZR_TRY(meet_node(me));
+    if (me->node_size > 1) memcpy(me->stage + comm->rank * piece_bytes, mine, (size_t)piece_bytes);
+    ZR_TRY(swap_remote(me, mine, 0, to, stride_bytes, piece_bytes));
+    ZR_TRY(meet_node(me));
+    for (int r = 0; r < comm->size; r++)
+        if (is_node_peer(me, r)) memcpy(to + r * stride_bytes, me->stages[r] + r * piece_bytes, (size_t)piece_bytes);
+    me->lent = true;
+    return ZR_OK;
+}
+
+/* As bytes: agree sends text this way, which must not be taken for numbers. */
+static zr_status scalars_mpi(zr_comm *comm, const double *mine, int n, double *all)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    int bytes = n * (int)sizeof *mine;
+    TRY_MPI(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, me->world, &me->requests[0]));
+    return finish_requests(me, 1);
+}
+
+static zr_status barrier_mpi(zr_comm *comm)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    if (me->barrier) return meet_node(me);
+    TRY_MPI(MPI_Ibarrier(me->world, &me->requests[0]));
+    return finish_requests(me, 1);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void abort_mpi(zr_comm *comm, int code)
+{
+    MPI_Abort(((comm_mpi *)comm)->world, code);
+}
+
+static bool mpi_runs(void)
+{
+    int started = 0, finished = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&finished);
+    return started && !finished;
+}
+
+static void destroy_mpi(zr_comm *comm)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    if (mpi_runs()) {
+        drop_stage(me);
+        close_window(&me->barrier_window);
+        if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
+        if (me->world != MPI_COMM_NULL) MPI_Comm_free(&me->world);
+    }
+    zr_free(me->stages);
+    zr_free(me->statuses);
+    zr_free(me->requests);
+    zr_free(me->node_rank);
+    zr__comm_finish(comm);
+    zr_free(me);
+}
+
+static const zr_comm_ops ops_mpi = {
+    .destroy = destroy_mpi,
+    .stage = stage_mpi,
+    .exchange = exchange_mpi,
+    .all_gather = all_gather_mpi,
+    .scalars = scalars_mpi,
+    .barrier = barrier_mpi,
+    .abort = abort_mpi,
+};
+
+/* me->node and who is in it; the host's numbers are the true ones whatever ranks_per_node is. */
+static zr_status find_node(comm_mpi *me, int ranks_per_node)
+{
+    MPI_Comm host = MPI_COMM_NULL;
+    TRY_MPI(MPI_Comm_split_type(me->world, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
+    MPI_Comm_rank(host, &me->comm.local_rank);
+    MPI_Comm_size(host, &me->comm.local_size);
+    int color = ranks_per_node > 0 ? me->comm.local_rank / ranks_per_node : 0;
+    int code = MPI_Comm_split(host, color, me->comm.local_rank, &me->node);
+    MPI_Comm_free(&host);
+    if (code != MPI_SUCCESS) return fail_mpi(code, "MPI_Comm_split", ZR_ERR_COMM);
+    TRY_MPI(MPI_Comm_set_errhandler(me->node, MPI_ERRORS_RETURN));
+    TRY_MPI(MPI_Comm_size(me->node, &me->node_size));
+
+    MPI_Group world, node;
+    TRY_MPI(MPI_Comm_group(me->world, &world));
+    TRY_MPI(MPI_Comm_group(me->node, &node));
+    for (int r = 0; r < me->comm.size; r++) {
+        TRY_MPI(MPI_Group_translate_ranks(world, 1, &r, node, &me->node_rank[r]));
+        if (me->node_rank[r] == MPI_UNDEFINED) me->node_rank[r] = -1;
+    }
+    MPI_Group_free(&node);
+    MPI_Group_free(&world);
+    return ZR_OK;
+}
+
+static zr_status fill_mpi(comm_mpi *me, const zr__mpi_options *options)
+{
+    int rank = 0, size = 0;
+    TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->world));
+    TRY_MPI(MPI_Comm_set_errhandler(me->world, MPI_ERRORS_RETURN));
+    TRY_MPI(MPI_Comm_rank(me->world, &rank));
+    TRY_MPI(MPI_Comm_size(me->world, &size));
+    ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
+    me->chunk_bytes = options->chunk_bytes;
+    me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
+    me->requests = zr_alloc(2 * (size_t)size * sizeof *me->requests);
+    me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
+    me->stages = zr_alloc((size_t)size * sizeof *me->stages);
+    ZR_CHECK(me->node_rank && me->requests && me->statuses && me->stages, ZR_ERR_MEMORY,
+             "no memory for the tables of %d ranks", size);
+    ZR_TRY(find_node(me, options->ranks_per_node));
+    if (size > 1 && me->node_size == size) ZR_TRY(open_barrier(me));
+    return ZR_OK;
+}
+
+zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
+{
+    *comm = NULL;
+    comm_mpi *me = zr_alloc(sizeof *me);
+    ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
+    me->world = me->node = MPI_COMM_NULL;
+    me->barrier_window = me->stage_window = MPI_WIN_NULL;
+    zr_status st = fill_mpi(me, options);
+    if (st != ZR_OK) {
+        destroy_mpi(&me->comm);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *comm = &me->comm;
+    return ZR_OK;
+}
+
+const char *zr_comm_mpi_version(void)
+{
+    static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(line, &length);
+    line[strcspn(line, "\n,")] = '\0'; /* MPICH goes on with its build, Open MPI with its packager */
+    for (char *c = line; *c; c++)
+        if (*c == '\t') *c = ' ';
+    return line;
+}
+
+static zr_status start_library(int *argc, char ***argv)
+{
+    int started = 0, level = 0;
+    MPI_Initialized(&started);
+    if (started)
+        MPI_Query_thread(&level);
+    else
+        MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level);
+    ZR_CHECK(level >= MPI_THREAD_FUNNELED, ZR_ERR_UNSUPPORTED,
+             "%s was initialised without thread support; MPI_THREAD_FUNNELED is needed", zr_comm_mpi_version());
+    return ZR_OK;
+}
+
+zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm)
+{
+    ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_mpi_start needs a place for the communicator");
+    *comm = NULL;
+    const char *way = getenv("ZR_MPI");
+    bool p2p = way && strcmp(way, "p2p") == 0;
+    ZR_CHECK(!way || !*way || p2p, ZR_ERR_CONFIG, "ZR_MPI=%s; only p2p is known (no shared windows)", way);
+    ZR_TRY(start_library(argc, argv));
+
+    int size = 0, launched = zr_comm_mpi_launched();
+    TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    ZR_CHECK(launched == 0 || launched == size, ZR_ERR_UNSUPPORTED,
+             "the launcher started %d ranks, but %s counts %d: it is another MPI's launcher; "
+             "use the mpirun that belongs to this library",
+             launched, zr_comm_mpi_version(), size);
+    zr__mpi_options options = {.ranks_per_node = p2p ? 1 : 0, .chunk_bytes = CHUNK_BYTES};
+    ZR_TRY(zr__comm_mpi_create(&options, comm));
+    return ZR_OK;
+}
+
+void zr_comm_mpi_stop(void)
+{
+    if (mpi_runs()) MPI_Finalize();
+}

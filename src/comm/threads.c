@@ -1,0 +1,222 @@
+/**
+ * Ranks as threads of one process. Peers read each other's memory; all order comes from the one
+ * barrier of the group.
+ *
+ * A rank's staging is read by its peers until they make their next call (zr_comm_exchange lends
+ * them pointers into it). So the next call that writes staging begins with a barrier, unless some
+ * barrier has passed since: by then every peer has made that next call.
+ */
+#include "comm/barrier.h"
+#include "comm/transport.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A rank runs whole programs, not small tasks; some systems' default for threads is far less. */
+#define STACK_BYTES ((size_t)8 << 20)
+#define TEXT_BYTES 512
+
+typedef struct group group;
+
+typedef struct comm_threads {
+    zr_comm comm;
+    group *group;
+    unsigned char *stage;
+    bool lent;             /* peers may be reading the staging; equal on all ranks */
+    unsigned turn;         /* which of the two rows of scalars is next; equal on all ranks */
+    const void *published; /* what peers read between the two barriers of all_gather */
+    double scalars[2][ZR_COMM_SCALARS];
+    pthread_t thread;
+    zr_status status; /* of fn, once it has returned */
+    char text[TEXT_BYTES];
+} comm_threads;
+
+struct group {
+    zr__barrier barrier;
+    _Atomic int first_failed; /* in time; -1 while none has */
+    zr_rank_fn fn;
+    void *arg;
+    int size;
+    comm_threads *ranks; /* (size) */
+};
+
+static zr_status meet(comm_threads *me)
+{
+    int leaver = zr__barrier_wait(&me->group->barrier) - 1;
+    me->lent = false;
+    if (leaver < 0) return ZR_OK;
+    int failed = atomic_load(&me->group->first_failed);
+    ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, me->comm.rank);
+    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", leaver, me->comm.rank);
+}
+
+static zr_status stage_threads(zr_comm *comm, int64_t bytes, void **stage)
+{
+    comm_threads *me = (comm_threads *)comm;
+    if (me->lent) ZR_TRY(meet(me));
+    zr_free(me->stage);
+    me->stage = NULL;
+    if (bytes == 0) return ZR_OK;
+    me->stage = zr_alloc((size_t)bytes);
+    ZR_CHECK(me->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    *stage = me->stage;
+    return ZR_OK;
+}
+
+static zr_status exchange_threads(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                                  const void **pieces)
+{
+    comm_threads *me = (comm_threads *)comm;
+    const unsigned char *from = send;
+    if (me->lent) ZR_TRY(meet(me));
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank) memcpy(me->stage + r * piece_bytes, from + r * stride_bytes, (size_t)piece_bytes);
+    ZR_TRY(meet(me));
+    for (int r = 0; r < comm->size; r++) pieces[r] = me->group->ranks[r].stage + comm->rank * piece_bytes;
+    pieces[comm->rank] = from + comm->rank * stride_bytes;
+    me->lent = true;
+    return ZR_OK;
+}
+
+/* Straight from the peers' memory: a second barrier costs less than a second copy. */
+static zr_status all_gather_threads(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
+                                    int64_t piece_bytes)
+{
+    comm_threads *me = (comm_threads *)comm;
+    me->published = mine;
+    ZR_TRY(meet(me));
+    for (int i = 1; i < comm->size; i++) {
+        int r = (comm->rank + i) % comm->size; /* not all from the same rank at once */
+        memcpy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, (size_t)piece_bytes);
+    }
+    return meet(me);
+}
+
+/* Two rows in turn: whoever writes a row has passed the barrier of the call between, and so has
+ * everyone who read that row. */
+static zr_status scalars_threads(zr_comm *comm, const double *mine, int n, double *all)
+{
+    comm_threads *me = (comm_threads *)comm;
+    unsigned turn = me->turn++ & 1;
+    memcpy(me->scalars[turn], mine, (size_t)n * sizeof *mine);
+    ZR_TRY(meet(me));
+    for (int r = 0; r < comm->size; r++)
+        memcpy(all + r * n, me->group->ranks[r].scalars[turn], (size_t)n * sizeof *all);
+    return ZR_OK;
+}
+
+static zr_status barrier_threads(zr_comm *comm)
+{
+    return meet((comm_threads *)comm);
+}
+
+static void leave_failed(comm_threads *me)
+{
+    int none = -1;
+    atomic_compare_exchange_strong(&me->group->first_failed, &none, me->comm.rank);
+    zr__barrier_leave(&me->group->barrier, me->comm.rank);
+}
+
+static void abort_threads(zr_comm *comm, int code)
+{
+    (void)code; /* the process goes on: fn's status says how */
+    leave_failed((comm_threads *)comm);
+}
+
+static void destroy_threads(zr_comm *comm)
+{
+    (void)comm; /* peers may still be reading: zr_comm_threads_run frees it after the last has returned */
+}
+
+static const zr_comm_ops ops_threads = {
+    .destroy = destroy_threads,
+    .stage = stage_threads,
+    .exchange = exchange_threads,
+    .all_gather = all_gather_threads,
+    .scalars = scalars_threads,
+    .barrier = barrier_threads,
+    .abort = abort_threads,
+};
+
+static void *run_rank(void *arg)
+{
+    comm_threads *me = arg;
+    me->status = me->group->fn(&me->comm, me->group->arg);
+    if (me->status == ZR_OK) {
+        /* Calls are collective, so nobody needs this rank any more; who waits nevertheless must not hang. */
+        zr__barrier_leave(&me->group->barrier, me->comm.rank);
+        return NULL;
+    }
+    snprintf(me->text, sizeof me->text, "%s", zr_error_message());
+    leave_failed(me);
+    return NULL;
+}
+
+/* How many ranks have started: all, or those before the one whose thread could not be made. */
+static int start_ranks(group *g, pthread_attr_t *attr)
+{
+    for (int r = 0; r < g->size; r++) {
+        comm_threads *rank = &g->ranks[r];
+        int error = pthread_create(&rank->thread, attr, run_rank, rank);
+        if (error == 0) continue;
+        rank->status = ZR_ERR_MEMORY;
+        snprintf(rank->text, sizeof rank->text, "cannot start the thread of this rank of %d: %s", g->size,
+                 strerror(error));
+        leave_failed(rank);
+        return r;
+    }
+    return g->size;
+}
+
+static zr_status run_group(group *g)
+{
+    pthread_attr_t attr;
+    size_t stack_bytes = 0;
+    ZR_CHECK(pthread_attr_init(&attr) == 0, ZR_ERR_MEMORY, "no memory for thread attributes");
+    pthread_attr_getstacksize(&attr, &stack_bytes);
+    if (stack_bytes < STACK_BYTES) pthread_attr_setstacksize(&attr, STACK_BYTES);
+    int started = start_ranks(g, &attr);
+    pthread_attr_destroy(&attr);
+    for (int r = 0; r < started; r++) pthread_join(g->ranks[r].thread, NULL);
+
+    int first = atomic_load(&g->first_failed);
+    if (first < 0) return ZR_OK;
+    const comm_threads *failed = &g->ranks[first];
+    /* aborted, then returned well: the abort still counts */
+    if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
+    /* A failure that was agreed upon names its rank already. */
+    bool named = g->size == 1 || strncmp(failed->text, "rank ", 5) == 0;
+    if (named) return ZR_FAIL(failed->status, "%s", failed->text);
+    return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
+}
+
+static void free_ranks(group *g)
+{
+    for (int r = 0; r < g->size; r++) {
+        zr_free(g->ranks[r].stage);
+        zr__comm_finish(&g->ranks[r].comm);
+    }
+    zr_free(g->ranks);
+}
+
+zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
+{
+    ZR_CHECK(size >= 1, ZR_ERR_ARG, "%d ranks; at least 1 is needed", size);
+    ZR_CHECK(fn, ZR_ERR_ARG, "zr_comm_threads_run needs a function to run");
+    group g = {.fn = fn, .arg = arg, .size = size};
+    zr__barrier_init(&g.barrier, size);
+    atomic_init(&g.first_failed, -1);
+    g.ranks = zr_alloc((size_t)size * sizeof *g.ranks);
+    ZR_CHECK(g.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
+
+    zr_status st = ZR_OK;
+    for (int r = 0; r < size; r++) {
+        ZR_TRY_GOTO(st, zr__comm_init(&g.ranks[r].comm, &ops_threads, "threads", r, size), done);
+        g.ranks[r].group = &g;
+    }
+    ZR_TRY_GOTO(st, run_group(&g), done);
+done:
+    free_ranks(&g);
+    return st;
+}

@@ -1,0 +1,72 @@
+/** config, inside: the reader of values and what a struct remembers of its reading. */
+#ifndef ZR_CONFIG_INTERNAL_H
+#define ZR_CONFIG_INTERNAL_H
+
+#include "zr/config.h"
+#include "base/json.h"
+#include "base/text.h"
+
+#define ZR_CONFIG_MAX_KEYS 160
+#define ZR_CONFIG_MAX_INT 0x1p53
+
+typedef struct zr__string {
+    struct zr__string *next;
+    char text[];
+} zr__string;
+
+struct zr_config_state {
+    zr__string *strings; /* newest first */
+    zr__string *notes;   /* oldest first */
+    bool given[ZR_CONFIG_MAX_KEYS];
+};
+
+/** Where values come from, for messages. */
+typedef struct zr__source {
+    const char *name; /* the file */
+    const char *text; /* NULL: no file */
+    size_t bytes;
+    const char *const *overrides;
+    int n_overrides;
+} zr__source;
+
+/** "file:line:column: key.path: message", or "command line: key.path: message" when an override gave it. */
+zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
+                          ...) ZR_PRINTF(4, 5);
+
+/** The key part of an override, without "--"; *value points behind '=', NULL when there is none. */
+const char *zr__override_key(const char *override, size_t *length, const char **value);
+/** An override's value: JSON, or else a string. NULL: out of memory. */
+json_t *zr__override_value(const char *value);
+/** Put an override into the tree of a file, replacing what is there. */
+ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
+
+/** The key of this path ("*" included) or NULL. */
+const zr_key *zr__key_find(const char *path);
+/** Whether keys begin with "path.". */
+bool zr__key_is_section(const char *path);
+/** The key or section that was probably meant, or NULL; into `out`. */
+const char *zr__key_nearest(const char *path, char *out, size_t size);
+/** "an integer from 1 to 8" ... into `out`. */
+const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
+/** "a, b, c" of "a|b|c". Returns `out`. */
+const char *zr__choice_list(const char *choices, char *out, size_t size);
+/** Position of a word in "a|b|c", letters' case ignored; -1. */
+int zr__choice_index(const char *choices, const char *word, size_t length);
+
+/** Check a value and store it in its field. */
+ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
+                                     const zr__source *source, const zr__json_place *place);
+/** The field's value as JSON, the default for keys without field; NULL: out of memory. */
+json_t *zr__value_get(const zr_config *config, const zr_key *key);
+/** Store the default. */
+ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
+
+/** Keep a copy of a string; NULL: out of memory. */
+const char *zr__config_keep(zr_config *config, const char *text);
+/** Add a notice. */
+ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
+
+/** Checks between keys that need no ranks: optimizer and scheduler parameters, sizes given. */
+ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
+
+#endif

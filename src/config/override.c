@@ -1,0 +1,62 @@
+/* "key.path=value" from a command line, put into the JSON tree before it is checked. */
+#include "config/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *zr__override_key(const char *override, size_t *length, const char **value)
+{
+    if (strncmp(override, "--", 2) == 0) override += 2;
+    *length = strcspn(override, "=");
+    *value = override[*length] == '=' ? override + *length + 1 : NULL;
+    return override;
+}
+
+json_t *zr__override_value(const char *value)
+{
+    json_t *json = json_loads(value, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    /* Paths need not be UTF-8. */
+    return json ? json : json_stringn_nocheck(value, strlen(value));
+}
+
+/* The object that `key`, of `length` bytes, names a member of; objects on the way are made. NULL: something
+ * on the way is not an object, or out of memory. *member: the last part. */
+static json_t *descend(json_t *object, const char *key, size_t length, const char **member)
+{
+    const char *dot;
+    while (object && (dot = memchr(key, '.', length))) {
+        char part[128];
+        size_t n = (size_t)(dot - key);
+        if (n >= sizeof(part)) return NULL;
+        snprintf(part, sizeof(part), "%.*s", (int)n, key);
+        json_t *child = json_object_get(object, part);
+        if (!child || json_is_null(child)) {
+            child = json_object();
+            if (json_object_set_new_nocheck(object, part, child) != 0) return NULL;
+        }
+        object = json_is_object(child) ? child : NULL;
+        key = dot + 1;
+        length -= n + 1;
+    }
+    *member = key;
+    return object;
+}
+
+zr_status zr__override_apply(json_t *root, const char *override)
+{
+    char name[128], shown[160];
+    const char *value, *member;
+    size_t length;
+    const char *key = zr__override_key(override, &length, &value);
+    zr__text_escape(override, shown, sizeof(shown));
+    ZR_CHECK(value && length > 0, ZR_ERR_CONFIG, "command line: %s: wanted --key.path=value", shown);
+    json_t *object = descend(root, key, length, &member);
+    ZR_CHECK(object, ZR_ERR_CONFIG, "command line: %s: a part of that path is not an object", shown);
+    size_t rest = length - (size_t)(member - key);
+    ZR_CHECK(rest < sizeof(name), ZR_ERR_CONFIG, "command line: %s: unknown key", shown);
+    snprintf(name, sizeof(name), "%.*s", (int)rest, member);
+    json_t *json = zr__override_value(value);
+    ZR_CHECK(json && json_object_set_new_nocheck(object, name, json) == 0, ZR_ERR_MEMORY,
+             "command line: %s: out of memory", shown);
+    return ZR_OK;
+}

@@ -1,0 +1,172 @@
+/* From text to a checked struct: parse, lay the overrides over it, walk the tree along the table. */
+#include "config/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_BYTES = 256 };
+
+/* Whether an override gave the value at `path`: it or something that holds it, or, where the file has no such
+ * place, something in it. */
+static bool from_override(const zr__source *source, const char *path, bool in_file)
+{
+    size_t whole = strlen(path);
+    for (int i = 0; i < source->n_overrides; i++) {
+        size_t length;
+        const char *value, *key = zr__override_key(source->overrides[i], &length, &value);
+        if (strncmp(key, path, length) == 0 && strchr(".[", path[length])) return true;
+        if (!in_file && strncmp(key, path, whole) == 0 && key[whole] == '.') return true;
+    }
+    return false;
+}
+
+zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
+                          ...)
+{
+    char message[512], path[PATH_BYTES], name[PATH_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    zr__json_path(place, path, sizeof(path));
+    int line = 1, column = 1;
+    bool in_file = source->text && zr__json_find(source->text, source->bytes, place, &line, &column);
+    if (!source->text || from_override(source, path, in_file))
+        return ZR_FAIL(status, "command line: %s: %s", path, message);
+    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", zr__text_escape(source->name, name, sizeof(name)), line, column, path,
+                   *path ? ": " : "", message);
+}
+
+static zr_status unknown_key(const zr__source *source, const zr__json_place *place, const char *path)
+{
+    char nearest[PATH_BYTES];
+    if (!zr__key_nearest(path, nearest, sizeof(nearest)))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
+}
+
+/* Depth is bounded: only sections of the table are entered. */
+static zr_status walk(zr_config *config, const json_t *object, const zr__source *source, const zr__json_place *parent)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        char path[PATH_BYTES];
+        zr__json_place place = {parent, name, 0};
+        zr__json_path(&place, path, sizeof(path));
+        const zr_key *key = zr__key_find(path);
+        if (strchr(name, '.'))
+            return zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
+        if (key) {
+            ZR_TRY(zr__value_set(config, key, value, source, &place));
+        } else if (!zr__key_is_section(path)) {
+            return unknown_key(source, &place, path);
+        } else if (json_is_object(value)) {
+            ZR_TRY(walk(config, value, source, &place));
+        } else if (!json_is_null(value)) {
+            return zr__config_fail(source, &place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+        }
+    }
+    return ZR_OK;
+}
+
+static zr_status set_defaults(zr_config *config)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) ZR_TRY(zr__value_default(config, &key[i]));
+    return ZR_OK;
+}
+
+static void derive(zr_config *config)
+{
+    if (!zr_config_given(config, "model.embd_pdrop")) config->model.embd_pdrop = config->model.dropout;
+    if (!zr_config_given(config, "model.resid_pdrop")) config->model.resid_pdrop = config->model.dropout;
+    if (!zr_config_given(config, "model.attn_pdrop")) config->model.attn_pdrop = config->model.dropout;
+}
+
+static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
+{
+    const zr__json_place top = {0};
+    if (!json_is_object(root))
+        return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+    for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
+    ZR_TRY(set_defaults(config));
+    ZR_TRY(walk(config, root, source, &top));
+    derive(config);
+    ZR_TRY(zr__config_check(config, source));
+    return ZR_OK;
+}
+
+static zr_status create(json_t *root, const zr__source *source, zr_config **config)
+{
+    zr_status st = ZR_OK;
+    zr_config *c = zr_alloc(sizeof(*c));
+    ZR_CHECK(c, ZR_ERR_MEMORY, "out of memory for the configuration");
+    c->state = zr_alloc(sizeof(*c->state));
+    if (!c->state)
+        st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
+    else
+        st = fill(c, root, source);
+    if (st != ZR_OK) {
+        zr_config_destroy(&c);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *config = c;
+    return ZR_OK;
+}
+
+zr_status zr_config_parse(const char *text, size_t bytes, const char *name, const char *const *overrides,
+                          int n_overrides, zr_config **config)
+{
+    json_t *root;
+    *config = NULL;
+    ZR_TRY(zr__json_parse(text, bytes, name, &root));
+    zr__json_skip_mark(&text, &bytes);
+    zr__source source = {name, text, bytes, overrides, n_overrides};
+    zr_status st = create(root, &source, config);
+    json_decref(root);
+    return st;
+}
+
+zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides, zr_config **config)
+{
+    char *text = NULL;
+    size_t bytes;
+    *config = NULL;
+    if (!path) {
+        ZR_TRY(zr_config_parse("{}", 2, "command line", overrides, n_overrides, config));
+        return ZR_OK;
+    }
+    ZR_TRY(zr__json_read(path, &text, &bytes));
+    zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
+    zr_free(text);
+    return st;
+}
+
+/* The path of one key as places; depth bounded by the table. */
+static zr_status set_at(zr_config *config, const zr_key *key, const char *rest, const json_t *value,
+                        const zr__source *source, const zr__json_place *parent)
+{
+    char part[128];
+    size_t n = strcspn(rest, ".");
+    snprintf(part, sizeof(part), "%.*s", (int)n, rest);
+    zr__json_place place = {parent, part, 0};
+    if (rest[n]) return set_at(config, key, rest + n + 1, value, source, &place);
+    return zr__value_set(config, key, value, source, &place);
+}
+
+zr_status zr_config_set(zr_config *config, const char *path, const char *text)
+{
+    const zr__source source = {0};
+    const zr__json_place top = {0}, place = {&top, path, 0};
+    const zr_key *key = zr__key_find(path);
+    if (!key) return unknown_key(&source, &place, path);
+    json_t *value = zr__override_value(text);
+    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    zr_status st = set_at(config, key, path, value, &source, &top);
+    json_decref(value);
+    return st;
+}

@@ -1,0 +1,80 @@
+/* What a configuration owns: strings and notices. */
+#include "config/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static zr__string *new_string(size_t length)
+{
+    return zr_alloc(sizeof(zr__string) + length + 1);
+}
+
+const char *zr__config_keep(zr_config *config, const char *text)
+{
+    zr__string *string = new_string(strlen(text));
+    if (!string) return NULL;
+    memcpy(string->text, text, strlen(text));
+    string->next = config->state->strings;
+    config->state->strings = string;
+    return string->text;
+}
+
+zr_status zr__config_note(zr_config *config, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    zr__string **end = &config->state->notes;
+    for (; *end; end = &(*end)->next)
+        if (strcmp((*end)->text, text) == 0) return ZR_OK;
+    zr__string *note = new_string(strlen(text));
+    ZR_CHECK(note, ZR_ERR_MEMORY, "out of memory for a notice");
+    memcpy(note->text, text, strlen(text));
+    *end = note;
+    return ZR_OK;
+}
+
+int zr_config_notes(const zr_config *config)
+{
+    int n = 0;
+    for (const zr__string *note = config->state->notes; note; note = note->next) n++;
+    return n;
+}
+
+const char *zr_config_note(const zr_config *config, int index)
+{
+    const zr__string *note = config->state->notes;
+    while (note && index-- > 0) note = note->next;
+    return note ? note->text : "";
+}
+
+static void free_strings(zr__string *string)
+{
+    while (string) {
+        zr__string *next = string->next;
+        zr_free(string);
+        string = next;
+    }
+}
+
+void zr_config_destroy(zr_config **config)
+{
+    if (!*config) return;
+    if ((*config)->state) {
+        free_strings((*config)->state->strings);
+        free_strings((*config)->state->notes);
+        zr_free((*config)->state);
+    }
+    zr_free(*config);
+    *config = NULL;
+}
+
+bool zr_config_given(const zr_config *config, const char *path)
+{
+    int n;
+    const zr_key *key = zr__key_find(path);
+    return key && config->state->given[key - zr_config_keys(&n)];
+}

@@ -1,0 +1,257 @@
+/* The one table of keys. Help, docs/config.md, defaults and errors come from it. */
+#include "config/internal.h"
+
+#define FIELD(f) .offset = offsetof(zr_config, f)
+#define NO_FIELD .offset = SIZE_MAX
+#define ALL .state = ZR_KEY_BUILT
+#define ONLY(values) .state = ZR_KEY_LIMITED, .built = values
+#define UNUSED .state = ZR_KEY_NO_MEANING, NO_FIELD
+#define FROM(lo) .min = lo, .max = ZR_CONFIG_MAX_INT
+#define RANGE(lo, hi) .min = lo, .max = hi
+#define ANY_NUMBER .min = 0, .max = 1e300
+
+#define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
+#define ADAM (1u << ZR_OPTIMIZER_ADAM)
+#define SGD (1u << ZR_OPTIMIZER_SGD)
+#define WARMUP (1u << ZR_SCHEDULER_WARMUP)
+#define DECAY (1u << ZR_SCHEDULER_WARMUP_DECAY)
+#define COSINE (1u << ZR_SCHEDULER_WARMUP_COSINE)
+
+#define BOOL(p, d, ...) {.path = p, .type = ZR_KEY_BOOL, .standard = d, __VA_ARGS__}
+#define SWITCH(p, d, ...) {.path = p, .type = ZR_KEY_SWITCH, .standard = d, __VA_ARGS__}
+#define INT(p, d, ...) {.path = p, .type = ZR_KEY_INT, .standard = d, __VA_ARGS__}
+#define NUMBER(p, d, ...) {.path = p, .type = ZR_KEY_NUMBER, .standard = d, __VA_ARGS__}
+#define STRING(p, d, ...) {.path = p, .type = ZR_KEY_STRING, .standard = d, __VA_ARGS__}
+#define CHOICE(p, c, d, ...) {.path = p, .type = ZR_KEY_CHOICE, .choices = c, .standard = d, __VA_ARGS__}
+#define PAIR(p, d, ...) {.path = p, .type = ZR_KEY_PAIR, .standard = d, __VA_ARGS__}
+#define BYTES(p, d, ...) {.path = p, .type = ZR_KEY_BYTES, .standard = d, __VA_ARGS__}
+#define ANY(p, ...) {.path = p, .type = ZR_KEY_ANY, .standard = "null", __VA_ARGS__}
+
+#define AUTO "\"auto\""
+#define ZERO "zero_optimization."
+
+static const zr_key table[] = {
+    STRING("model.type", "\"gpt2\"", .choices = "gpt2|bert|llama", FIELD(model.type), ONLY("gpt2"),
+           .help = "kind of model"),
+    STRING("model.preset", "null", FIELD(model.preset), ALL, .help = "a named shape, such as gpt2-124m: gives every size"),
+    STRING("model.init", "null", FIELD(model.init), ALL,
+           .help = "directory with config.json and model.safetensors to start from: gives every size"),
+    INT("model.n_layer", AUTO, FIELD(model.sizes.n_layer), FROM(1), ALL, .help = "transformer blocks; auto: 12"),
+    INT("model.n_head", AUTO, FIELD(model.sizes.n_head), FROM(1), ALL,
+        .help = "attention heads, a divisor of n_embd; auto: 12"),
+    INT("model.n_embd", AUTO, FIELD(model.sizes.n_embd), FROM(1), ALL, .help = "width; auto: 768"),
+    INT("model.n_positions", AUTO, FIELD(model.sizes.n_positions), FROM(1), ALL,
+        .help = "longest sequence; auto: 1024"),
+    INT("model.vocab_size", AUTO, FIELD(model.sizes.vocab_size), FROM(1), ALL,
+        .help = "tokens; auto: 256 for the tokenizer bytes, else 50257"),
+    NUMBER("model.dropout", "0.0", FIELD(model.dropout), RANGE(0, 0.999), ALL,
+           .help = "probability of all three dropouts"),
+    NUMBER("model.embd_pdrop", AUTO, FIELD(model.embd_pdrop), RANGE(0, 0.999), ALL,
+           .help = "dropout after the embedding; auto: model.dropout"),
+    NUMBER("model.resid_pdrop", AUTO, FIELD(model.resid_pdrop), RANGE(0, 0.999), ALL,
+           .help = "dropout before each residual addition; auto: model.dropout"),
+    NUMBER("model.attn_pdrop", AUTO, FIELD(model.attn_pdrop), RANGE(0, 0.999), ALL,
+           .help = "dropout of attention weights; auto: model.dropout"),
+    NUMBER("model.layer_norm_epsilon", "1e-5", FIELD(model.layer_norm_epsilon), RANGE(1e-12, 1), ALL,
+           .help = "added to the variance in layer norms"),
+    NUMBER("model.initializer_range", "0.02", FIELD(model.initializer_range), RANGE(0, 10), ALL,
+           .help = "standard deviation of initial weights"),
+    STRING("model.activation_function", "\"gelu_new\"", .choices = "gelu_new|gelu|relu|silu|tanh", NO_FIELD,
+           ONLY("gelu_new"), .help = "of the feed-forward part"),
+
+    STRING("data.train", "null", FIELD(data.train), ALL, .help = "text, or tokens (nanoGPT's .bin, llm.c's .bin)"),
+    STRING("data.val", "null", FIELD(data.val), ALL, .help = "the same, for evaluation"),
+    STRING("data.tokenizer", "null", FIELD(data.tokenizer), ONLY("bytes"),
+           .help = "null: bytes for text, none for token files"),
+    INT("data.seq_length", AUTO, FIELD(data.seq_length), FROM(1), ALL,
+        .help = "tokens of a sample; auto: model.n_positions"),
+    CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL, .help = "order of the samples"),
+
+    INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ONLY("1"), .help = "degree of tensor parallelism"),
+
+    STRING("memory.layout", "\"paper\"", .choices = "paper|lean", FIELD(memory.layout), ONLY("paper"),
+           .help = "how model states are kept; paper: 2 + 2 + 12 bytes a parameter"),
+    BYTES("memory.limit", "null", FIELD(memory.limit_bytes), FROM(1), ALL,
+          .help = "most memory of one rank; a plan above it does not start"),
+
+    INT("train.steps", "1000", FIELD(train.steps), FROM(1), ALL, .help = "optimizer steps"),
+    INT("train.seed", "1234", FIELD(train.seed), FROM(0), ALL, .help = "of every random number"),
+    INT("train.eval_interval", "100", FIELD(train.eval_interval), FROM(0), ALL,
+        .help = "steps between evaluations; 0: none"),
+    INT("train.eval_batches", "20", FIELD(train.eval_batches), FROM(0), ALL,
+        .help = "batches of an evaluation; 0: all of data.val"),
+    STRING("train.output_dir", "null", FIELD(train.output_dir), ALL, .help = "null: runs/<model>-<time>"),
+    INT("train.threads", AUTO, FIELD(train.threads), RANGE(1, 4096), ALL,
+        .help = "compute threads of a rank; auto: cores / ranks of the host"),
+    INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ONLY("0"),
+        .help = "steps between checkpoints; 0: none"),
+    INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL, .help = "checkpoints that are kept"),
+    STRING("train.reproducible", "\"layout\"", .choices = "layout|world", FIELD(train.reproducible), ONLY("layout"),
+           .help = "layout: same bits for stages, buckets and transports of one number of ranks"),
+
+    INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
+        .help = "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks"),
+    INT("train_micro_batch_size_per_gpu", AUTO, FIELD(micro_batch_size), FROM(1), ALL,
+        .help = "samples of a micro-batch on one rank; 1 when none of the three is given"),
+    INT("gradient_accumulation_steps", AUTO, FIELD(accumulation_steps), FROM(1), ALL, .help = "micro-batches of a step"),
+
+    CHOICE("optimizer.type", "AdamW|Adam|SGD|Lamb|Lion|Adagrad|Muon|OneBitAdam|OneBitLamb|ZeroOneAdam", "\"AdamW\"",
+           FIELD(optimizer.type), ONLY("AdamW|Adam|SGD"), .help = "update rule"),
+    NUMBER("optimizer.params.lr", "0.001", FIELD(optimizer.lr), ANY_NUMBER, ALL, .help = "learning rate"),
+    PAIR("optimizer.params.betas", "[0.9, 0.999]", FIELD(optimizer.betas), ALL, .only = ADAMS,
+         .help = "decay of the two moments"),
+    NUMBER("optimizer.params.eps", "1e-8", FIELD(optimizer.eps), RANGE(0, 1), ALL, .only = ADAMS,
+           .help = "added to the root of the second moment"),
+    NUMBER("optimizer.params.weight_decay", "0.0", FIELD(optimizer.weight_decay), ANY_NUMBER, ALL,
+           .help = "of tensors of two and more dimensions"),
+    BOOL("optimizer.params.adam_w_mode", "true", FIELD(optimizer.adam_w_mode), ALL, .only = ADAM,
+         .help = "decoupled weight decay; false: an L2 term"),
+    NUMBER("optimizer.params.momentum", "0.0", FIELD(optimizer.momentum), RANGE(0, 1), ALL, .only = SGD, .help = "of SGD"),
+    BOOL("optimizer.params.nesterov", "false", FIELD(optimizer.nesterov), ALL, .only = SGD, .help = "Nesterov's momentum"),
+    NUMBER("optimizer.params.dampening", "0", NO_FIELD, RANGE(0, 1), ONLY("0"), .only = SGD, .help = "of the momentum"),
+    BOOL("optimizer.params.bias_correction", "true", NO_FIELD, ONLY("true"), .only = ADAMS,
+         .help = "moments divided by 1 - beta^t"),
+    BOOL("optimizer.params.amsgrad", "false", NO_FIELD, ONLY("false"), .only = ADAMS,
+         .help = "largest second moment so far"),
+    BOOL("optimizer.params.torch_adam", "false", UNUSED, .only = ADAMS, .help = "there is one implementation"),
+    BOOL("optimizer.params.fused", "true", UNUSED, .help = "the update is always one pass"),
+
+    CHOICE("scheduler.type", "none|WarmupLR|WarmupDecayLR|WarmupCosineLR|LRRangeTest|OneCycle", "\"none\"",
+           FIELD(scheduler.type), ONLY("none|WarmupLR|WarmupDecayLR|WarmupCosineLR"), .help = "learning rate over steps"),
+    NUMBER("scheduler.params.warmup_min_lr", "0.0", FIELD(scheduler.warmup_min_lr), ANY_NUMBER, ALL,
+           .only = WARMUP | DECAY, .help = "where the warm-up starts"),
+    NUMBER("scheduler.params.warmup_max_lr", "0.001", FIELD(scheduler.warmup_max_lr), ANY_NUMBER, ALL,
+           .only = WARMUP | DECAY, .help = "where the warm-up ends"),
+    INT("scheduler.params.warmup_num_steps", "1000", FIELD(scheduler.warmup_num_steps), FROM(0), ALL,
+        .only = WARMUP | DECAY | COSINE, .help = "steps of warm-up"),
+    CHOICE("scheduler.params.warmup_type", "log|linear", "\"log\"", FIELD(scheduler.warmup_type), ALL,
+           .only = WARMUP | DECAY | COSINE, .help = "shape of the warm-up"),
+    INT("scheduler.params.total_num_steps", AUTO, FIELD(scheduler.total_num_steps), FROM(1), ALL,
+        .only = DECAY | COSINE, .help = "step at which the rate is lowest; auto: train.steps"),
+    NUMBER("scheduler.params.warmup_min_ratio", "0.0", FIELD(scheduler.warmup_min_ratio), RANGE(0, 1), ALL,
+           .only = COSINE, .help = "start of the warm-up, of optimizer.params.lr"),
+    NUMBER("scheduler.params.cos_min_ratio", "0.0001", FIELD(scheduler.cos_min_ratio), RANGE(0, 1), ALL, .only = COSINE,
+           .help = "end of the cosine, of optimizer.params.lr"),
+
+    NUMBER("gradient_clipping", "0.0", FIELD(gradient_clipping), ANY_NUMBER, ALL,
+           .help = "largest global norm of the gradient; 0: no clipping"),
+    STRING("gradient_reduction", "\"micro\"", .choices = "micro|step", NO_FIELD, ONLY("micro"),
+           .help = "gradients are added over ranks after every micro-batch"),
+    BOOL("prescale_gradients", "false", NO_FIELD, ONLY("false"), .help = "divide before the sum"),
+    NUMBER("gradient_predivide_factor", "1", NO_FIELD, ANY_NUMBER, ONLY("1"), .help = "divisor before the sum"),
+    BOOL("sparse_gradients", "false", NO_FIELD, ONLY("false"), .help = "sparse gradients of embeddings"),
+
+    BOOL("bf16.enabled", "false", FIELD(bf16), ALL,
+         .help = "parameters and activations in bf16, with an fp32 master; otherwise fp32"),
+    BOOL("bf16.immediate_grad_update", "true", UNUSED, .help = "gradients are always reduced as they come"),
+    BOOL("fp16.enabled", "false", NO_FIELD, ONLY("false"), .help = "fp16 with loss scaling"),
+    BOOL("fp16.auto_cast", "false", UNUSED, .help = "read with fp16.enabled only"),
+    NUMBER("fp16.loss_scale", "0", UNUSED, ANY_NUMBER, .help = "read with fp16.enabled only"),
+    INT("fp16.initial_scale_power", "16", UNUSED, RANGE(0, 127), .help = "read with fp16.enabled only"),
+    INT("fp16.loss_scale_window", "1000", UNUSED, FROM(1), .help = "read with fp16.enabled only"),
+    INT("fp16.hysteresis", "2", UNUSED, FROM(0), .help = "read with fp16.enabled only"),
+    BOOL("fp16.consecutive_hysteresis", "false", UNUSED, .help = "read with fp16.enabled only"),
+    NUMBER("fp16.min_loss_scale", "1", UNUSED, ANY_NUMBER, .help = "read with fp16.enabled only"),
+    BOOL("amp.enabled", "false", NO_FIELD, ONLY("false"), .help = "NVIDIA Apex"),
+    ANY("amp.*", UNUSED, .help = "read with amp.enabled only"),
+    CHOICE("communication_data_type", "auto|fp32|bf16|fp16", AUTO, FIELD(communication_dtype), ONLY("auto|fp32|bf16"),
+           .help = "gradients on the wire; auto: bf16 with bf16.enabled, else fp32"),
+    CHOICE("data_types.grad_accum_dtype", "auto|fp32|bf16|fp16", "\"fp32\"", FIELD(grad_accum_dtype),
+           ONLY("auto|fp32"), .help = "sums over micro-batches"),
+
+    INT(ZERO "stage", "0", FIELD(zero.stage), RANGE(0, 3), ALL,
+        .help = "0: nothing is sharded; 1: optimizer states; 2: gradients too; 3: parameters too"),
+    INT(ZERO "reduce_bucket_size", "16777216", FIELD(zero.reduce_bucket_elems), FROM(1), ALL,
+        .help = "elements of one gradient exchange"),
+    INT(ZERO "allgather_bucket_size", "16777216", FIELD(zero.allgather_bucket_elems), FROM(1), ALL,
+        .help = "elements of one parameter gather"),
+    SWITCH(ZERO "overlap_comm", AUTO, FIELD(zero.overlap_comm), ALL,
+           .help = "communication beside computation; auto: true at stage 3"),
+    INT(ZERO "stage3_prefetch_bucket_size", "50000000", FIELD(zero.prefetch_bucket_elems), FROM(0), ALL,
+        .help = "above 0: the next unit is gathered ahead, whole, whatever the number"),
+    INT(ZERO "stage3_param_persistence_threshold", "0", NO_FIELD, FROM(0), ONLY("0"),
+        .help = "parameters below this size stay gathered"),
+    INT(ZERO "stage3_model_persistence_threshold", AUTO, NO_FIELD, FROM(0), ONLY("auto"),
+        .help = "most elements that may stay gathered"),
+    INT(ZERO "stage3_max_live_parameters", AUTO, NO_FIELD, FROM(0), ONLY("auto"), .help = "auto: two units"),
+    INT(ZERO "stage3_max_reuse_distance", "0", NO_FIELD, FROM(0), ONLY("0"),
+        .help = "a unit needed again so soon is kept"),
+    BOOL(ZERO "stage3_gather_16bit_weights_on_model_save", "true", UNUSED, .help = "the final weights are always whole"),
+    BOOL(ZERO "stage3_use_all_reduce_for_fetch_params", "false", UNUSED, .help = "parameters are gathered"),
+    INT(ZERO "stage3_module_granularity_threshold", "0", UNUSED, FROM(0), .help = "a unit is a transformer block"),
+    INT(ZERO "sub_group_size", "1000000000", UNUSED, FROM(1), .help = "the update takes shards in constant memory"),
+    BOOL(ZERO "contiguous_gradients", "true", UNUSED, .help = "gradients are always contiguous"),
+    BOOL(ZERO "reduce_scatter", "true", UNUSED, .help = "gradients are always reduced by their owner"),
+    BOOL(ZERO "allgather_partitions", "true", UNUSED, .help = "parameters are always gathered"),
+    BOOL(ZERO "use_multi_rank_bucket_allreduce", "true", UNUSED, .help = "a bucket holds a part of every rank's shard"),
+    BOOL(ZERO "round_robin_gradients", "false", UNUSED, .help = "a bucket holds a part of every rank's shard"),
+    BOOL(ZERO "ignore_unused_parameters", "true", UNUSED, .help = "unused parameters have gradient 0"),
+    BOOL(ZERO "legacy_stage1", "false", UNUSED, .help = "there is one stage 1"),
+    BOOL(ZERO "elastic_checkpoint", "false", UNUSED, .help = "about DeepSpeed's checkpoints"),
+    BOOL(ZERO "load_from_fp32_weights", "true", UNUSED, .help = "masters are always loaded in fp32"),
+    BOOL(ZERO "memory_efficient_linear", "true", UNUSED, .help = "no weight is kept by the backward pass"),
+    BOOL(ZERO "override_module_apply", "true", UNUSED, .help = "about PyTorch modules"),
+    BOOL(ZERO "log_trace_cache_warnings", "false", UNUSED, .help = "there is no trace"),
+    BOOL(ZERO "pipeline_loading_checkpoint", "false", UNUSED, .help = "about DeepSpeed's checkpoints"),
+    CHOICE(ZERO "offload_optimizer.device", "none|cpu|nvme", "\"none\"", NO_FIELD, ONLY("none"),
+           .help = "where optimizer states live"),
+    ANY(ZERO "offload_optimizer.*", UNUSED, .help = "read with a device other than none only"),
+    CHOICE(ZERO "offload_param.device", "none|cpu|nvme", "\"none\"", NO_FIELD, ONLY("none"),
+           .help = "where parameter shards live"),
+    ANY(ZERO "offload_param.*", UNUSED, .help = "read with a device other than none only"),
+    BOOL(ZERO "cpu_offload", "false", NO_FIELD, ONLY("false"), .help = "old name of offload_optimizer"),
+    INT(ZERO "zero_hpz_partition_size", "1", NO_FIELD, FROM(1), ONLY("1"), .help = "ZeRO++: second shards in a node"),
+    BOOL(ZERO "zero_quantized_weights", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized gathers"),
+    BOOL(ZERO "zero_quantized_nontrainable_weights", "false", NO_FIELD, ONLY("false"),
+         .help = "ZeRO++: quantized gathers"),
+    BOOL(ZERO "zero_quantized_gradients", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized exchange"),
+    INT(ZERO "mics_shard_size", "-1", NO_FIELD, .min = -1, .max = ZR_CONFIG_MAX_INT, ONLY("-1"),
+        .help = "MiCS: ranks of a shard group"),
+    BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
+
+    STRING("activation_checkpointing.policy", "\"none\"", .choices = "none|unit|selective|auto", NO_FIELD, ONLY("none"),
+           .help = "which activations are computed again"),
+    INT("activation_checkpointing.every", "1", NO_FIELD, FROM(1), ONLY("1"), .help = "units between checkpoints"),
+    BOOL("activation_checkpointing.partition_activations", "false", NO_FIELD, ONLY("false"),
+         .help = "checkpoints are sharded (Pa)"),
+    BOOL("activation_checkpointing.cpu_checkpointing", "false", NO_FIELD, ONLY("false"),
+         .help = "checkpoints in host memory (Pa+cpu)"),
+    BOOL("activation_checkpointing.contiguous_memory_optimization", "false", UNUSED,
+         .help = "memory is planned, never fragmented"),
+    INT("activation_checkpointing.number_checkpoints", "null", UNUSED, FROM(1), .help = "follows from the model"),
+    BOOL("activation_checkpointing.synchronize_checkpoint_boundary", "false", UNUSED, .help = "about CUDA streams"),
+    BOOL("activation_checkpointing.profile", "false", UNUSED, .help = "times are in metrics.jsonl"),
+
+    INT("steps_per_print", "10", FIELD(steps_per_print), FROM(1), ALL, .help = "steps between progress lines"),
+    BOOL("wall_clock_breakdown", "false", UNUSED, .help = "times are in metrics.jsonl"),
+    BOOL("memory_breakdown", "false", UNUSED, .help = "memory is in run.json"),
+    BOOL("dump_state", "false", UNUSED, .help = "the resolved configuration is always saved"),
+    BOOL("disable_allgather", "false", UNUSED, .help = "parameters are always gathered"),
+    BOOL("dataloader_drop_last", "false", UNUSED, .help = "every batch is full"),
+    BOOL("zero_allow_untested_optimizer", "false", UNUSED, .help = "every optimizer works at every stage"),
+    BOOL("zero_force_ds_cpu_optimizer", "true", UNUSED, .help = "there is one implementation"),
+    ANY("aio.*", UNUSED, .help = "read with an NVMe device only"),
+    ANY("checkpoint.*", UNUSED, .help = "checkpoints do not depend on the layout"),
+    BOOL("flops_profiler.enabled", "false", UNUSED, .help = "zr plan prints FLOPs"),
+    ANY("flops_profiler.*", UNUSED, .help = "zr plan prints FLOPs"),
+    BOOL("tensorboard.enabled", "false", NO_FIELD, ONLY("false"), .help = "metrics.jsonl holds the curves"),
+    ANY("tensorboard.*", UNUSED, .help = "metrics.jsonl holds the curves"),
+    BOOL("wandb.enabled", "false", NO_FIELD, ONLY("false"), .help = "metrics.jsonl holds the curves"),
+    ANY("wandb.*", UNUSED, .help = "metrics.jsonl holds the curves"),
+    BOOL("csv_monitor.enabled", "false", NO_FIELD, ONLY("false"), .help = "metrics.jsonl holds the curves"),
+    ANY("csv_monitor.*", UNUSED, .help = "metrics.jsonl holds the curves"),
+    BOOL("elasticity.enabled", "false", NO_FIELD, ONLY("false"), .help = "batch sizes for many world sizes"),
+    ANY("elasticity.*", UNUSED, .help = "read with elasticity.enabled only"),
+    BOOL("curriculum_learning.enabled", "false", NO_FIELD, ONLY("false"), .help = "growing sequence length"),
+    ANY("curriculum_learning.*", UNUSED, .help = "read with curriculum_learning.enabled only"),
+    BOOL("autotuning.enabled", "false", NO_FIELD, ONLY("false"), .help = "search for a configuration"),
+    ANY("autotuning.*", UNUSED, .help = "read with autotuning.enabled only"),
+};
+
+_Static_assert(sizeof(table) / sizeof(table[0]) <= ZR_CONFIG_MAX_KEYS, "zr_config_state.given is too small");
+
+const zr_key *zr_config_keys(int *n)
+{
+    *n = (int)(sizeof(table) / sizeof(table[0]));
+    return table;
+}

@@ -1,0 +1,268 @@
+/* One value between JSON and its field. */
+#include "config/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char auto_word[] = "auto";
+
+/* A value as a short piece of a message. */
+static const char *show(const json_t *value, char *out, size_t size)
+{
+    char *text = NULL;
+    if (json_is_object(value)) return snprintf(out, size, "an object"), out;
+    if (json_is_array(value) && json_array_size(value) > 8) return snprintf(out, size, "a long array"), out;
+    if (zr__json_print(value, &text) != ZR_OK) return snprintf(out, size, "a value"), out;
+    text[strcspn(text, "\n")] = '\0';
+    zr__text_escape(text, out, size);
+    zr_free(text);
+    return out;
+}
+
+static bool is_word(const json_t *value, const char *word)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
+}
+
+/* Whether a value is one of the words of a LIMITED key. */
+static bool is_built(const zr_key *key, const json_t *value)
+{
+    char number[ZR_NUMBER_BYTES];
+    const char *word;
+    if (json_is_boolean(value))
+        word = json_is_true(value) ? "true" : "false";
+    else if (json_is_number(value))
+        word = zr__text_shortest(json_number_value(value), number);
+    else
+        word = json_string_value(value);
+    return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
+}
+
+/* Integers may be written as 5e8, as DeepSpeed's files do. */
+static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
+{
+    double number = json_number_value(value);
+    if (!json_is_number(value) || number != floor(number)) return false;
+    if (number < key->min || number > key->max) return false;
+    /* 2^53 + 1 rounds to 2^53 as a double. */
+    if (json_is_integer(value) && json_integer_value(value) > (json_int_t)ZR_CONFIG_MAX_INT) return false;
+    *out = (int64_t)number;
+    return true;
+}
+
+static bool read_number(double min, double max, const json_t *value, double *out)
+{
+    *out = json_number_value(value);
+    return json_is_number(value) && *out >= min && *out <= max;
+}
+
+static bool is_decay(const json_t *value)
+{
+    double number;
+    return read_number(0, 1, value, &number) && number < 1;
+}
+
+static bool read_pair(const json_t *value, double out[2])
+{
+    if (json_array_size(value) != 2) return false;
+    for (size_t i = 0; i < 2; i++) {
+        if (!is_decay(json_array_get(value, i))) return false;
+        out[i] = json_number_value(json_array_get(value, i));
+    }
+    return true;
+}
+
+/* Of a pair, name the element that is wrong. */
+static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
+{
+    char found[64], wanted[192];
+    zr__json_place element = {place, NULL, 0};
+    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) {
+        element.index = is_decay(json_array_get(value, 0));
+        value = json_array_get(value, element.index);
+        place = &element;
+    }
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", show(value, found, sizeof(found)),
+                           zr__key_wanted(key, wanted, sizeof(wanted)));
+}
+
+static bool read_bytes(const zr_key *key, const json_t *value, int64_t *out)
+{
+    if (json_is_string(value)) return zr__text_bytes(json_string_value(value), out) && *out >= key->min;
+    return read_int(key, value, out);
+}
+
+static bool read_choice(const zr_key *key, const json_t *value, int *out)
+{
+    if (!json_is_string(value)) return false;
+    *out = zr__choice_index(key->choices, json_string_value(value), json_string_length(value));
+    return *out >= 0;
+}
+
+/* A value that passed its check, in the form of its field. */
+typedef union zr__field {
+    bool yes;
+    zr_config_switch turned;
+    int64_t integer;
+    double number;
+    double pair[2];
+    const char *string;
+    int choice;
+} zr__field;
+
+static bool read_field(const zr_key *key, const json_t *value, zr__field *field, size_t *bytes)
+{
+    int choice;
+    switch (key->type) {
+    case ZR_KEY_BOOL:
+        field->yes = json_is_true(value);
+        *bytes = sizeof(field->yes);
+        return json_is_boolean(value);
+    case ZR_KEY_SWITCH:
+        field->turned = json_is_true(value) ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
+        *bytes = sizeof(field->turned);
+        return json_is_boolean(value);
+    case ZR_KEY_INT: *bytes = sizeof(field->integer); return read_int(key, value, &field->integer);
+    case ZR_KEY_BYTES: *bytes = sizeof(field->integer); return read_bytes(key, value, &field->integer);
+    case ZR_KEY_NUMBER:
+        *bytes = sizeof(field->number);
+        return read_number(key->min, key->max, value, &field->number);
+    case ZR_KEY_PAIR: *bytes = sizeof(field->pair); return read_pair(value, field->pair);
+    case ZR_KEY_CHOICE: *bytes = sizeof(field->choice); return read_choice(key, value, &field->choice);
+    case ZR_KEY_STRING:
+        *bytes = sizeof(field->string);
+        field->string = json_string_value(value);
+        return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
+    case ZR_KEY_ANY: *bytes = 0; return true;
+    }
+    return false;
+}
+
+static void *field_of(const zr_config *config, const zr_key *key)
+{
+    return (char *)config + key->offset;
+}
+
+/* "auto" and null as the field keeps them: 0, no string, AUTO. */
+static void store_open(zr_config *config, const zr_key *key)
+{
+    static const zr__field zero;
+    static const size_t bytes[] = {
+        [ZR_KEY_BOOL] = sizeof(zero.yes),       [ZR_KEY_SWITCH] = sizeof(zero.turned), [ZR_KEY_INT] = sizeof(zero.integer),
+        [ZR_KEY_NUMBER] = sizeof(zero.number),  [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_CHOICE] = sizeof(zero.choice),
+        [ZR_KEY_PAIR] = sizeof(zero.pair),      [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
+    if (key->offset == SIZE_MAX) return;
+    memcpy(field_of(config, key), &zero, bytes[key->type]);
+    if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
+}
+
+static zr_status store(zr_config *config, const zr_key *key, const zr__field *field, size_t bytes)
+{
+    if (key->offset == SIZE_MAX) return ZR_OK;
+    if (key->type != ZR_KEY_STRING) {
+        memcpy(field_of(config, key), field, bytes);
+        return ZR_OK;
+    }
+    const char *kept = zr__config_keep(config, field->string);
+    ZR_CHECK(kept, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    *(const char **)field_of(config, key) = kept;
+    return ZR_OK;
+}
+
+static bool standard_is(const zr_key *key, const char *json)
+{
+    return strcmp(key->standard, json) == 0;
+}
+
+static int index_of(const zr_key *key)
+{
+    int n;
+    return (int)(key - zr_config_keys(&n));
+}
+
+zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
+                        const zr__json_place *place)
+{
+    char found[64], list[64];
+    bool open_string = key->type == ZR_KEY_STRING && !key->choices;
+    config->state->given[index_of(key)] = false;
+    if (key->type != ZR_KEY_ANY && !open_string && is_word(value, auto_word)) {
+        ZR_TRY(zr__value_default(config, key));
+        if (!standard_is(key, "\"auto\"")) ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, key->standard));
+        return ZR_OK;
+    }
+    if (json_is_null(value) && (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
+        return zr__value_default(config, key);
+
+    zr__field field;
+    size_t bytes;
+    if (!read_field(key, value, &field, &bytes)) return wrong(key, value, source, place);
+    if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
+        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; available: %s",
+                               show(value, found, sizeof(found)), zr__choice_list(key->built, list, sizeof(list)));
+    if (key->state == ZR_KEY_NO_MEANING) {
+        char path[128];
+        ZR_TRY(zr__config_note(config, "%s has no meaning here: %s", zr__json_path(place, path, sizeof(path)), key->help));
+    }
+    ZR_TRY(store(config, key, &field, bytes));
+    config->state->given[index_of(key)] = true;
+    return ZR_OK;
+}
+
+zr_status zr__value_default(zr_config *config, const zr_key *key)
+{
+    zr__field field;
+    size_t bytes;
+    if (standard_is(key, "null") || standard_is(key, "\"auto\"")) {
+        store_open(config, key);
+        return ZR_OK;
+    }
+    json_t *value = json_loads(key->standard, JSON_DECODE_ANY, NULL);
+    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the default of %s", key->path);
+    zr_status st = ZR_ERR_INTERNAL;
+    if (read_field(key, value, &field, &bytes))
+        st = store(config, key, &field, bytes);
+    else
+        st = ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
+    json_decref(value);
+    return st;
+}
+
+static json_t *choice_json(const zr_key *key, int index)
+{
+    const char *at = key->choices;
+    while (index-- > 0) at += strcspn(at, "|") + 1;
+    return json_stringn(at, strcspn(at, "|"));
+}
+
+static json_t *field_json(const zr_key *key, const void *field)
+{
+    switch (key->type) {
+    case ZR_KEY_BOOL: return json_boolean(*(const bool *)field);
+    case ZR_KEY_SWITCH: {
+        zr_config_switch turned = *(const zr_config_switch *)field;
+        return turned == ZR_SWITCH_AUTO ? json_string(auto_word) : json_boolean(turned == ZR_SWITCH_ON);
+    }
+    case ZR_KEY_NUMBER: return json_real(*(const double *)field);
+    case ZR_KEY_PAIR: return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
+    case ZR_KEY_CHOICE: return choice_json(key, *(const int *)field);
+    case ZR_KEY_INT:
+    case ZR_KEY_BYTES: {
+        int64_t integer = *(const int64_t *)field;
+        return integer == 0 && key->min > 0 ? json_loads(key->standard, JSON_DECODE_ANY, NULL) : json_integer(integer);
+    }
+    case ZR_KEY_STRING: {
+        const char *string = *(const char *const *)field;
+        return string ? json_stringn_nocheck(string, strlen(string)) : json_null();
+    }
+    case ZR_KEY_ANY: break;
+    }
+    return json_null();
+}
+
+json_t *zr__value_get(const zr_config *config, const zr_key *key)
+{
+    if (key->offset == SIZE_MAX) return json_loads(key->standard, JSON_DECODE_ANY, NULL);
+    return field_json(key, field_of(config, key));
+}

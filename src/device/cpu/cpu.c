@@ -1,0 +1,302 @@
+#include "device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/matmul.h"
+#include "device/cpu/onednn.h"
+#include "kernel_list.h"
+
+#define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
+#define DECLARE_LEVEL(level)                                                                                           \
+    ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level)                                                                          \
+    extern const zr__shards zr__shards_##level;                                                                        \
+    extern const zr__rule zr__rules_##level[];                                                                         \
+    extern const zr__panel_ops zr__panels_##level;
+ZR_KERNEL_LEVELS(DECLARE_LEVEL)
+
+typedef struct level {
+    const char *name;
+    const zr_kernel *const *families; /* NULL last */
+    const zr__shards *shards;
+    const zr__rule *rules;
+    const zr__panel_ops *panels;
+} level;
+
+#define FAMILY_ENTRY(family, level) zr__kernels_##family##_##level,
+#define LEVEL_FAMILIES(level)                                                                                          \
+    static const zr_kernel *const families_##level[] = {ZR_KERNEL_FAMILIES(FAMILY_ENTRY, level) NULL};
+ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
+
+#define LEVEL_ENTRY(level) {#level, families_##level, &zr__shards_##level, zr__rules_##level, &zr__panels_##level},
+static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
+#define LEVELS ((int)(sizeof levels / sizeof *levels))
+
+typedef struct cpu_device {
+    zr_device base;
+    const level *level;
+    const zr_kernel *user;
+} cpu_device;
+
+/* ---- which level ----------------------------------------------------------------------------- */
+
+const char *const *zr__cpu_levels(void)
+{
+#define LEVEL_NAME(level) #level,
+    static const char *const names[] = {ZR_KERNEL_LEVELS(LEVEL_NAME) NULL};
+    return names;
+}
+
+bool zr__cpu_has(const char *name)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (strcmp(name, "v2") == 0) return __builtin_cpu_supports("x86-64-v2");
+    if (strcmp(name, "v3") == 0) return __builtin_cpu_supports("x86-64-v3");
+    bool v4 = __builtin_cpu_supports("x86-64-v4");
+    if (strcmp(name, "v4") == 0) return v4;
+    return strcmp(name, "v4bf16") == 0 && v4 && __builtin_cpu_supports("avx512bf16");
+#else
+    return strcmp(name, "base") == 0;
+#endif
+}
+
+static const level *find_level(const char *name)
+{
+    for (int i = 0; i < LEVELS; i++)
+        if (strcmp(levels[i].name, name) == 0) return &levels[i];
+    return NULL;
+}
+
+static const level *highest_level(void)
+{
+    for (int i = LEVELS - 1; i >= 0; i--)
+        if (zr__cpu_has(levels[i].name)) return &levels[i];
+    return NULL;
+}
+
+/* ZR_KERNELS' level when it is set; otherwise the highest. */
+static const char *asked_level(void)
+{
+    const char *asked = getenv("ZR_KERNELS");
+    return asked && *asked ? asked : NULL;
+}
+
+static zr_status check_level(const char *name)
+{
+    char known[64] = "";
+    for (int i = 0; i < LEVELS; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", levels[i].name);
+    ZR_CHECK(find_level(name), ZR_ERR_CONFIG, "ZR_KERNELS=%s: no such level, wanted one of %s", name, known);
+    const level *highest = highest_level();
+    ZR_CHECK(zr__cpu_has(name), ZR_ERR_CONFIG,
+             "ZR_KERNELS=%s: this processor has no such instructions; its level is %s", name,
+             highest ? highest->name : "below all that were built");
+    return ZR_OK;
+}
+
+const char *zr_device_cpu_level(void)
+{
+    const char *asked = asked_level();
+    const level *chosen = asked && zr__cpu_has(asked) ? find_level(asked) : highest_level();
+    return chosen ? chosen->name : "none";
+}
+
+const char *zr_device_cpu_matmul(void)
+{
+    return zr__onednn_version();
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const level *level_of(const zr_device *device)
+{
+    return ((const cpu_device *)device)->level;
+}
+
+static void cpu_destroy(zr_device *device)
+{
+    zr_free(device);
+}
+
+static zr_status cpu_alloc(zr_device *device, int64_t bytes, void **memory)
+{
+    (void)device;
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    *memory = zr_alloc(bytes > 0 ? (size_t)bytes : 1);
+    ZR_CHECK(*memory, ZR_ERR_MEMORY, "no memory for %lld bytes", (long long)bytes);
+    return ZR_OK;
+}
+
+static void cpu_free(zr_device *device, void *memory)
+{
+    (void)device;
+    zr_free(memory);
+}
+
+static const zr_kernel *find_kernel(const zr_kernel *table, const char *op)
+{
+    for (; table && table->op; table++)
+        if (strcmp(table->op, op) == 0) return table;
+    return NULL;
+}
+
+static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
+{
+    const cpu_device *cpu = (const cpu_device *)device;
+    const zr_kernel *found = find_kernel(cpu->user, op);
+    for (const zr_kernel *const *family = cpu->level->families; !found && *family; family++)
+        found = find_kernel(*family, op);
+    return found;
+}
+
+static zr_status check_float(const char *what, zr_dtype dtype)
+{
+    ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "%s is %s, wanted F32 or BF16", what,
+             zr_dtype_name(dtype));
+    return ZR_OK;
+}
+
+static zr_status cpu_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                         int n_pieces, zr_dtype dtype, int64_t n)
+{
+    ZR_CHECK(n_pieces >= 1 && n_pieces <= ZR_SUM_PIECES, ZR_ERR_ARG, "%d pieces to sum, wanted 1 to %d", n_pieces,
+             ZR_SUM_PIECES);
+    ZR_TRY(check_float("a piece to sum", dtype));
+    ZR_TRY(check_float("a sum", out_dtype));
+    ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
+             zr_dtype_name(out_dtype));
+    level_of(device)->shards->sum(device->profile.threads, out, out_dtype, accumulate, pieces, n_pieces, dtype, n);
+    return ZR_OK;
+}
+
+static zr_status cpu_square_sum(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum)
+{
+    ZR_TRY(check_float("the operand of a square sum", dtype));
+    *sum = level_of(device)->shards->square_sum(device->profile.threads, x, dtype, n);
+    return ZR_OK;
+}
+
+static int64_t cpu_first_bad(zr_device *device, const void *x, zr_dtype dtype, int64_t n)
+{
+    return level_of(device)->shards->first_bad(x, dtype, n);
+}
+
+static void (*find_rule(const zr_device *device, const zr_optimizer *optimizer))(const zr_update_args *)
+{
+    if (optimizer->rule) return optimizer->rule;
+    for (const zr__rule *rule = level_of(device)->rules; rule->name; rule++)
+        if (strcmp(rule->name, optimizer->name) == 0) return rule->update;
+    return NULL;
+}
+
+/* Elements begin..end of the stretch. */
+static zr_update_args update_part(const zr_update_args *args, int64_t begin, int64_t end)
+{
+    zr_update_args part = *args;
+    part.n = end - begin;
+    part.weight += begin;
+    if (part.param16) part.param16 += begin;
+    part.grad = (const char *)part.grad + begin * zr_dtype_bytes(args->grad_dtype);
+    for (int i = 0; i < 4; i++)
+        if (part.slot[i]) part.slot[i] += begin;
+    return part;
+}
+
+/* A rule treats every element alike, so each thread gets a range; small ones are not worth waking it. */
+#define UPDATE_GRAIN 4096
+
+static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
+{
+    void (*rule)(const zr_update_args *) = find_rule(device, optimizer);
+    ZR_CHECK(rule, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
+             optimizer->name);
+    ZR_TRY(check_float("a gradient", args->grad_dtype));
+    if (args->n == 0) return ZR_OK;
+    const int64_t grains = (args->n + UPDATE_GRAIN - 1) / UPDATE_GRAIN;
+    const int threads = grains < device->profile.threads ? (int)grains : device->profile.threads;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int t = 0; t < threads; t++) {
+        int64_t begin = grains * t / threads * UPDATE_GRAIN, end = grains * (t + 1) / threads * UPDATE_GRAIN;
+        const zr_update_args part = update_part(args, begin, end < args->n ? end : args->n);
+        rule(&part);
+    }
+    return ZR_OK;
+}
+
+static zr_status cpu_zero(zr_device *device, void *x, int64_t bytes)
+{
+    const int64_t piece = (int64_t)1 << 20;
+#pragma omp parallel for num_threads(device->profile.threads) schedule(static) if (bytes > piece)
+    for (int64_t first = 0; first < bytes; first += piece)
+        memset((char *)x + first, 0, (size_t)(bytes - first < piece ? bytes - first : piece));
+    return ZR_OK;
+}
+
+static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+{
+    if (out_dtype != dtype) {
+        ZR_TRY(check_float("the source of a cast", dtype));
+        ZR_TRY(check_float("the target of a cast", out_dtype));
+    }
+    level_of(device)->shards->cast(device->profile.threads, out, out_dtype, in, dtype, n);
+    return ZR_OK;
+}
+
+static zr_status cpu_total(zr_device *device, const float *x, int64_t n, double *sum)
+{
+    (void)device;
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) total += x[i];
+    *sum = total;
+    return ZR_OK;
+}
+
+static const zr_device_ops cpu_ops = {
+    .destroy = cpu_destroy,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .kernel = cpu_kernel,
+    .sum = cpu_sum,
+    .square_sum = cpu_square_sum,
+    .first_bad = cpu_first_bad,
+    .update = cpu_update,
+    .zero = cpu_zero,
+    .cast = cpu_cast,
+    .total = cpu_total,
+};
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *name, zr_device **device)
+{
+    ZR_CHECK(config->threads >= 0, ZR_ERR_CONFIG, "%d threads, wanted 0 (one) or more", config->threads);
+    ZR_TRY(check_level(name));
+    cpu_device *cpu = zr_alloc(sizeof *cpu);
+    ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
+    cpu->level = find_level(name);
+    cpu->user = config->kernels;
+    cpu->base.ops = &cpu_ops;
+    zr_profile *profile = &cpu->base.profile;
+    snprintf(profile->name, sizeof profile->name, "this machine (%s)", name);
+    profile->threads = config->threads ? config->threads : 1;
+    profile->bf16_products = cpu->level->panels->bf16_products;
+    profile->panel_bytes = ZR__PANEL_BYTES;
+    *device = &cpu->base;
+    return ZR_OK;
+}
+
+zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device)
+{
+    const char *asked = asked_level();
+    const level *highest = highest_level();
+    ZR_CHECK(highest, ZR_ERR_UNSUPPORTED, "this processor has none of the levels that were built (lowest: %s)",
+             levels[0].name);
+    if (asked) {
+        ZR_TRY(check_level(asked));
+        ZR_TRY(zr__onednn_cap(asked));
+    }
+    ZR_TRY(zr__device_create_cpu_level(config, asked ? asked : highest->name, device));
+    return ZR_OK;
+}

@@ -1,0 +1,36 @@
+/*
+ * What the files of the processor's device share: the tables that each level exports, and creation
+ * at a level of choice (tests run every level that the machine has).
+ */
+#ifndef ZR_DEVICE_CPU_CPU_H
+#define ZR_DEVICE_CPU_CPU_H
+
+#include "zr/device.h"
+
+/* kernels/shards.c: the steps of ZeRO that compute. See zr_device_ops for what each does. */
+typedef struct zr__shards {
+    void (*sum)(int threads, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces, int n_pieces,
+                zr_dtype dtype, int64_t n);
+    double (*square_sum)(int threads, const void *x, zr_dtype dtype, int64_t n);
+    int64_t (*first_bad)(const void *x, zr_dtype dtype, int64_t n);
+    void (*cast)(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
+} zr__shards;
+
+/* Most pieces that sum takes: its stack of partial sums has a fixed depth. */
+#define ZR_SUM_PIECES 4095
+
+/* kernels/optimizer.c: rules by name, name NULL last. */
+typedef struct zr__rule {
+    const char *name;
+    void (*update)(const zr_update_args *args);
+} zr__rule;
+
+/* The levels of this build, lowest first; name NULL last. */
+const char *const *zr__cpu_levels(void);
+/* Does this processor have it? */
+bool zr__cpu_has(const char *level);
+/* As zr_device_create_cpu, at a level that the processor has, whatever ZR_KERNELS says. */
+ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
+                                                   zr_device **device);
+
+#endif

@@ -1,0 +1,115 @@
+/* gelu, gelu_dx, add, dropout, fill. */
+#include "device/cpu/dropout.h"
+#include "device/cpu/rows.h"
+
+#define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
+#define GELU_B 0.044715f
+
+/* x within +-limit, so that no power of it overflows; NaN passes. */
+static inline float gelu_clamp(float x, float limit)
+{
+    x = limit < x ? limit : x;
+    return -limit > x ? -limit : x;
+}
+
+/* e = exp(-2u): (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears -1. */
+static inline float gelu_exp(float x)
+{
+    return zr__expf(-2.0f * GELU_A * x * ZR_FMA(GELU_B * x, x, 1.0f));
+}
+
+/* At -16, e is infinite: y is 0 from there down, as exactly as x is y at the other end. */
+static void gelu_run(float *restrict y, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * (1.0f / (1.0f + gelu_exp(gelu_clamp(x[i], 16.0f))));
+}
+
+/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel; at 10, e is still finite. */
+static void gelu_dx_run(float *restrict dx, const float *restrict dy, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float v = gelu_clamp(x[i], 10.0f);
+        float e = gelu_exp(v);
+        float s = 1.0f / (1.0f + e);
+        float slope = 2.0f * GELU_A * ZR_FMA(3.0f * GELU_B * v, v, 1.0f); /* of 2u */
+        dx[i] = dy[i] * ZR_FMA(v * slope, e * s * s, s);
+    }
+}
+
+static zr_status gelu(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&x->shape);
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
+        float buffer[ZR_CHUNK], y[ZR_CHUNK];
+        int64_t n = zr__min64(ZR_CHUNK, elems - i);
+        gelu_run(y, zr__view(buffer, x->data, x->dtype, i, n), n);
+        zr__store(out->data, out->dtype, i, y, n);
+    }
+    return ZR_OK;
+}
+
+static zr_status gelu_dx(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[0], *x = &args->in[1], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&x->shape);
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
+        float dbuf[ZR_CHUNK], xbuf[ZR_CHUNK], dx[ZR_CHUNK];
+        int64_t n = zr__min64(ZR_CHUNK, elems - i);
+        gelu_dx_run(dx, zr__view(dbuf, dy->data, dy->dtype, i, n), zr__view(xbuf, x->data, x->dtype, i, n), n);
+        zr__store(out->data, out->dtype, i, dx, n);
+    }
+    return ZR_OK;
+}
+
+static zr_status add(const zr_kernel_args *args)
+{
+    const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&a->shape);
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
+        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], y[ZR_CHUNK];
+        int64_t n = zr__min64(ZR_CHUNK, elems - i);
+        const float *u = zr__view(abuf, a->data, a->dtype, i, n), *v = zr__view(bbuf, b->data, b->dtype, i, n);
+        for (int64_t j = 0; j < n; j++) y[j] = u[j] + v[j];
+        zr__store(out->data, out->dtype, i, y, n);
+    }
+    return ZR_OK;
+}
+
+static zr_status dropout(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&x->shape);
+    const uint64_t first = (uint64_t)(args->runtime->first_row * (elems / x->shape.dim[0]));
+    const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
+        float buffer[ZR_CHUNK], factor[ZR_CHUNK], y[ZR_CHUNK];
+        int64_t n = zr__min64(ZR_CHUNK, elems - i);
+        const float *v = zr__view(buffer, x->data, x->dtype, i, n);
+        zr__dropout_factors(&rule, first + (uint64_t)i, n, factor);
+        for (int64_t j = 0; j < n; j++) y[j] = v[j] * factor[j];
+        zr__store(out->data, out->dtype, i, y, n);
+    }
+    return ZR_OK;
+}
+
+static zr_status fill(const zr_kernel_args *args)
+{
+    const zr_tensor *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&out->shape);
+    float y[ZR_CHUNK];
+    for (int64_t j = 0; j < ZR_CHUNK; j++) y[j] = args->runtime->loss_seed;
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK)
+        zr__store(out->data, out->dtype, i, y, zr__min64(ZR_CHUNK, elems - i));
+    return ZR_OK;
+}
+
+extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[];
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
+    {"gelu", NULL, gelu, NULL},       {"gelu_dx", NULL, gelu_dx, NULL}, {"add", NULL, add, NULL},
+    {"dropout", NULL, dropout, NULL}, {"fill", NULL, fill, NULL},       {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,117 @@
+/*
+ * The built-in optimizers: one pass of unscale, clip, update and cast. Each element is computed by the
+ * same operations wherever a range is cut; constants are made in double from the integer step.
+ */
+#include <math.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/level.h"
+
+typedef struct adam_constants {
+    float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;
+    float decay; /* adamw: factor of the weight; adam: L2 coefficient */
+} adam_constants;
+
+static adam_constants adam_make(const zr_update_args *args, bool decoupled)
+{
+    double beta1 = args->hyper[0], beta2 = args->hyper[1];
+    double correction1 = 1 - pow(beta1, (double)args->step), correction2 = 1 - pow(beta2, (double)args->step);
+    return (adam_constants){.beta1_rest = (float)(1 - beta1),
+                            .beta2 = (float)beta2,
+                            .beta2_rest = (float)(1 - beta2),
+                            .eps = (float)args->hyper[2],
+                            .step_size = (float)(args->lr / correction1),
+                            .denom_scale = (float)(1 / sqrt(correction2)),
+                            .decay = (float)(decoupled ? 1 - args->lr * args->weight_decay : args->weight_decay)};
+}
+
+/* m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2; w -= lr / c1 * m / (sqrt(v / c2) + eps) */
+static inline float adam_element(const adam_constants *c, float w, float g, float *m, float *v)
+{
+    *m = ZR_FMA(c->beta1_rest, g - *m, *m);
+    *v = ZR_FMA(c->beta2_rest * g, g, c->beta2 * *v);
+    float denom = ZR_FMA(sqrtf(*v), c->denom_scale, c->eps);
+    return w - c->step_size * (*m / denom);
+}
+
+static void adamw_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
+                        const float *restrict g, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i] * c->decay, g[i], &m[i], &v[i]);
+}
+
+static void adam_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
+                       const float *restrict g, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i], ZR_FMA(c->decay, w[i], g[i]), &m[i], &v[i]);
+}
+
+static void load_grad(float *restrict g, const zr_update_args *args, int64_t first, int64_t n)
+{
+    zr__load(g, args->grad, args->grad_dtype, first, n);
+    for (int64_t i = 0; i < n; i++) g[i] *= args->grad_scale;
+}
+
+static void store_param(const zr_update_args *args, int64_t first, int64_t n)
+{
+    if (args->param16) zr__round(args->param16 + first, args->weight + first, n);
+}
+
+static void adam_update(const zr_update_args *args, bool decoupled)
+{
+    const adam_constants c = adam_make(args, decoupled);
+    float g[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        load_grad(g, args, first, n);
+        (decoupled ? adamw_chunk : adam_chunk)(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first,
+                                               g, n);
+        store_param(args, first, n);
+    }
+}
+
+static void adamw(const zr_update_args *args)
+{
+    adam_update(args, true);
+}
+
+static void adam(const zr_update_args *args)
+{
+    adam_update(args, false);
+}
+
+static void sgd_chunk(float lr, float decay, float *restrict w, const float *restrict g, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-lr, ZR_FMA(decay, w[i], g[i]), w[i]);
+}
+
+/* v = momentum v + g; the step is v, or g + momentum v when Nesterov: ahead of it by `look`. */
+static void momentum_chunk(float lr, float decay, float momentum, float own, float look, float *restrict w,
+                           float *restrict v, const float *restrict g, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float d = ZR_FMA(decay, w[i], g[i]);
+        v[i] = ZR_FMA(momentum, v[i], d);
+        w[i] = ZR_FMA(-lr, ZR_FMA(look, v[i], own * d), w[i]);
+    }
+}
+
+static void sgd(const zr_update_args *args)
+{
+    const float lr = (float)args->lr, decay = (float)args->weight_decay, momentum = (float)args->hyper[0];
+    const bool nesterov = args->hyper[1] != 0;
+    float g[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        load_grad(g, args, first, n);
+        if (momentum == 0)
+            sgd_chunk(lr, decay, args->weight + first, g, n);
+        else
+            momentum_chunk(lr, decay, momentum, nesterov ? 1.0f : 0.0f, nesterov ? momentum : 1.0f,
+                           args->weight + first, args->slot[0] + first, g, n);
+        store_param(args, first, n);
+    }
+}
+
+const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {{"adamw", adamw}, {"adam", adam}, {"sgd", sgd}, {0}};
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_optimizer)[] = {{0}};

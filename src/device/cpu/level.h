@@ -1,0 +1,270 @@
+/*
+ * What every file of src/device/cpu/kernels/ starts with. Such a file is compiled once per processor
+ * level: ZR_LEVEL is the level's name, and the compiler's target flags are the level's.
+ *
+ * Two rules keep results free of where a range is cut (ranks, threads, shards):
+ *   - element-wise loops use the same operations for every element. Plain loops do: contraction is
+ *     off, and the compiler's epilogue does what its body does. Write ZR_FMA where a fused
+ *     operation is wanted.
+ *   - sums run over zr__sum, zr__dot ...: fixed lanes, combined in fixed order, so that the result
+ *     is a function of the values and n alone, not of addresses.
+ * Everything here is static: two levels never share code.
+ */
+#ifndef ZR_DEVICE_CPU_LEVEL_H
+#define ZR_DEVICE_CPU_LEVEL_H
+
+#include <string.h>
+
+#include "zr/device.h"
+
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+/* name_v3; the file's table is `const zr_kernel ZR_LEVEL_NAME(zr__kernels_<family>)[]`, op NULL last. */
+#define ZR_LEVEL_PASTE(name, level) name##_##level
+#define ZR_LEVEL_EXPAND(name, level) ZR_LEVEL_PASTE(name, level)
+#define ZR_LEVEL_NAME(name) ZR_LEVEL_EXPAND(name, ZR_LEVEL)
+
+/* Elements handled at a time by kernels that widen into stack arrays: 4 KB each, well inside L1. */
+#define ZR_CHUNK 1024
+
+/* a * b + c: one rounding where the level has the instruction, two elsewhere. */
+#if defined(__FP_FAST_FMAF)
+#define ZR_FMA(a, b, c) __builtin_fmaf((a), (b), (c))
+#else
+#define ZR_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+static inline int64_t zr__min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint32_t zr__bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float zr__float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* cond ? a : b by bits: a branch on a float comparison keeps loops from vectorising, since comparing
+ * may trap. */
+static inline float zr__select(bool cond, float a, float b)
+{
+    uint32_t mask = 0u - (uint32_t)cond;
+    return zr__float((mask & zr__bits(a)) | (~mask & zr__bits(b)));
+}
+
+/* ---- bf16 ------------------------------------------------------------------------------------ */
+
+/* zr_bf16_from_f32 without a branch, so that loops over it vectorise; the same bits. */
+static inline uint16_t zr__bf16(float x)
+{
+    uint32_t u = zr__bits(x);
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    uint32_t nan = (u >> 16) | 0x40u;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+static inline void zr__widen(float *restrict out, const uint16_t *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = zr__float((uint32_t)in[i] << 16);
+}
+
+static inline void zr__round(uint16_t *restrict out, const float *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = zr__bf16(in[i]);
+}
+
+/* out[i] = in[first + i], in being F32 or BF16. */
+static inline void zr__load(float *restrict out, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+{
+    if (dtype == ZR_BF16)
+        zr__widen(out, (const uint16_t *)in + first, n);
+    else
+        memcpy(out, (const float *)in + first, (size_t)n * sizeof(float));
+}
+
+/* out[first + i] = in[i], out being F32 or BF16. */
+static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const float *restrict in, int64_t n)
+{
+    if (dtype == ZR_BF16)
+        zr__round((uint16_t *)out + first, in, n);
+    else
+        memcpy((float *)out + first, in, (size_t)n * sizeof(float));
+}
+
+/* ---- exp, tanh ------------------------------------------------------------------------------- */
+
+/* x = n ln2 + r, |r| <= ln2/2: The result is expm1(r), n an integer.
+ * expm1(r) = r + r^2 q(r), q interpolated at the Chebyshev points of the interval (error 8e-9). The
+ * first part of ln2 has 9 bits, so n times it is exact with or without fused operations. */
+static inline float zr__expm1_reduced(float x, int32_t *n)
+{
+    const float shift = 0x1.8p23f; /* adding it rounds to an integer, found in the low bits */
+    float t = x * 0x1.715476p+0f + shift;
+    float k = t - shift;
+    float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
+    float q = ZR_FMA(1.39261761e-3f, r, 8.36317307e-3f);
+    q = ZR_FMA(q, r, 4.16665547e-2f);
+    q = ZR_FMA(q, r, 1.66665770e-1f);
+    q = ZR_FMA(q, r, 0.5f);
+    *n = (int32_t)(zr__bits(t) - zr__bits(shift));
+    return ZR_FMA(r * r, q, r);
+}
+
+/* e^x to about 1 ulp; 0 and infinity where it under- and overflows; NaN stays. */
+static inline float zr__expf(float x)
+{
+    int32_t n;
+    x = zr__select(x > 130.0f, 130.0f, x);
+    x = zr__select(x < -150.0f, -150.0f, x);
+    float e = 1.0f + zr__expm1_reduced(x, &n);
+    /* 2^n in two factors: n itself may lie outside the range of exponents. */
+    int32_t half = n >> 1;
+    return e * zr__float((uint32_t)(half + 127) << 23) * zr__float((uint32_t)(n - half + 127) << 23);
+}
+
+/* tanh x to about 2 ulp, also near 0: expm1(2|x|) / (expm1(2|x|) + 2) with the sign of x. */
+static inline float zr__tanhf(float x)
+{
+    int32_t n;
+    uint32_t sign = zr__bits(x) & 0x80000000u;
+    float y = zr__float(zr__bits(x) & 0x7fffffffu);
+    y = zr__select(y > 10.0f, 10.0f, y); /* tanh is 1 in fp32 from 9.01 on */
+    float r = zr__expm1_reduced(2.0f * y, &n);
+    float power = zr__float((uint32_t)(n + 127) << 23);
+    float m = ZR_FMA(power, r, power - 1.0f);
+    return zr__float(zr__bits(m / (m + 2.0f)) | sign);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* The level's own vector, so that the number of lanes is a property of the level. */
+#if defined(__AVX512F__)
+#define ZR_VEC 16
+#elif defined(__AVX2__)
+#define ZR_VEC 8
+#else
+#define ZR_VEC 4
+#endif
+typedef float zr__vec __attribute__((vector_size(ZR_VEC * 4)));
+typedef int32_t zr__mask __attribute__((vector_size(ZR_VEC * 4)));
+typedef double zr__vecd __attribute__((vector_size(ZR_VEC * 4)));
+typedef float zr__half __attribute__((vector_size(ZR_VEC * 2)));
+#define ZR_VECD (ZR_VEC / 2)
+#define ZR_ACCS 4 /* independent accumulators: hides the latency of the addition */
+
+static inline zr__vec zr__vec_load(const float *x)
+{
+    zr__vec v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+/* First n < ZR_VEC lanes from memory, the others `fill`. */
+static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
+{
+    float lane[ZR_VEC];
+    for (int l = 0; l < ZR_VEC; l++) lane[l] = l < n ? x[l] : fill;
+    return zr__vec_load(lane);
+}
+
+static inline void zr__vec_store(float *x, zr__vec v)
+{
+    memcpy(x, &v, sizeof v);
+}
+
+static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
+{
+#if defined(__AVX512F__)
+    return (zr__vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (zr__vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    zr__vec out;
+    for (int l = 0; l < ZR_VEC; l++) out[l] = ZR_FMA(a[l], b[l], c[l]);
+    return out;
+#endif
+}
+
+/* All lanes of all accumulators, by halves. */
+static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
+{
+    float lane[ZR_VEC];
+    zr__vec_store(lane, (acc[0] + acc[1]) + (acc[2] + acc[3]));
+    for (int w = ZR_VEC / 2; w > 0; w /= 2)
+        for (int l = 0; l < w; l++) lane[l] += lane[l + w];
+    return lane[0];
+}
+
+/* ZR_LANE_LOOP: `body` adds to acc from vectors x_ and y_ of the arrays x and y, whole vectors first,
+ * then one part filled with zeros; vector k of the range always goes to accumulator k mod ZR_ACCS. */
+#define ZR_LANE_LOOP(x, y, n, a, x_, y_, body)                                                                         \
+    do {                                                                                                               \
+        int64_t i_ = 0;                                                                                                \
+        for (; i_ + ZR_ACCS * ZR_VEC <= (n); i_ += ZR_ACCS * ZR_VEC)                                                   \
+            for (int a = 0; a < ZR_ACCS; a++) {                                                                        \
+                zr__vec x_ = zr__vec_load((x) + i_ + a * ZR_VEC), y_ = zr__vec_load((y) + i_ + a * ZR_VEC);            \
+                body;                                                                                                  \
+            }                                                                                                          \
+        for (int a = 0; i_ < (n); a++, i_ += ZR_VEC) {                                                                 \
+            int64_t rest_ = (n)-i_;                                                                                    \
+            zr__vec x_ = rest_ >= ZR_VEC ? zr__vec_load((x) + i_) : zr__vec_load_part((x) + i_, rest_, 0.0f);          \
+            zr__vec y_ = rest_ >= ZR_VEC ? zr__vec_load((y) + i_) : zr__vec_load_part((y) + i_, rest_, 0.0f);          \
+            body;                                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
+/* sum x[i] */
+static inline float zr__sum(const float *x, int64_t n)
+{
+    zr__vec acc[ZR_ACCS] = {{0}};
+    ZR_LANE_LOOP(x, x, n, a, u, v, (void)v; acc[a] += u);
+    return zr__vec_reduce(acc);
+}
+
+/* sum x[i] y[i] */
+static inline float zr__dot(const float *x, const float *y, int64_t n)
+{
+    zr__vec acc[ZR_ACCS] = {{0}};
+    ZR_LANE_LOOP(x, y, n, a, u, v, acc[a] = zr__vec_fma(u, v, acc[a]));
+    return zr__vec_reduce(acc);
+}
+
+static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
+{
+    zr__mask m = a > b;
+    return (zr__vec)((m & (zr__mask)a) | (~m & (zr__mask)b));
+}
+
+/* Largest x[i], n >= 1; unspecified when one is NaN. */
+static inline float zr__max(const float *x, int64_t n)
+{
+    zr__vec best;
+    for (int l = 0; l < ZR_VEC; l++) best[l] = x[0];
+    int64_t i = 0;
+    for (; i + ZR_VEC <= n; i += ZR_VEC) best = zr__vec_max(zr__vec_load(x + i), best);
+    best = zr__vec_max(zr__vec_load_part(x + i, n - i, x[0]), best);
+    float out = best[0];
+    for (int l = 1; l < ZR_VEC; l++) out = best[l] > out ? best[l] : out;
+    return out;
+}
+
+/* Share t of `threads` of n things, in whole multiples of `grain`. */
+static inline void zr__share(int64_t n, int64_t grain, int t, int threads, int64_t *begin, int64_t *end)
+{
+    int64_t grains = (n + grain - 1) / grain;
+    *begin = zr__min64(n, grains * t / threads * grain);
+    *end = zr__min64(n, grains * (t + 1) / threads * grain);
+}
+
+#endif

@@ -1,0 +1,282 @@
+#include "device/cpu/onednn.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#define DNNL_TRY(call) ZR_TRY(check((call), #call))
+
+enum { A, B, BIAS, C, EARLIER, OPERANDS };
+
+static const int operand_arg[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
+                                          DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1};
+
+struct zr__product {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[OPERANDS]; /* NULL: an operand that the product has not */
+    int threads;
+};
+
+static zr_status check(dnnl_status_t status, const char *call)
+{
+    if (status == dnnl_success) return ZR_OK;
+    if (status == dnnl_out_of_memory) return ZR_FAIL(ZR_ERR_MEMORY, "oneDNN has no memory left (%s)", call);
+    if (status == dnnl_unimplemented)
+        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "oneDNN %d.%d has no such matrix product on this processor (%s)",
+                       DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, call);
+    return ZR_FAIL(ZR_ERR_INTERNAL, "oneDNN failed with status %d (%s)", (int)status, call);
+}
+
+/* oneDNN takes its threads from the calling thread's OpenMP setting; the caller's is put back. */
+static int threads_enter(int threads)
+{
+    int before = omp_get_max_threads();
+    if (before != threads) omp_set_num_threads(threads);
+    return before;
+}
+
+static void threads_leave(int before)
+{
+    if (omp_get_max_threads() != before) omp_set_num_threads(before);
+}
+
+/* ---- what differs between the versions ------------------------------------------------------- */
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t layout;
+#define LAYOUT_ARG(l) (l)
+
+static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(out, 2, dims, type, strides);
+}
+
+static void layout_free(layout *l)
+{
+    if (*l) dnnl_memory_desc_destroy(*l);
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS], bool bias,
+                              const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(out, engine, l[A], l[B], bias ? l[BIAS] : NULL, l[C], attr);
+}
+#else
+typedef dnnl_memory_desc_t layout;
+#define LAYOUT_ARG(l) (&(l))
+
+static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(out, 2, dims, type, strides);
+}
+
+static void layout_free(layout *l)
+{
+    (void)l; /* a plain struct in version 2 */
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS], bool bias,
+                              const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t op;
+    dnnl_status_t status = dnnl_matmul_desc_init(&op, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
+    return status == dnnl_success ? dnnl_primitive_desc_create(out, &op, attr, engine, NULL) : status;
+}
+#endif
+
+/* ---- a product ------------------------------------------------------------------------------- */
+
+static dnnl_data_type_t type_of(zr_dtype dtype)
+{
+    return dtype == ZR_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* A row or column of one element may have any stride; the library wants that of a dense matrix. */
+static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
+{
+    if (rows == 1 || cols == 1) strides = strides.col == 1 ? (zr__strides){cols, 1} : (zr__strides){1, rows};
+    return layout_make(l, (dnnl_dims_t){rows, cols}, type_of(dtype), (dnnl_dims_t){strides.row, strides.col});
+}
+
+static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
+{
+    const zr__strides dense = {s->n, 1};
+    DNNL_TRY(matrix_layout(&l[A], s->m, s->k, s->dtype, s->a));
+    DNNL_TRY(matrix_layout(&l[B], s->k, s->n, s->dtype, s->b));
+    DNNL_TRY(matrix_layout(&l[C], s->m, s->n, s->out_dtype, dense));
+    if (s->bias) DNNL_TRY(matrix_layout(&l[BIAS], 1, s->n, s->dtype, dense));
+    if (s->earlier) DNNL_TRY(matrix_layout(&l[EARLIER], s->m, s->n, ZR_F32, dense));
+    return ZR_OK;
+}
+
+static zr_status add_earlier(dnnl_primitive_attr_t attr, const layout *earlier)
+{
+    dnnl_post_ops_t ops;
+    DNNL_TRY(dnnl_post_ops_create(&ops));
+    dnnl_status_t status = dnnl_post_ops_append_binary(ops, dnnl_binary_add, LAYOUT_ARG(*earlier));
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    DNNL_TRY(status);
+    return ZR_OK;
+}
+
+static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS])
+{
+    dnnl_primitive_attr_t attr;
+    dnnl_primitive_desc_t desc = NULL;
+    zr_status st = ZR_OK;
+    DNNL_TRY(dnnl_primitive_attr_create(&attr));
+    if (s->earlier) ZR_TRY_GOTO(st, add_earlier(attr, &l[EARLIER]), done);
+    ZR_TRY_GOTO(st, check(describe(&desc, p->engine, l, s->bias, attr), "matmul"), done);
+    ZR_TRY_GOTO(st, check(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
+done:
+    if (desc) dnnl_primitive_desc_destroy(desc);
+    dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+/* The memory objects hold no memory: run puts in the operands' addresses. */
+static zr_status make_memory(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS])
+{
+    const bool has[OPERANDS] = {[A] = true, [B] = true, [BIAS] = s->bias, [C] = true, [EARLIER] = s->earlier};
+    for (int i = 0; i < OPERANDS; i++)
+        if (has[i]) DNNL_TRY(dnnl_memory_create(&p->memory[i], LAYOUT_ARG(l[i]), p->engine, DNNL_MEMORY_NONE));
+    return ZR_OK;
+}
+
+static zr_status product_init(zr__product *p, const zr__product_spec *spec)
+{
+    layout l[OPERANDS];
+    memset(l, 0, sizeof l);
+    zr_status st = ZR_OK;
+    p->threads = spec->threads;
+    DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
+    DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
+    ZR_TRY_GOTO(st, make_layouts(spec, l), done);
+    ZR_TRY_GOTO(st, make_primitive(p, spec, l), done);
+    ZR_TRY_GOTO(st, make_memory(p, spec, l), done);
+done:
+    for (int i = 0; i < OPERANDS; i++) layout_free(&l[i]);
+    return st;
+}
+
+zr_status zr__product_create(const zr__product_spec *spec, zr__product **product)
+{
+    zr__product *p = zr_alloc(sizeof *p);
+    ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a matrix product's %zu bytes", sizeof *p);
+    int before = threads_enter(spec->threads);
+    zr_status status = product_init(p, spec);
+    threads_leave(before);
+    if (status != ZR_OK) {
+        zr__product_destroy(&p);
+        return zr_error_frame(status, __func__, __FILE__, __LINE__);
+    }
+    *product = p;
+    return ZR_OK;
+}
+
+void zr__product_destroy(zr__product **product)
+{
+    zr__product *p = *product;
+    if (!p) return;
+    for (int i = 0; i < OPERANDS; i++)
+        if (p->memory[i]) dnnl_memory_destroy(p->memory[i]);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    if (p->stream) dnnl_stream_destroy(p->stream);
+    if (p->engine) dnnl_engine_destroy(p->engine);
+    zr_free(p);
+    *product = NULL;
+}
+
+static zr_status execute(const zr__product *p, void *const data[OPERANDS])
+{
+    dnnl_exec_arg_t args[OPERANDS];
+    int n = 0;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (!p->memory[i]) continue;
+        DNNL_TRY(dnnl_memory_set_data_handle(p->memory[i], data[i]));
+        args[n++] = (dnnl_exec_arg_t){operand_arg[i], p->memory[i]};
+    }
+    DNNL_TRY(dnnl_primitive_execute(p->primitive, p->stream, n, args));
+    DNNL_TRY(dnnl_stream_wait(p->stream));
+    return ZR_OK;
+}
+
+zr_status zr__product_run(const zr__product *p, const void *a, const void *b, const void *bias, const void *earlier,
+                          void *c)
+{
+    /* The library's interface has no const; it does not write to these. */
+    void *const data[OPERANDS] = {
+        [A] = (void *)a, [B] = (void *)b, [BIAS] = (void *)bias, [C] = c, [EARLIER] = (void *)earlier};
+    int before = threads_enter(p->threads);
+    zr_status status = execute(p, data);
+    threads_leave(before);
+    ZR_TRY(status);
+    return ZR_OK;
+}
+
+int64_t zr__product_scratch_bytes(const zr__product *p)
+{
+    const_dnnl_primitive_desc_t desc;
+    dnnl_dim_t bytes = 0;
+    if (dnnl_primitive_get_primitive_desc(p->primitive, &desc) != dnnl_success) return 0;
+    if (dnnl_primitive_desc_query(desc, dnnl_query_memory_consumption_s64, 0, &bytes) != dnnl_success) return 0;
+    return bytes;
+}
+
+const char *zr__product_implementation(const zr__product *p)
+{
+    const_dnnl_primitive_desc_t desc;
+    const char *name = NULL;
+    if (dnnl_primitive_get_primitive_desc(p->primitive, &desc) != dnnl_success) return "";
+    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) != dnnl_success) return "";
+    return name;
+}
+
+zr_status zr__product_add(int threads, int64_t m, int64_t n, int64_t k, const float *a, zr__strides a_at,
+                          const float *b, zr__strides b_at, float *c)
+{
+    bool a_plain = a_at.col == 1, b_plain = b_at.col == 1;
+    int before = threads_enter(threads);
+    dnnl_status_t status = dnnl_sgemm(a_plain ? 'N' : 'T', b_plain ? 'N' : 'T', m, n, k, 1.0f, a,
+                                      a_plain ? a_at.row : a_at.col, b, b_plain ? b_at.row : b_at.col, 1.0f, c, n);
+    threads_leave(before);
+    DNNL_TRY(status);
+    return ZR_OK;
+}
+
+/* ---- the library as a whole ------------------------------------------------------------------ */
+
+zr_status zr__onednn_cap(const char *level)
+{
+#if defined(__x86_64__)
+    static const struct {
+        const char *level;
+        dnnl_cpu_isa_t isa;
+    } table[] = {{"v2", dnnl_cpu_isa_sse41},
+                 {"v3", dnnl_cpu_isa_avx2},
+                 {"v4", dnnl_cpu_isa_avx512_core},
+                 {"v4bf16", dnnl_cpu_isa_avx512_core_bf16}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(level, table[i].level) != 0) continue;
+        /* Only the first call has an effect, so what counts is the outcome. */
+        (void)dnnl_set_max_cpu_isa(table[i].isa);
+        ZR_CHECK(dnnl_get_effective_cpu_isa() == table[i].isa, ZR_ERR_CONFIG,
+                 "ZR_KERNELS=%s comes too late: oneDNN was used before in this process; set it at the start", level);
+        return ZR_OK;
+    }
+#endif
+    (void)level;
+    return ZR_OK;
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *zr__onednn_version(void)
+{
+    return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
+}

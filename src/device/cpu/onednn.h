@@ -1,0 +1,46 @@
+/*
+ * Matrix products of oneDNN. onednn.c is the one file that includes its headers and knows the
+ * differences between versions 2 and 3.
+ */
+#ifndef ZR_DEVICE_CPU_ONEDNN_H
+#define ZR_DEVICE_CPU_ONEDNN_H
+
+#include "zr/tensor.h"
+
+/* A matrix as it lies in memory: element (i, j) at i * row + j * col, one of them 1. */
+typedef struct zr__strides {
+    int64_t row, col;
+} zr__strides;
+
+/* C (m,n) = A (m,k) B (k,n) [+ bias (n), in A's dtype] [+ earlier (m,n), F32]; C is contiguous. */
+typedef struct zr__product_spec {
+    int64_t m, n, k;
+    zr_dtype dtype, out_dtype; /* of A and B; of C */
+    zr__strides a, b;
+    bool bias, earlier;
+    int threads;
+} zr__product_spec;
+
+/* A product ready to run. Create, run and destroy it on one thread: the library's scratch is
+ * that thread's. */
+typedef struct zr__product zr__product;
+
+ZR_NODISCARD zr_status zr__product_create(const zr__product_spec *spec, zr__product **product);
+void zr__product_destroy(zr__product **product);
+/* bias and earlier: NULL when the spec has none. */
+ZR_NODISCARD zr_status zr__product_run(const zr__product *product, const void *a, const void *b, const void *bias,
+                                       const void *earlier, void *c);
+/* What the library takes beside the operands while it runs, and the implementation it chose. */
+int64_t zr__product_scratch_bytes(const zr__product *product);
+const char *zr__product_implementation(const zr__product *product);
+
+/* C (m,n) += A (m,k) B (k,n), all F32, C contiguous. */
+ZR_NODISCARD zr_status zr__product_add(int threads, int64_t m, int64_t n, int64_t k, const float *a, zr__strides a_at,
+                                       const float *b, zr__strides b_at, float *c);
+
+/* Keep the library to the instructions of a level. Works until its first use in the process. */
+ZR_NODISCARD zr_status zr__onednn_cap(const char *level);
+/* "oneDNN 2.6.3" */
+const char *zr__onednn_version(void);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * What kernels over rows share. They walk a row in pieces of ZR_CHUNK: operands are read through
+ * zr__view, results are made in a stack array and stored. So an output may lie in place of an
+ * operand, and loops never have to suspect that it does.
+ */
+#ifndef ZR_DEVICE_CPU_ROWS_H
+#define ZR_DEVICE_CPU_ROWS_H
+
+#include "device/cpu/level.h"
+
+/* Elements first .. first+n of an F32 or BF16 array as fp32: the array itself, or widened into buffer. */
+static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+{
+    if (dtype != ZR_BF16) return (const float *)in + first;
+    zr__widen(buffer, (const uint16_t *)in + first, n);
+    return buffer;
+}
+
+/* Threads worth waking for so many elements. */
+static inline int zr__team(const zr_kernel_args *args, int64_t elems)
+{
+    const int64_t share = 8192;
+    int64_t wanted = (elems + share - 1) / share;
+    return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
+}
+
+/* Position of the first id in (n) that is outside [low, end), -1 when all are inside. */
+static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (id[i] < low || id[i] >= end) return i;
+    return -1;
+}
+
+#endif

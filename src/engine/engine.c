@@ -1,0 +1,170 @@
+/*
+ * Engines: creation, the calls that walk a schedule, and what was measured.
+ */
+#include "engine/internal.h"
+
+#include <string.h>
+
+static zr_status create(zr_engine *e)
+{
+    const zr_plan *p = e->plan;
+    void *memory = NULL;
+    ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
+    e->arena = memory;
+    if (e->comm->stage_bytes < p->stage_bytes) ZR_TRY(zr_comm_stage(e->comm, p->stage_bytes, &memory)); /* engines of one communicator share it */
+    e->stage_bytes = p->stage_bytes;
+    e->pieces = zr_alloc(sizeof *e->pieces * (size_t)p->layout.ranks);
+    e->scalars = zr_alloc(sizeof *e->scalars * ZR_NORM_SCALARS * (size_t)p->layout.ranks);
+    ZR_CHECK(e->pieces && e->scalars, ZR_ERR_MEMORY, "no memory for the pieces of %d ranks", p->layout.ranks);
+    for (int32_t b = 0; b < p->n_persistent; b++) {
+        zr_category c = p->persistent[b].category;
+        zr_ledger_take(&e->ledger, c, p->persistent[b].bytes);
+        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) e->states_bytes += p->persistent[b].bytes;
+    }
+    for (int k = 0; k < ZR_SCHEDULES; k++) ZR_TRY(zr__bind(e, (zr_schedule_kind)k));
+    return ZR_OK;
+}
+
+zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
+{
+    ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
+    ZR_CHECK(plan->layout.ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->layout.ranks,
+             comm->size);
+    ZR_CHECK(plan->profile.threads == device->profile.threads && plan->profile.panel_bytes == device->profile.panel_bytes &&
+                 plan->profile.bf16_products == device->profile.bf16_products,
+             ZR_ERR_CONFIG, "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile", plan->profile.name,
+             device->profile.name);
+    zr_engine *e = zr_alloc(sizeof *e);
+    zr_status st = e ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for an engine");
+    if (e) {
+        e->plan = plan;
+        e->device = device;
+        e->comm = comm;
+        e->runtime.seed = seed;
+        st = create(e);
+    }
+    st = zr_comm_agree(comm, st);
+    if (st != ZR_OK) {
+        zr_engine_destroy(&e);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *engine = e;
+    return ZR_OK;
+}
+
+void zr_engine_destroy(zr_engine **engine)
+{
+    if (!engine || !*engine) return;
+    zr_engine *e = *engine;
+    for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
+    if (e->arena) e->device->ops->free(e->device, e->arena);
+    zr_free(e->pieces);
+    zr_free(e->scalars);
+    zr_free(e);
+    *engine = NULL;
+}
+
+/* Walk and count: traffic belongs to a step, to evaluation it does not. */
+static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
+{
+    zr_traffic before = e->comm->traffic;
+    ZR_TRY(zr__walk(e, kind));
+    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) e->traffic.bytes[k] += e->comm->traffic.bytes[k] - before.bytes[k];
+    return ZR_OK;
+}
+
+zr_status zr_engine_flush(zr_engine *e)
+{
+    if (!e->stale) return ZR_OK;
+    e->stale = false;
+    return e->bound[ZR_FLUSH].schedule ? walk_counted(e, ZR_FLUSH) : ZR_OK;
+}
+
+zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
+{
+    const zr_plan *p = e->plan;
+    ZR_CHECK(p->layout.train, ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
+    ZR_CHECK(args && args->batch && result, ZR_ERR_ARG, "zr_engine_step: a NULL argument");
+    const zr_graph *g = p->graph[ZR_TRAIN];
+    const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
+    e->loss_scale = 1.0 / ((double)zr_shape_elems(losses) * (double)p->layout.accum * p->layout.ranks);
+    ZR_TRY(zr_engine_flush(e));
+    e->step = args;
+    e->batch_fn = args->batch;
+    e->batch_arg = args->arg;
+    e->batch.step = e->runtime.step = args->step;
+    e->runtime.loss_seed = (float)e->loss_scale;
+    e->loss_sum = 0;
+    ZR_TRY(walk_counted(e, ZR_TRAIN));
+    e->stale = true; /* also after a skipped step: every step moves the same bytes */
+    if (!e->result.skipped) e->updates++;
+    e->steps++;
+    *result = e->result;
+    return ZR_OK;
+}
+
+zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, void *arg, double *sum)
+{
+    ZR_CHECK(e->bound[ZR_EVAL].schedule, ZR_ERR_STATE, "the plan has no evaluation schedule: set zr_layout.eval");
+    ZR_CHECK(batch && fn && sum, ZR_ERR_ARG, "zr_engine_eval: a NULL argument");
+    ZR_TRY(zr_engine_flush(e));
+    e->batch = *batch;
+    e->batch_fn = fn;
+    e->batch_arg = arg;
+    e->runtime.step = batch->step;
+    e->loss_sum = 0;
+    ZR_TRY(zr__walk(e, ZR_EVAL));
+    *sum += e->loss_sum;
+    return ZR_OK;
+}
+
+/* The only input of a decode graph is its token. */
+static zr_status give_token(void *arg, const zr_batch *batch, void *const *input)
+{
+    (void)batch;
+    *(int32_t *)input[0] = *(const int32_t *)arg;
+    return ZR_OK;
+}
+
+zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_tensor *output)
+{
+    const zr_plan *p = e->plan;
+    ZR_CHECK(e->bound[ZR_DECODE].schedule, ZR_ERR_STATE, "the plan has no decode schedule: set zr_layout.decode_len");
+    ZR_CHECK(position >= 0 && position < p->layout.decode_len, ZR_ERR_ARG, "position %lld outside the cache of %lld tokens",
+             (long long)position, (long long)p->layout.decode_len);
+    ZR_TRY(zr_engine_flush(e));
+    e->runtime.position = position;
+    e->batch_fn = give_token;
+    e->batch_arg = &token;
+    zr_status st = zr__walk(e, ZR_DECODE);
+    e->runtime.position = 0;
+    ZR_TRY(st);
+    return zr_engine_value(e, ZR_DECODE, zr_graph_get_output(p->graph[ZR_DECODE]), output);
+}
+
+zr_status zr_engine_value(const zr_engine *e, zr_schedule_kind kind, zr_value value, zr_tensor *tensor)
+{
+    const zr_schedule *s = e->bound[kind].schedule;
+    const zr_graph *g = e->plan->graph[kind];
+    ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value, (int)kind);
+    ZR_CHECK(s->value_buffer[value] != ZR_NONE, ZR_ERR_ARG, "value %d is a parameter: use zr_engine_read", value);
+    const zr_value_info *info = zr_graph_value(g, value);
+    *tensor = (zr_tensor){zr__buffer(e, &s->buffer[s->value_buffer[value]]) + s->value_offset[value], info->type.dtype, info->type.shape};
+    return ZR_OK;
+}
+
+void zr_engine_measured(const zr_engine *e, zr_measured *measured)
+{
+    memset(measured, 0, sizeof *measured);
+    memcpy(measured->memory.category_bytes, e->ledger.peak_bytes, sizeof e->ledger.peak_bytes);
+    measured->memory.states_bytes = e->states_bytes;
+    measured->memory.total_bytes = e->plan->arena_bytes + e->stage_bytes;
+    measured->traffic = e->traffic;
+    measured->steps = e->steps;
+}
+
+void zr_engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
+{
+    *arena = e->arena;
+    *bytes = e->plan->arena_bytes;
+}

@@ -1,0 +1,73 @@
+/** engine, internal. */
+#ifndef ZR_ENGINE_INTERNAL_H
+#define ZR_ENGINE_INTERNAL_H
+
+#include "zr/engine.h"
+
+/* A schedule with its operands bound to memory: made once, so that a step only walks. */
+typedef struct zr__bound {
+    const zr_schedule *schedule;
+    const zr_kernel **kernel; /* per step; NULL but for RUN */
+    zr_kernel_args *args;     /* per step */
+    zr_tensor *tensor;        /* per use */
+    void **input;             /* the graph's inputs */
+    int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
+    int32_t *give, *give_end; /* whose life ends there */
+} zr__bound;
+
+struct zr_engine {
+    const zr_plan *plan;
+    zr_device *device;
+    zr_comm *comm;
+    char *arena;
+    int64_t stage_bytes; /* of the communicator's stage, which only comm touches */
+    zr__bound bound[ZR_SCHEDULES];
+    const void **pieces; /* of the last exchange */
+    double *scalars;     /* (ranks, ZR_NORM_SCALARS) */
+    zr_runtime runtime;
+    bool stale; /* parameters of other ranks' shards are those of before the last update */
+
+    /* the step in progress */
+    zr_batch batch;
+    zr_batch_fn batch_fn;
+    void *batch_arg;
+    const zr_step_args *step;
+    zr_step_result result;
+    double loss_sum, loss_scale;
+    float grad_scale;
+    int64_t updates;     /* steps that were not skipped: the optimizer's own count */
+
+    zr_ledger ledger;
+    int64_t states_bytes;
+    zr_traffic traffic;
+    int64_t steps;
+};
+
+/* Address of a buffer of the arena. */
+char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
+zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
+void zr__unbind(zr__bound *bound);
+
+/* Walk a schedule once. */
+zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+
+/* What a rank owns of a unit, in elements of the unit: its shard, or the whole. */
+typedef struct zr__range {
+    int64_t first, end;
+} zr__range;
+zr__range zr__shard(const zr_engine *engine, int32_t unit);
+/* Address of an element of a unit in a persistent buffer which holds the shard or the whole. */
+char *zr__element(const zr_engine *engine, int32_t buffer, bool shard, int32_t unit, int64_t element, zr_dtype dtype);
+/* The summed gradient that update and norm read: buffer, its extent and dtype. */
+typedef struct zr__sums {
+    int32_t buffer;
+    bool shard;
+    zr_dtype dtype;
+} zr__sums;
+zr__sums zr__gradient_sums(const zr_engine *engine, int32_t unit);
+
+/* The two steps that end a schedule. */
+zr_status zr__norm(zr_engine *engine);
+zr_status zr__update(zr_engine *engine, int32_t unit);
+
+#endif

@@ -1,0 +1,202 @@
+/**
+ * Reverse-mode differentiation: the adjoints of the forward ops, last op first.
+ *
+ * How many contributions a gradient will get is counted before any adjoint runs. That is what lets
+ * the last contribution to a parameter be written, and rounded once, straight into the gradient that
+ * goes on the wire. The count holds because an adjoint contributes exactly once for each use of an
+ * operand that needs a gradient; check_contributions says so to who breaks it.
+ */
+#include "graph/internal.h"
+
+/* ---- for adjoints ---------------------------------------------------------------------------- */
+
+static bool known(const zr_graph *graph, zr_value value)
+{
+    return value >= 0 && value < graph->n_values;
+}
+
+zr_value zr_grad_of(const zr_graph *graph, zr_value value)
+{
+    return known(graph, value) ? graph->value[value].grad : ZR_NONE;
+}
+
+bool zr_grad_needed(const zr_graph *graph, zr_value value)
+{
+    return known(graph, value) && graph->value[value].needed;
+}
+
+static bool is_param(const zr__value *v)
+{
+    return v->info.kind == ZR_VALUE_PARAM;
+}
+
+/* A partial sum of a parameter's gradient is F32; an activation's gradient is as the activation. */
+static zr_dtype partial_dtype(const zr__value *v)
+{
+    return is_param(v) ? ZR_F32 : v->info.type.dtype;
+}
+
+/* The value for a sum of contributions; the final sum of a parameter's is its gradient. */
+static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
+{
+    const zr__value *v = &graph->value[value];
+    bool whole = final && is_param(v);
+    zr_type type = {whole ? graph->spec.grad_dtype : partial_dtype(v), v->info.type.shape};
+    return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, whole ? v->info.param : -1);
+}
+
+/* Count a contribution in; does it belong here? */
+static bool begin(zr_graph *graph, zr_value value)
+{
+    if (zr__graph_closed(graph)) return false;
+    if (!zr_grad_needed(graph, value))
+        zr_graph_error(graph, ZR_ERR_ARG, "gradient of value %d: nothing needs it; ask zr_grad_needed first",
+                       (int)value);
+    else if (!graph->backward)
+        zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: only adjoints make gradients", (int)value);
+    else if (graph->value[value].begun == graph->value[value].expected)
+        zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: more contributions than the %d uses", (int)value,
+                       (int)graph->value[value].expected);
+    else
+        graph->value[value].begun++;
+    return !zr__graph_closed(graph);
+}
+
+zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
+{
+    if (earlier) *earlier = ZR_NONE;
+    if (!begin(graph, value)) return ZR_NONE;
+    zr__value *v = &graph->value[value];
+    bool others_open = v->begun - v->ended > 1;
+    if (earlier) { /* the op takes the sum so far into its own */
+        *earlier = v->grad;
+        v->grad = ZR_NONE;
+    }
+    bool final = v->begun == v->expected && v->grad == ZR_NONE && !others_open;
+    return sum_add(graph, value, final);
+}
+
+void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution)
+{
+    if (zr__graph_closed(graph)) return;
+    if (!known(graph, value) || graph->value[value].begun == graph->value[value].ended) {
+        zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: zr_grad_end without zr_grad_begin", (int)value);
+        return;
+    }
+    if (!known(graph, contribution) || graph->value[contribution].info.producer < 0) {
+        zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: its op must be added before zr_grad_end",
+                       (int)value);
+        return;
+    }
+    zr__value *v = &graph->value[value];
+    bool final = ++v->ended == v->expected;
+    zr_value sum = contribution, so_far = v->grad;
+    if (so_far != ZR_NONE) {
+        sum = sum_add(graph, value, final);
+        if (sum == ZR_NONE) return;
+        zr__add(graph, so_far, contribution, graph->value[sum].info.type.dtype, sum);
+    }
+    graph->value[value].grad = sum;
+}
+
+void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
+{
+    if (!begin(graph, value)) return;
+    if (!known(graph, contribution)) {
+        zr_graph_error(graph, ZR_ERR_ARG, "gradient of value %d: its contribution is no value of this graph",
+                       (int)value);
+        return;
+    }
+    const zr__value *v = &graph->value[value];
+    bool final = v->begun == v->expected && v->grad == ZR_NONE;
+    bool whole = final && is_param(v);
+    /* A sole contribution can be shared, unless the gradient is a place of its own or of another type. */
+    bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
+    if (copied) {
+        zr_value copy = sum_add(graph, value, final);
+        if (copy == ZR_NONE) return;
+        contribution = zr__add(graph, contribution, ZR_NONE, graph->value[copy].info.type.dtype, copy);
+    }
+    zr_grad_end(graph, value, contribution);
+}
+
+/* ---- the pass -------------------------------------------------------------------------------- */
+
+/* Which ops' adjoints will run, and so how often each value is contributed to. */
+static void count_uses(zr_graph *graph)
+{
+    graph->value[graph->losses].expected = 1; /* the seed */
+    for (int32_t i = graph->n_ops - 1; i >= 0; i--) {
+        const zr_op *op = &graph->op[i];
+        bool runs = false;
+        for (int k = 0; k < op->n_out; k++) runs = runs || graph->value[op->out[k]].expected > 0;
+        for (int k = 0; k < op->n_in && runs && op->def->adjoint; k++)
+            if (zr_grad_needed(graph, op->in[k])) graph->value[op->in[k]].expected++;
+    }
+}
+
+static void seed(zr_graph *graph)
+{
+    graph->current_unit = graph->value[graph->losses].info.unit;
+    zr_value grad = zr_grad_begin(graph, graph->losses, NULL);
+    zr__fill(graph, grad);
+    zr_grad_end(graph, graph->losses, grad);
+}
+
+/* Uses of `value` among the operands of op. */
+static int uses(const zr_op *op, zr_value value)
+{
+    int n = 0;
+    for (int k = 0; k < op->n_in; k++) n += op->in[k] == value;
+    return n;
+}
+
+static void check_contributions(zr_graph *graph, const zr_op *op, const int32_t *before)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        if (!zr_grad_needed(graph, op->in[k])) continue;
+        int given = graph->value[op->in[k]].ended - before[k], wanted = uses(op, op->in[k]);
+        if (given != wanted)
+            zr_graph_error(graph, ZR_ERR_STATE,
+                           "adjoint of %s: operand %d was given %d gradients; wanted %d, one for each use",
+                           op->def->name, k, given, wanted);
+    }
+}
+
+static void run_adjoint(zr_graph *graph, const zr_op *op)
+{
+    int32_t before[ZR_OP_INS] = {0};
+    for (int k = 0; k < op->n_in; k++)
+        if (op->in[k] != ZR_NONE) before[k] = graph->value[op->in[k]].ended;
+    graph->current_unit = op->unit;
+    zr__graph_latch(graph, op->def->adjoint(graph, op));
+    check_contributions(graph, op, before);
+}
+
+static bool has_gradient(const zr_graph *graph, const zr_op *op)
+{
+    for (int k = 0; k < op->n_out; k++)
+        if (graph->value[op->out[k]].grad != ZR_NONE) return true;
+    return false;
+}
+
+void zr__differentiate(zr_graph *graph)
+{
+    if (graph->losses == ZR_NONE) {
+        zr_graph_error(graph, ZR_ERR_STATE, "graph: training needs losses; call zr_graph_losses");
+        return;
+    }
+    if (!zr_grad_needed(graph, graph->losses)) {
+        zr_graph_error(graph, ZR_ERR_CONFIG, "graph: the losses depend on no parameter; there is nothing to train");
+        return;
+    }
+    int32_t n_forward = graph->n_ops;
+    count_uses(graph);
+    graph->backward = true;
+    seed(graph);
+    for (int32_t i = n_forward - 1; i >= 0 && !zr__graph_closed(graph); i--) {
+        zr_op op = graph->op[i]; /* a copy: adding ops moves the originals */
+        if (op.def->adjoint && has_gradient(graph, &op)) run_adjoint(graph, &op);
+    }
+    for (int32_t i = 0; i < graph->n_params; i++) graph->param[i].grad = graph->value[graph->param[i].value].grad;
+}

@@ -1,0 +1,120 @@
+/* What infer and cost functions ask of an op's operands. */
+#include "graph/internal.h"
+
+#include <stdio.h>
+
+enum { TYPE_TEXT = 120 };
+
+bool zr__in_has(const zr_op *op, int i)
+{
+    return i < op->n_in && op->in[i] != ZR_NONE;
+}
+
+const zr_type *zr__in(const zr_graph *graph, const zr_op *op, int i)
+{
+    return &graph->value[op->in[i]].info.type;
+}
+
+const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i)
+{
+    return &graph->value[op->out[i]].info.type;
+}
+
+/* "F32 (2, *, 64)" */
+static void print_type(char text[TYPE_TEXT], zr_dtype dtype, const zr_shape *shape)
+{
+    int used = snprintf(text, TYPE_TEXT, "%s (", zr_dtype_name(dtype));
+    for (int i = 0; i < shape->ndim; i++) {
+        const char *comma = i ? ", " : "";
+        if (shape->dim[i] == ZR__ANY)
+            used += snprintf(text + used, (size_t)(TYPE_TEXT - used), "%s*", comma);
+        else
+            used += snprintf(text + used, (size_t)(TYPE_TEXT - used), "%s%lld", comma, (long long)shape->dim[i]);
+    }
+    snprintf(text + used, (size_t)(TYPE_TEXT - used), ")");
+}
+
+static bool shape_matches(const zr_shape *shape, const zr_shape *wanted)
+{
+    if (shape->ndim != wanted->ndim) return false;
+    for (int i = 0; i < shape->ndim; i++)
+        if (wanted->dim[i] != ZR__ANY && wanted->dim[i] != shape->dim[i]) return false;
+    return true;
+}
+
+zr_status zr__want_in(const zr_graph *graph, const zr_op *op, int i, const char *name)
+{
+    (void)graph;
+    ZR_CHECK(zr__in_has(op, i), ZR_ERR_ARG, "%s: operand %s (number %d) is missing", op->def->name, name, i);
+    return ZR_OK;
+}
+
+zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, zr_shape shape)
+{
+    ZR_TRY(zr__want_in(graph, op, i, name));
+    const zr_type *given = zr__in(graph, op, i);
+    if (given->dtype == dtype && shape_matches(&given->shape, &shape)) return ZR_OK;
+    char have[TYPE_TEXT], want[TYPE_TEXT], first[TYPE_TEXT] = "";
+    print_type(have, given->dtype, &given->shape);
+    print_type(want, dtype, &shape);
+    zr_status status = given->dtype == dtype ? ZR_ERR_SHAPE : ZR_ERR_DTYPE;
+    if (i == 0 || !zr__in_has(op, 0))
+        return ZR_FAIL(status, "%s: operand %s is %s; wanted %s", op->def->name, name, have, want);
+    print_type(first, zr__in(graph, op, 0)->dtype, &zr__in(graph, op, 0)->shape);
+    return ZR_FAIL(status, "%s: operand %s is %s; wanted %s for a first operand %s", op->def->name, name, have, want,
+                   first);
+}
+
+zr_status zr__want_ndim(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, int ndim)
+{
+    ZR_TRY(zr__want_in(graph, op, i, name));
+    const zr_type *given = zr__in(graph, op, i);
+    if (given->dtype == dtype && given->shape.ndim >= ndim) return ZR_OK;
+    char have[TYPE_TEXT];
+    print_type(have, given->dtype, &given->shape);
+    return ZR_FAIL(given->dtype == dtype ? ZR_ERR_SHAPE : ZR_ERR_DTYPE,
+                   "%s: operand %s is %s; wanted %s of %d dimensions or more", op->def->name, name, have,
+                   zr_dtype_name(dtype), ndim);
+}
+
+zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype,
+                            zr_shape shape)
+{
+    return zr__in_has(op, i) ? zr__want(graph, op, i, name, dtype, shape) : ZR_OK;
+}
+
+zr_status zr__want_at_most(const zr_op *op, int n)
+{
+    ZR_CHECK(op->n_in <= n, ZR_ERR_ARG, "%s: %d operands given, at most %d wanted", op->def->name, (int)op->n_in, n);
+    return ZR_OK;
+}
+
+bool zr__probability_ok(zr_graph *graph, const char *what, double p)
+{
+    if (!(p >= 0 && p < 1)) zr_graph_error(graph, ZR_ERR_ARG, "%s: dropout is %g; wanted 0 <= p < 1", what, p);
+    return !zr__graph_closed(graph);
+}
+
+zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out)
+{
+    return op->out[out] == ZR_NONE ? ZR_F32 : zr__out(graph, op, out)->dtype;
+}
+
+static double type_bytes(const zr_type *type)
+{
+    return (double)zr_shape_elems(&type->shape) * (double)zr_dtype_bytes(type->dtype);
+}
+
+double zr__bytes(const zr_graph *graph, const zr_op *op)
+{
+    double bytes = 0;
+    for (int i = 0; i < op->n_in; i++)
+        if (zr__in_has(op, i)) bytes += type_bytes(zr__in(graph, op, i));
+    for (int i = 0; i < op->n_out; i++) bytes += type_bytes(zr__out(graph, op, i));
+    return bytes;
+}
+
+zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op)
+{
+    return (zr_cost){.flops = 0, .bytes = zr__bytes(graph, op)};
+}

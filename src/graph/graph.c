@@ -1,0 +1,383 @@
+/* Building a graph: values, parameters, inputs and ops; the first error is kept until finish. */
+#include "graph/internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Random streams are 24 bits of the generator's counter. */
+enum { STREAMS_MAX = 1 << 24 };
+
+/* ---- create, destroy ------------------------------------------------------------------------- */
+
+static zr_status check_spec(const zr_graph_spec *spec)
+{
+    ZR_CHECK((unsigned)spec->mode <= ZR_MODE_DECODE, ZR_ERR_ARG, "graph: mode %d is none of zr_mode", (int)spec->mode);
+    ZR_CHECK(spec->batch >= 1 && spec->seq >= 1, ZR_ERR_CONFIG,
+             "graph: batch %" PRId64 " and seq %" PRId64 " must be at least 1", spec->batch, spec->seq);
+    if (spec->mode == ZR_MODE_DECODE)
+        ZR_CHECK(spec->batch == 1 && spec->seq == 1 && spec->cache_len >= 1, ZR_ERR_CONFIG,
+                 "graph: decoding takes batch 1, seq 1 and a cache of at least 1 token; "
+                 "given %" PRId64 ", %" PRId64 " and %" PRId64,
+                 spec->batch, spec->seq, spec->cache_len);
+    else
+        ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
+                 "graph: cache_len %" PRId64 " belongs to decoding; wanted 0 in other modes", spec->cache_len);
+    ZR_CHECK(spec->dtype == ZR_F32 || spec->dtype == ZR_BF16, ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32 or BF16",
+             zr_dtype_name(spec->dtype));
+    ZR_CHECK(spec->grad_dtype == ZR_F32 || spec->grad_dtype == ZR_BF16, ZR_ERR_DTYPE,
+             "graph: grad_dtype is %s; wanted F32 or BF16", zr_dtype_name(spec->grad_dtype));
+    return ZR_OK;
+}
+
+zr_status zr_graph_create(const zr_graph_spec *spec, zr_graph **graph)
+{
+    ZR_CHECK(spec && graph, ZR_ERR_ARG, "graph: spec and graph must not be NULL");
+    ZR_TRY(check_spec(spec));
+    zr_graph *g = zr_alloc(sizeof *g);
+    ZR_CHECK(g, ZR_ERR_MEMORY, "graph: no memory for %zu bytes", sizeof *g);
+    g->spec = *spec;
+    g->losses = g->output = ZR_NONE;
+    g->current_unit = -1;
+    *graph = g;
+    return ZR_OK;
+}
+
+void zr_graph_destroy(zr_graph **graph)
+{
+    if (!graph || !*graph) return;
+    zr_graph *g = *graph;
+    zr_free(g->value);
+    zr_free(g->op);
+    zr_free(g->param);
+    zr_free(g->unit);
+    zr_free(g->input);
+    zr_free(g);
+    *graph = NULL;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+bool zr__graph_closed(const zr_graph *graph)
+{
+    return graph->latched != ZR_OK || graph->finished;
+}
+
+void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...)
+{
+    if (zr__graph_closed(graph)) return;
+    graph->latched = status == ZR_OK ? ZR_ERR_ARG : status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(graph->message, sizeof graph->message, format, args);
+    va_end(args);
+}
+
+void zr__graph_latch(zr_graph *graph, zr_status status)
+{
+    if (status == ZR_OK) return;
+    if (graph->current_unit < 0)
+        zr_graph_error(graph, status, "%s", zr_error_message());
+    else
+        zr_graph_error(graph, status, "unit \"%s\": %s", graph->unit[graph->current_unit].name, zr_error_message());
+}
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+/* Room for one more item; *room doubles. Items move: no pointer to one survives an addition. */
+static zr_status grow(void **items, int32_t *room, int32_t count, size_t item_bytes)
+{
+    if (count < *room) return ZR_OK;
+    ZR_CHECK(*room <= INT32_MAX / 2, ZR_ERR_MEMORY, "graph: more than %d items", (int)*room);
+    int32_t more = *room ? 2 * *room : 64;
+    void *moved = zr_alloc((size_t)more * item_bytes);
+    ZR_CHECK(moved, ZR_ERR_MEMORY, "graph: no memory for %d items of %zu bytes", (int)more, item_bytes);
+    if (count) memcpy(moved, *items, (size_t)count * item_bytes);
+    zr_free(*items);
+    *items = moved;
+    *room = more;
+    return ZR_OK;
+}
+
+/* Sizes stay below 2^63 bytes in any dtype, so that no later arithmetic on one value can overflow. */
+static zr_status check_type(const char *what, const zr_type *type)
+{
+    ZR_CHECK((unsigned)type->dtype < ZR_DTYPES, ZR_ERR_DTYPE, "%s: dtype %d is none of zr_dtype", what,
+             (int)type->dtype);
+    ZR_CHECK(type->shape.ndim >= 1 && type->shape.ndim <= ZR_MAX_DIMS, ZR_ERR_SHAPE,
+             "%s: %d dimensions; wanted 1 to %d", what, type->shape.ndim, ZR_MAX_DIMS);
+    int64_t bytes = 4;
+    for (int i = 0; i < type->shape.ndim; i++) {
+        ZR_CHECK(type->shape.dim[i] >= 1, ZR_ERR_SHAPE, "%s: dimension %d is %" PRId64 "; wanted at least 1", what, i,
+                 type->shape.dim[i]);
+        ZR_CHECK(!__builtin_mul_overflow(bytes, type->shape.dim[i], &bytes), ZR_ERR_SHAPE,
+                 "%s: its bytes do not fit 63 bits", what);
+    }
+    return ZR_OK;
+}
+
+static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t unit, int32_t param,
+                           zr_value *value)
+{
+    ZR_TRY(grow((void **)&graph->value, &graph->value_room, graph->n_values, sizeof *graph->value));
+    *value = graph->n_values++;
+    graph->value[*value] = (zr__value){
+        .info = {.kind = kind, .type = type, .unit = unit, .param = param, .producer = -1},
+        .needed = kind == ZR_VALUE_PARAM,
+        .grad = ZR_NONE,
+    };
+    return ZR_OK;
+}
+
+zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param)
+{
+    if (zr__graph_closed(graph)) return ZR_NONE;
+    zr_value value = ZR_NONE;
+    zr_status status = check_type("value", &type);
+    if (status == ZR_OK) status = value_add(graph, kind, type, graph->current_unit, param, &value);
+    zr__graph_latch(graph, status);
+    return status == ZR_OK ? value : ZR_NONE;
+}
+
+int32_t zr__graph_stream(zr_graph *graph)
+{
+    if (graph->streams == STREAMS_MAX)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: more than %d dropouts", STREAMS_MAX);
+    else
+        graph->streams++;
+    return graph->streams - 1;
+}
+
+/* ---- units, parameters, inputs ---------------------------------------------------------------- */
+
+static zr_status format_name(char name[ZR_NAME_MAX], const char *what, const char *format, va_list args)
+{
+    int length = vsnprintf(name, ZR_NAME_MAX, format, args);
+    ZR_CHECK(length > 0 && length < ZR_NAME_MAX, ZR_ERR_ARG,
+             "graph: the name of a %s has %d characters; wanted 1 to %d", what, length, ZR_NAME_MAX - 1);
+    return ZR_OK;
+}
+
+void zr_graph_unit(zr_graph *graph, const char *format, ...)
+{
+    if (zr__graph_closed(graph)) return;
+    zr_unit_info info = {.first_param = graph->n_params};
+    va_list args;
+    va_start(args, format);
+    zr_status status = format_name(info.name, "unit", format, args);
+    va_end(args);
+    if (status == ZR_OK) status = grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
+    if (status != ZR_OK) {
+        zr__graph_latch(graph, status);
+        return;
+    }
+    graph->current_unit = graph->n_units++;
+    graph->unit[graph->current_unit] = info;
+}
+
+static zr_status param_add(zr_graph *graph, zr_param_info *info, zr_value *value)
+{
+    ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "parameter %s: call zr_graph_unit before the first parameter",
+             info->name);
+    ZR_CHECK(!graph->backward, ZR_ERR_STATE, "parameter %s: an adjoint cannot declare parameters", info->name);
+    zr_type type = {graph->spec.dtype, info->shape};
+    ZR_TRY(check_type(info->name, &type));
+    int64_t elems = zr_shape_elems(&info->shape), total = 0;
+    ZR_CHECK(!__builtin_add_overflow(graph->param_elems, elems, &total), ZR_ERR_CONFIG,
+             "parameter %s: the model's parameters do not fit 63 bits", info->name);
+    ZR_TRY(grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
+    ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
+    zr_unit_info *unit = &graph->unit[graph->current_unit];
+    info->unit = graph->current_unit;
+    info->unit_offset = unit->elems;
+    info->first = graph->param_elems;
+    info->value = *value;
+    info->grad = ZR_NONE;
+    graph->param[graph->n_params++] = *info;
+    unit->n_params++;
+    unit->elems += elems;
+    graph->param_elems = total;
+    return ZR_OK;
+}
+
+zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...)
+{
+    if (zr__graph_closed(graph)) return ZR_NONE;
+    zr_param_info info = {.shape = shape, .init = init};
+    zr_value value = ZR_NONE;
+    va_list args;
+    va_start(args, format);
+    zr_status status = format_name(info.name, "parameter", format, args);
+    va_end(args);
+    if (status == ZR_OK) status = param_add(graph, &info, &value);
+    zr__graph_latch(graph, status);
+    return status == ZR_OK ? value : ZR_NONE;
+}
+
+zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape)
+{
+    if (zr__graph_closed(graph)) return ZR_NONE;
+    zr_value value = ZR_NONE;
+    zr_type type = {dtype, shape};
+    zr_status status = check_type(name, &type);
+    if (status == ZR_OK)
+        status = grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input);
+    if (status == ZR_OK) status = value_add(graph, ZR_VALUE_INPUT, type, -1, -1, &value);
+    zr__graph_latch(graph, status);
+    if (status != ZR_OK) return ZR_NONE;
+    graph->input[graph->n_inputs++] = value;
+    return value;
+}
+
+/* ---- ops ------------------------------------------------------------------------------------- */
+
+static bool known(const zr_graph *graph, zr_value value)
+{
+    return value >= 0 && value < graph->n_values;
+}
+
+static zr_status check_operands(const zr_graph *graph, const zr_op *op)
+{
+    for (int i = 0; i < op->n_in; i++) {
+        if (op->in[i] == ZR_NONE) continue;
+        ZR_CHECK(known(graph, op->in[i]), ZR_ERR_ARG, "%s: operand %d is %d, which is no value of this graph",
+                 op->def->name, i, (int)op->in[i]);
+        const zr_value_info *info = &graph->value[op->in[i]].info;
+        bool written = info->producer >= 0 || (info->kind != ZR_VALUE_ACT && info->kind != ZR_VALUE_GRAD);
+        ZR_CHECK(written, ZR_ERR_STATE, "%s: operand %d is read before an op writes it", op->def->name, i);
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        if (op->out[i] == ZR_NONE) continue;
+        ZR_CHECK(known(graph, op->out[i]), ZR_ERR_ARG, "%s: output %d is %d, which is no value of this graph",
+                 op->def->name, i, (int)op->out[i]);
+        const zr_value_info *info = &graph->value[op->out[i]].info;
+        bool waiting = info->producer < 0 && (info->kind == ZR_VALUE_ACT || info->kind == ZR_VALUE_GRAD);
+        ZR_CHECK(waiting, ZR_ERR_STATE, "%s: output %d is already written; a value is written once", op->def->name, i);
+    }
+    return ZR_OK;
+}
+
+/* Outputs that an adjoint prepared must be what the op gives. */
+static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr_type *type)
+{
+    for (int i = 0; i < op->n_out; i++) {
+        ZR_TRY(check_type(op->def->name, &type[i]));
+        if (op->out[i] == ZR_NONE) continue;
+        const zr_type *wanted = zr__out(graph, op, i);
+        char have[64], want[64];
+        zr_shape_print(&type[i].shape, have, sizeof have);
+        zr_shape_print(&wanted->shape, want, sizeof want);
+        ZR_CHECK(zr_shape_equal(&type[i].shape, &wanted->shape) && type[i].dtype == wanted->dtype, ZR_ERR_SHAPE,
+                 "%s: output %d is %s %s; the gradient that it becomes is %s %s", op->def->name, i,
+                 zr_dtype_name(type[i].dtype), have, zr_dtype_name(wanted->dtype), want);
+    }
+    return ZR_OK;
+}
+
+static zr_status op_add(zr_graph *graph, zr_op *op)
+{
+    zr_type type[ZR_OP_OUTS] = {0};
+    ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "%s: call zr_graph_unit before the first op", op->def->name);
+    ZR_TRY(check_operands(graph, op));
+    ZR_TRY(op->def->infer(graph, op, type));
+    ZR_TRY(check_prepared(graph, op, type));
+    ZR_TRY(grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
+    bool needed = false;
+    for (int i = 0; i < op->n_in && op->def->adjoint && !op->backward; i++)
+        needed = needed || (op->in[i] != ZR_NONE && graph->value[op->in[i]].needed);
+    for (int i = 0; i < op->n_out; i++) {
+        if (op->out[i] == ZR_NONE) ZR_TRY(value_add(graph, ZR_VALUE_ACT, type[i], op->unit, -1, &op->out[i]));
+        graph->value[op->out[i]].needed = needed;
+        graph->value[op->out[i]].info.unit = op->unit;
+        graph->value[op->out[i]].info.producer = graph->n_ops;
+    }
+    graph->op[graph->n_ops++] = *op;
+    return ZR_OK;
+}
+
+static zr_status check_def(const zr_op_def *def, int n_in, const zr_value *in)
+{
+    ZR_CHECK(def && def->name && def->infer && def->cost, ZR_ERR_ARG, "%s: name, infer and cost must be given",
+             def && def->name ? def->name : "op");
+    ZR_CHECK(n_in >= 0 && n_in <= ZR_OP_INS && (n_in == 0 || in), ZR_ERR_ARG, "%s: %d operands; wanted 0 to %d",
+             def->name, n_in, ZR_OP_INS);
+    ZR_CHECK(def->n_out >= 1 && def->n_out <= ZR_OP_OUTS, ZR_ERR_ARG, "%s: %d outputs; wanted 1 to %d", def->name,
+             def->n_out, ZR_OP_OUTS);
+    return ZR_OK;
+}
+
+void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in, const zr_value *in,
+                 zr_value *out)
+{
+    if (zr__graph_closed(graph)) return;
+    zr_status status = check_def(def, n_in, in);
+    if (status != ZR_OK) {
+        zr__graph_latch(graph, status);
+        return;
+    }
+    zr_op op = {
+        .def = def, .n_in = n_in, .n_out = def->n_out, .unit = graph->current_unit, .backward = graph->backward};
+    if (attr) op.attr = *attr;
+    for (int i = 0; i < ZR_OP_INS; i++) op.in[i] = i < n_in ? in[i] : ZR_NONE;
+    for (int i = 0; i < ZR_OP_OUTS; i++) op.out[i] = out && i < op.n_out ? out[i] : ZR_NONE;
+    status = op_add(graph, &op);
+    zr__graph_latch(graph, status);
+    for (int i = 0; out && status == ZR_OK && i < op.n_out; i++) out[i] = op.out[i];
+}
+
+/* ---- end of building -------------------------------------------------------------------------- */
+
+void zr_graph_losses(zr_graph *graph, zr_value losses)
+{
+    if (zr__graph_closed(graph)) return;
+    if (!known(graph, losses) || graph->value[losses].info.producer < 0 ||
+        graph->value[losses].info.type.dtype != ZR_F32)
+        zr_graph_error(graph, ZR_ERR_ARG, "graph: the losses must be an F32 value that an op writes");
+    else if (graph->losses != ZR_NONE)
+        zr_graph_error(graph, ZR_ERR_STATE, "graph: the losses are already named");
+    else
+        graph->losses = losses;
+}
+
+void zr_graph_output(zr_graph *graph, zr_value output)
+{
+    if (zr__graph_closed(graph)) return;
+    if (!known(graph, output))
+        zr_graph_error(graph, ZR_ERR_ARG, "graph: the output is no value of this graph");
+    else
+        graph->output = output;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
+}
+
+/* Names key checkpoints, so two parameters of one name would silently load the same numbers. */
+static zr_status check_names(const zr_graph *graph)
+{
+    if (graph->n_params < 2) return ZR_OK;
+    const zr_param_info **sorted = zr_alloc((size_t)graph->n_params * sizeof *sorted);
+    ZR_CHECK(sorted, ZR_ERR_MEMORY, "graph: no memory to sort %d names", (int)graph->n_params);
+    for (int32_t i = 0; i < graph->n_params; i++) sorted[i] = &graph->param[i];
+    qsort(sorted, (size_t)graph->n_params, sizeof *sorted, compare_names);
+    const char *twice = NULL;
+    for (int32_t i = 1; i < graph->n_params && !twice; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) twice = sorted[i]->name;
+    zr_free(sorted);
+    ZR_CHECK(!twice, ZR_ERR_CONFIG, "graph: two parameters are called %s", twice);
+    return ZR_OK;
+}
+
+zr_status zr_graph_finish(zr_graph *graph)
+{
+    ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
+    graph->current_unit = -1; /* what fails from here on is of no unit, until adjoints run */
+    if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
+    if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);
+    ZR_CHECK(graph->latched == ZR_OK, graph->latched, "%s", graph->message);
+    graph->finished = true;
+    return ZR_OK;
+}

@@ -1,0 +1,183 @@
+/* attention: causal self-attention of many heads, whole or, in decoding, one token at a time. */
+#include "graph/internal.h"
+#include "graph/ops/attention_blocks.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* C of qkv (.., .., 3C) after checking that the heads divide it. */
+static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand, int64_t *C)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    int64_t n_head = op->attr.i[0];
+    ZR_TRY(zr__want(graph, op, operand, "qkv", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    int64_t cols = zr__in(graph, op, operand)->shape.dim[2];
+    ZR_CHECK(cols % 3 == 0, ZR_ERR_SHAPE,
+             "%s: qkv's last dimension, %" PRId64 ", is no multiple of 3; wanted q, k and v side by side",
+             op->def->name, cols);
+    ZR_CHECK(n_head >= 1 && cols / 3 % n_head == 0, ZR_ERR_SHAPE,
+             "%s: %" PRId64 " heads do not divide the width %" PRId64, op->def->name, n_head, cols / 3);
+    *C = cols / 3;
+    return ZR_OK;
+}
+
+/* Model FLOPs as the papers count them: each product takes D multiply-adds for all T x T pairs of a head,
+ * the masked half included (heads together are C wide), and the scores that a backward computes
+ * again are not counted. (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
+static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
+{
+    double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
+    return (zr_cost){.flops = 2.0 * products * B * C * T * T, .bytes = zr__bytes(graph, op)};
+}
+
+static int64_t blocks_bytes(const zr_op *op, const zr_profile *profile, const zr_shape *y, bool backward)
+{
+    return profile->threads * zr__attention_scratch_bytes(y->dim[1], y->dim[2] / op->attr.i[0], backward);
+}
+
+/* ---- attention_dx ---------------------------------------------------------------------------- */
+
+static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    int64_t C = 0;
+    ZR_TRY(check_heads(graph, op, 1, &C));
+    const zr_type *qkv = zr__in(graph, op, 1);
+    zr_shape y = ZR__SHAPE(qkv->shape.dim[0], qkv->shape.dim[1], C);
+    ZR_TRY(zr__want(graph, op, 0, "dy", g, y));
+    ZR_TRY(zr__want(graph, op, 2, "y", g, y));
+    ZR_TRY(zr__want(graph, op, 3, "lse", ZR_F32, ZR__SHAPE(y.dim[0], op->attr.i[0], y.dim[1])));
+    out[0] = *qkv;
+    return ZR_OK;
+}
+
+/* dp, and dq, dk, dv. */
+static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+{
+    return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
+}
+
+static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    return blocks_bytes(op, profile, &zr__in(graph, op, 0)->shape, true);
+}
+
+static const zr_op_def attention_dx = {
+    .name = "attention_dx",
+    .n_out = 1,
+    .infer = dx_infer,
+    .cost = dx_cost,
+    .scratch_bytes = dx_scratch,
+};
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    int64_t C = 0;
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(check_heads(graph, op, 0, &C));
+    const int64_t *qkv = zr__in(graph, op, 0)->shape.dim;
+    /* Random numbers are counted by the row of the global batch. */
+    ZR_CHECK(op->attr.f[1] == 0 || qkv[0] == spec->batch, ZR_ERR_SHAPE,
+             "attention: qkv's first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, qkv[0],
+             spec->batch);
+    out[0] = (zr_type){spec->dtype, ZR__SHAPE(qkv[0], qkv[1], C)};
+    out[1] = (zr_type){ZR_F32, ZR__SHAPE(qkv[0], op->attr.i[0], qkv[1])};
+    return ZR_OK;
+}
+
+static zr_status attention_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value qkv = op->in[0], dy = zr_grad_of(graph, op->out[0]);
+    zr_value dqkv = zr_grad_begin(graph, qkv, NULL);
+    zr_graph_op(graph, &attention_dx, &op->attr, 4, (zr_value[]){dy, qkv, op->out[0], op->out[1]}, &dqkv);
+    zr_grad_end(graph, qkv, dqkv);
+    return ZR_OK;
+}
+
+static zr_cost attention_cost(const zr_graph *graph, const zr_op *op)
+{
+    return pairs_cost(graph, op, 2, &zr__out(graph, op, 0)->shape);
+}
+
+static int64_t attention_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    return blocks_bytes(op, profile, &zr__out(graph, op, 0)->shape, false);
+}
+
+static const zr_op_def attention = {
+    .name = "attention",
+    .n_out = 2,
+    .infer = attention_infer,
+    .adjoint = attention_adjoint,
+    .cost = attention_cost,
+    .scratch_bytes = attention_scratch,
+};
+
+/* ---- attention_cached ------------------------------------------------------------------------ */
+
+static zr_status cached_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    int64_t C = 0;
+    ZR_TRY(check_heads(graph, op, 0, &C));
+    ZR_TRY(zr__want(graph, op, 0, "qkv", spec->dtype, ZR__SHAPE(1, 1, 3 * C)));
+    ZR_TRY(zr__want(graph, op, 1, "cache", spec->dtype, ZR__SHAPE(2, spec->cache_len, C)));
+    out[0] = (zr_type){spec->dtype, ZR__SHAPE(1, 1, C)};
+    return ZR_OK;
+}
+
+/* The position is known at run time only: the longest sequence is the bound. */
+static zr_cost cached_cost(const zr_graph *graph, const zr_op *op)
+{
+    const int64_t *cache = zr__in(graph, op, 1)->shape.dim;
+    return (zr_cost){.flops = 4.0 * (double)cache[1] * (double)cache[2], .bytes = zr__bytes(graph, op)};
+}
+
+static int64_t cached_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    (void)profile;
+    return op->attr.i[0] * zr_graph_get_spec(graph)->cache_len * 4; /* the scores */
+}
+
+static const zr_op_def attention_cached = {
+    .name = "attention_cached",
+    .n_out = 1,
+    .infer = cached_infer,
+    .cost = cached_cost,
+    .scratch_bytes = cached_scratch,
+};
+
+/* ---- builder --------------------------------------------------------------------------------- */
+
+static zr_value attention_decode(zr_graph *graph, zr_value qkv, int64_t width, const zr_op_attr *attr)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    zr_type type = {spec->dtype, ZR__SHAPE(2, spec->cache_len, width)};
+    zr_value y = ZR_NONE, cache = zr__graph_value_add(graph, ZR_VALUE_CACHE, type, -1);
+    zr_graph_op(graph, &attention_cached, attr, 2, (zr_value[]){qkv, cache}, &y);
+    return y;
+}
+
+zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout)
+{
+    if (!zr__probability_ok(graph, "attention", dropout)) return ZR_NONE;
+    zr_mode mode = zr_graph_get_spec(graph)->mode;
+    const zr_value_info *info = zr_graph_value(graph, qkv);
+    int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
+    if (n_head < 1 || width < n_head) {
+        zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,
+                       width);
+        return ZR_NONE;
+    }
+    zr_op_attr attr = {
+        .i = {n_head, zr__graph_stream(graph)},
+        .f = {1.0 / sqrt((double)(width / n_head)), mode == ZR_MODE_TRAIN ? dropout : 0},
+    };
+    if (mode == ZR_MODE_DECODE) return attention_decode(graph, qkv, width, &attr);
+    zr_value out[2] = {ZR_NONE, ZR_NONE};
+    zr_graph_op(graph, &attention, &attr, 1, &qkv, out);
+    return out[0];
+}

@@ -1,0 +1,163 @@
+/* embedding and position: rows of a table, by token and by place in the sequence. */
+#include "graph/internal.h"
+
+#include <inttypes.h>
+
+enum { ID_BYTES = 16 }; /* (token, place) of one token, sorted by token to add in order without atomics */
+
+/* A table's gradient: no operand shows the number of rows, so the output must have been prepared. */
+static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
+{
+    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
+    const zr_type *table = zr__out(graph, op, 0);
+    *out = (zr_type){table->dtype, ZR__SHAPE(table->shape.dim[0], C)};
+    return ZR_OK;
+}
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "table", g, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    const int64_t *ids = zr__in(graph, op, 0)->shape.dim, *table = zr__in(graph, op, 1)->shape.dim;
+    out[0] = (zr_type){g, ZR__SHAPE(ids[0], ids[1], table[1])};
+    return ZR_OK;
+}
+
+/* Of the table only the rows that are looked up are read. */
+static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
+{
+    double rows = (double)zr_shape_elems(&zr__in(graph, op, 0)->shape);
+    double row_bytes =
+        (double)zr_shape_cols(&zr__out(graph, op, 0)->shape) * (double)zr_dtype_bytes(zr__out(graph, op, 0)->dtype);
+    return (zr_cost){.flops = 0, .bytes = rows * (4 + 2 * row_bytes)};
+}
+
+static zr_status embedding_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    const int64_t *ids = zr__in(graph, op, 0)->shape.dim;
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR__SHAPE(ids[0], ids[1], ZR__ANY)));
+    int64_t C = zr_shape_cols(&zr__in(graph, op, 1)->shape);
+    ZR_TRY(prepared_table(graph, op, C, &out[0]));
+    return zr__want_optional(graph, op, 2, "earlier", ZR_F32, out[0].shape);
+}
+
+static int64_t embedding_dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    const zr_shape *dy = &zr__in(graph, op, 1)->shape;
+    return ID_BYTES * zr_shape_rows(dy) + profile->threads * 4 * zr_shape_cols(dy);
+}
+
+static const zr_op_def embedding_dw = {
+    .name = "embedding_dw",
+    .n_out = 1,
+    .infer = embedding_dw_infer,
+    .cost = zr__cost_bytes,
+    .scratch_bytes = embedding_dw_scratch,
+};
+
+static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value ids = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    if (!zr_grad_needed(graph, table)) return ZR_OK;
+    zr_value dtable = zr_grad_begin(graph, table, &earlier);
+    zr_graph_op(graph, &embedding_dw, NULL, 3, (zr_value[]){ids, dy, earlier}, &dtable);
+    zr_grad_end(graph, table, dtable);
+    return ZR_OK;
+}
+
+static const zr_op_def embedding = {
+    .name = "embedding",
+    .n_out = 1,
+    .infer = embedding_infer,
+    .adjoint = embedding_adjoint,
+    .cost = embedding_cost,
+};
+
+zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
+{
+    zr_value y = ZR_NONE;
+    zr_graph_op(graph, &embedding, NULL, 2, (zr_value[]){ids, table}, &y);
+    return y;
+}
+
+/* ---- position -------------------------------------------------------------------------------- */
+
+static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    const zr_type *x = zr__in(graph, op, 0);
+    ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR__SHAPE(ZR__ANY, x->shape.dim[2])));
+    int64_t positions = zr__in(graph, op, 1)->shape.dim[0];
+    int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : x->shape.dim[1];
+    ZR_CHECK(tokens <= positions, ZR_ERR_SHAPE,
+             "position: a sequence of %" PRId64 " tokens needs as many rows; the table has %" PRId64, tokens,
+             positions);
+    out[0] = *x;
+    return ZR_OK;
+}
+
+static zr_cost position_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_type *x = zr__in(graph, op, 0);
+    double bytes = (double)zr_dtype_bytes(x->dtype);
+    double elems = 2 * (double)zr_shape_elems(&x->shape) + (double)x->shape.dim[1] * (double)x->shape.dim[2];
+    return (zr_cost){.flops = 0, .bytes = elems * bytes};
+}
+
+static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want(graph, op, 0, "dy", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    const int64_t *dy = zr__in(graph, op, 0)->shape.dim;
+    ZR_TRY(prepared_table(graph, op, dy[2], &out[0]));
+    return zr__want_optional(graph, op, 1, "earlier", ZR_F32, out[0].shape);
+}
+
+static int64_t position_dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    return profile->threads * 4 * zr_shape_cols(&zr__in(graph, op, 0)->shape);
+}
+
+static const zr_op_def position_dw = {
+    .name = "position_dw",
+    .n_out = 1,
+    .infer = position_dw_infer,
+    .cost = zr__cost_bytes,
+    .scratch_bytes = position_dw_scratch,
+};
+
+static zr_status position_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value x = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    if (zr_grad_needed(graph, table)) {
+        zr_value dtable = zr_grad_begin(graph, table, &earlier);
+        zr_graph_op(graph, &position_dw, NULL, 2, (zr_value[]){dy, earlier}, &dtable);
+        zr_grad_end(graph, table, dtable);
+    }
+    if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
+    return ZR_OK;
+}
+
+static const zr_op_def position = {
+    .name = "position",
+    .n_out = 1,
+    .infer = position_infer,
+    .adjoint = position_adjoint,
+    .cost = position_cost,
+    .in_place = {1},
+};
+
+zr_value zr_position(zr_graph *graph, zr_value x, zr_value table)
+{
+    zr_value y = ZR_NONE;
+    zr_graph_op(graph, &position, NULL, 2, (zr_value[]){x, table}, &y);
+    return y;
+}

@@ -1,0 +1,166 @@
+/* linear: y = x w + b, w as (K, N) or, transposed, as (N, K). */
+#include "graph/internal.h"
+
+#include <inttypes.h>
+
+/* Rows, inputs and outputs of a product whose weight is operand or output `weight`. */
+typedef struct sizes {
+    int64_t rows, K, N;
+} sizes;
+
+static zr_shape weight_shape(const zr_op *op, int64_t K, int64_t N)
+{
+    return op->attr.i[0] ? ZR__SHAPE(N, K) : ZR__SHAPE(K, N);
+}
+
+static zr_shape with_cols(zr_shape shape, int64_t cols)
+{
+    shape.dim[shape.ndim - 1] = cols;
+    return shape;
+}
+
+static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
+{
+    return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N, .bytes = zr__bytes(graph, op)};
+}
+
+/* A device without bf16 products widens panels of both operands and of the result. */
+static int64_t product_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    (void)op;
+    bool widened = zr_graph_get_spec(graph)->dtype != ZR_F32 && !profile->bf16_products;
+    return widened ? 3 * profile->panel_bytes : 0;
+}
+
+/* ---- adjoint's ops ---------------------------------------------------------------------------- */
+
+static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
+    const zr_shape *dy = &zr__in(graph, op, 0)->shape;
+    ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, ZR__ANY, zr_shape_cols(dy))));
+    int64_t K = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 1 : 0];
+    out[0] = (zr_type){g, with_cols(*dy, K)};
+    return ZR_OK;
+}
+
+static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_shape *dy = &zr__in(graph, op, 0)->shape, *dx = &zr__out(graph, op, 0)->shape;
+    return product_cost(graph, op, (sizes){zr_shape_rows(dy), zr_shape_cols(dx), zr_shape_cols(dy)});
+}
+
+static const zr_op_def linear_dx = {
+    .name = "linear_dx",
+    .n_out = 1,
+    .infer = dx_infer,
+    .cost = dx_cost,
+    .scratch_bytes = product_scratch,
+};
+
+static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    const zr_shape *x = &zr__in(graph, op, 0)->shape;
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, with_cols(*x, ZR__ANY)));
+    zr_shape dw = weight_shape(op, zr_shape_cols(x), zr_shape_cols(&zr__in(graph, op, 1)->shape));
+    ZR_TRY(zr__want_optional(graph, op, 2, "earlier", ZR_F32, dw));
+    out[0] = (zr_type){zr__sum_dtype(graph, op, 0), dw};
+    return ZR_OK;
+}
+
+static zr_cost dw_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_shape *x = &zr__in(graph, op, 0)->shape, *dy = &zr__in(graph, op, 1)->shape;
+    return product_cost(graph, op, (sizes){zr_shape_rows(x), zr_shape_cols(x), zr_shape_cols(dy)});
+}
+
+static const zr_op_def linear_dw = {
+    .name = "linear_dw",
+    .n_out = 1,
+    .infer = dw_infer,
+    .cost = dw_cost,
+    .scratch_bytes = product_scratch,
+};
+
+static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
+    zr_shape db = ZR__SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
+    ZR_TRY(zr__want_optional(graph, op, 1, "earlier", ZR_F32, db));
+    out[0] = (zr_type){zr__sum_dtype(graph, op, 0), db};
+    return ZR_OK;
+}
+
+static const zr_op_def linear_db = {
+    .name = "linear_db",
+    .n_out = 1,
+    .infer = db_infer,
+    .cost = zr__cost_bytes,
+};
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+static zr_status linear_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_CHECK(op->attr.i[0] == 0 || op->attr.i[0] == 1, ZR_ERR_ARG, "linear: transposed is %" PRId64 "; wanted 0 or 1",
+             op->attr.i[0]);
+    ZR_TRY(zr__want_at_most(op, 3));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    const zr_shape *x = &zr__in(graph, op, 0)->shape;
+    ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, zr_shape_cols(x), ZR__ANY)));
+    int64_t N = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 0 : 1];
+    ZR_TRY(zr__want_optional(graph, op, 2, "b", g, ZR__SHAPE(N)));
+    out[0] = (zr_type){g, with_cols(*x, N)};
+    return ZR_OK;
+}
+
+/* dw and db come first, dx last: x dies at dw, before the gradient that replaces it is made, and
+ * the parameters' gradients are ready to travel while dx is computed. dy lives to the last op in any
+ * order. */
+static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    if (zr_grad_needed(graph, w)) {
+        zr_value dw = zr_grad_begin(graph, w, &earlier);
+        zr_graph_op(graph, &linear_dw, &op->attr, 3, (zr_value[]){x, dy, earlier}, &dw);
+        zr_grad_end(graph, w, dw);
+    }
+    if (zr_grad_needed(graph, b)) {
+        zr_value db = zr_grad_begin(graph, b, &earlier);
+        zr_graph_op(graph, &linear_db, NULL, 2, (zr_value[]){dy, earlier}, &db);
+        zr_grad_end(graph, b, db);
+    }
+    if (zr_grad_needed(graph, x)) {
+        zr_value dx = zr_grad_begin(graph, x, NULL);
+        zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, &dx);
+        zr_grad_end(graph, x, dx);
+    }
+    return ZR_OK;
+}
+
+static zr_cost linear_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_shape *x = &zr__in(graph, op, 0)->shape, *y = &zr__out(graph, op, 0)->shape;
+    return product_cost(graph, op, (sizes){zr_shape_rows(x), zr_shape_cols(x), zr_shape_cols(y)});
+}
+
+static const zr_op_def linear = {
+    .name = "linear",
+    .n_out = 1,
+    .infer = linear_infer,
+    .adjoint = linear_adjoint,
+    .cost = linear_cost,
+    .scratch_bytes = product_scratch,
+};
+
+zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
+{
+    zr_value y = ZR_NONE;
+    zr_op_attr attr = {.i = {transposed}};
+    zr_graph_op(graph, &linear, &attr, 3, (zr_value[]){x, w, b}, &y);
+    return y;
+}

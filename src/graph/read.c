@@ -1,0 +1,72 @@
+/* Reading a graph. */
+#include "graph/internal.h"
+
+const zr_graph_spec *zr_graph_get_spec(const zr_graph *graph)
+{
+    return &graph->spec;
+}
+
+int32_t zr_graph_ops(const zr_graph *graph)
+{
+    return graph->n_ops;
+}
+
+const zr_op *zr_graph_get_op(const zr_graph *graph, int32_t op)
+{
+    return op >= 0 && op < graph->n_ops ? &graph->op[op] : NULL;
+}
+
+int32_t zr_graph_values(const zr_graph *graph)
+{
+    return graph->n_values;
+}
+
+const zr_value_info *zr_graph_value(const zr_graph *graph, zr_value value)
+{
+    return value >= 0 && value < graph->n_values ? &graph->value[value].info : NULL;
+}
+
+int32_t zr_graph_params(const zr_graph *graph)
+{
+    return graph->n_params;
+}
+
+const zr_param_info *zr_graph_param(const zr_graph *graph, int32_t param)
+{
+    return param >= 0 && param < graph->n_params ? &graph->param[param] : NULL;
+}
+
+int32_t zr_graph_units(const zr_graph *graph)
+{
+    return graph->n_units;
+}
+
+const zr_unit_info *zr_graph_unit_info(const zr_graph *graph, int32_t unit)
+{
+    return unit >= 0 && unit < graph->n_units ? &graph->unit[unit] : NULL;
+}
+
+int32_t zr_graph_inputs(const zr_graph *graph)
+{
+    return graph->n_inputs;
+}
+
+zr_value zr_graph_input(const zr_graph *graph, int32_t input)
+{
+    return input >= 0 && input < graph->n_inputs ? graph->input[input] : ZR_NONE;
+}
+
+zr_value zr_graph_get_losses(const zr_graph *graph)
+{
+    return graph->losses;
+}
+
+zr_value zr_graph_get_output(const zr_graph *graph)
+{
+    return graph->output;
+}
+
+int64_t zr_graph_param_elems(const zr_graph *graph)
+{
+    return graph->param_elems;
+}

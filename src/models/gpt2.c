@@ -1,0 +1,212 @@
+/* GPT-2 (Radford et al. 2019): pre-LN blocks, learned positions, the head tied to the embedding. */
+#include "zr/models.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYERS_MAX = 1 << 16 };
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+#define PRESET_LIST(X)                                                                                                 \
+    X("gpt2-124m", 12, 12, 768)                                                                                        \
+    X("gpt2-350m", 24, 16, 1024)                                                                                       \
+    X("gpt2-774m", 36, 20, 1280)                                                                                       \
+    X("gpt2-1.5b", 48, 25, 1600)
+
+typedef struct preset {
+    const char *name;
+    int64_t n_layer, n_head, n_embd;
+} preset;
+
+#define PRESET_ROW(name, n_layer, n_head, n_embd) {name, n_layer, n_head, n_embd},
+static const preset presets[] = {PRESET_LIST(PRESET_ROW)};
+#define PRESET_NAME(name, n_layer, n_head, n_embd) name,
+static const char *const preset_names[] = {PRESET_LIST(PRESET_NAME) NULL};
+#define PRESET_TEXT(name, n_layer, n_head, n_embd) " " name
+
+const char *const *zr_gpt2_presets(void)
+{
+    return preset_names;
+}
+
+zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const preset *p = &presets[i];
+        if (strcmp(name, p->name) != 0) continue;
+        *config = (zr_gpt2_config){.n_layer = p->n_layer,
+                                   .n_head = p->n_head,
+                                   .n_embd = p->n_embd,
+                                   .n_positions = 1024,
+                                   .vocab_size = 50257,
+                                   .layer_norm_epsilon = 1e-5,
+                                   .initializer_range = 0.02};
+        return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no preset \"%s\"; there are:%s", name, PRESET_LIST(PRESET_TEXT));
+}
+
+static zr_status check_size(const char *field, int64_t value, int64_t most)
+{
+    ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "gpt2: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
+             most);
+    return ZR_OK;
+}
+
+static zr_status check_probability(const char *field, double value)
+{
+    ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "gpt2: %s is %g; wanted 0 <= p < 1", field, value);
+    return ZR_OK;
+}
+
+/* Parameters: layers (12 C^2 + 13 C) + (vocabulary + positions) C + 2 C. */
+static bool params_overflow(const zr_gpt2_config *c)
+{
+    int64_t C = c->n_embd, layer = 0, all = 0, table = 0;
+    return __builtin_mul_overflow(C, 12, &layer) || __builtin_add_overflow(layer, 13, &layer) ||
+           __builtin_mul_overflow(layer, C, &layer) || __builtin_mul_overflow(layer, c->n_layer, &all) ||
+           __builtin_add_overflow(c->vocab_size, c->n_positions, &table) || __builtin_add_overflow(table, 2, &table) ||
+           __builtin_mul_overflow(table, C, &table) || __builtin_add_overflow(all, table, &all);
+}
+
+zr_status zr_gpt2_check(const zr_gpt2_config *config)
+{
+    const zr_gpt2_config *c = config;
+    ZR_TRY(check_size("n_layer", c->n_layer, LAYERS_MAX));
+    ZR_TRY(check_size("n_head", c->n_head, INT32_MAX));
+    ZR_TRY(check_size("n_embd", c->n_embd, INT32_MAX));
+    ZR_TRY(check_size("n_positions", c->n_positions, INT32_MAX));
+    ZR_TRY(check_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
+    ZR_CHECK(c->n_embd % c->n_head == 0, ZR_ERR_CONFIG, "gpt2: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
+             c->n_embd, c->n_head);
+    ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
+             "gpt2: n_layer %" PRId64 " with n_embd %" PRId64 " gives more parameters than 63 bits count", c->n_layer,
+             c->n_embd);
+    ZR_TRY(check_probability("embd_pdrop", c->embd_pdrop));
+    ZR_TRY(check_probability("resid_pdrop", c->resid_pdrop));
+    ZR_TRY(check_probability("attn_pdrop", c->attn_pdrop));
+    ZR_CHECK(c->layer_norm_epsilon > 0 && isfinite(c->layer_norm_epsilon), ZR_ERR_CONFIG,
+             "gpt2: layer_norm_epsilon is %g; wanted above 0", c->layer_norm_epsilon);
+    ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
+             "gpt2: initializer_range is %g; wanted 0 or above", c->initializer_range);
+    return ZR_OK;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static zr_shape vector(int64_t n)
+{
+    return (zr_shape){1, {n}};
+}
+
+static zr_shape matrix(int64_t rows, int64_t cols)
+{
+    return (zr_shape){2, {rows, cols}};
+}
+
+static zr_init normal(double std)
+{
+    return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
+}
+
+static zr_value norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const char *name)
+{
+    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->n_embd), "%s.weight", name);
+    zr_value bias = zr_param(graph, (zr_init){.kind = ZR_INIT_ZERO}, vector(c->n_embd), "%s.bias", name);
+    return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
+}
+
+/* Hugging Face's Conv1D: a weight of (inputs, outputs). */
+static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, double std)
+{
+    zr_value w = zr_param(graph, normal(std), matrix(inputs, outputs), "%s.weight", name);
+    zr_value b = zr_param(graph, (zr_init){.kind = ZR_INIT_ZERO}, vector(outputs), "%s.bias", name);
+    return zr_linear(graph, x, w, b, false);
+}
+
+/* Name of a part of block i. */
+typedef struct part_name {
+    char text[64];
+} part_name;
+
+static part_name part(int64_t i, const char *what)
+{
+    part_name name;
+    snprintf(name.text, sizeof name.text, "transformer.h.%" PRId64 ".%s", i, what);
+    return name;
+}
+
+static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_value x)
+{
+    int64_t C = c->n_embd;
+    double std = c->initializer_range;
+    double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the stream */
+
+    zr_value h = norm(graph, c, x, part(i, "ln_1").text);
+    h = dense(graph, h, part(i, "attn.c_attn").text, C, 3 * C, std);
+    h = zr_attention(graph, h, c->n_head, c->attn_pdrop);
+    h = dense(graph, h, part(i, "attn.c_proj").text, C, C, residual_std);
+    x = zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
+
+    h = norm(graph, c, x, part(i, "ln_2").text);
+    h = dense(graph, h, part(i, "mlp.c_fc").text, C, 4 * C, std);
+    h = zr_gelu(graph, h);
+    h = dense(graph, h, part(i, "mlp.c_proj").text, 4 * C, C, residual_std);
+    return zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
+}
+
+/* ---- model ----------------------------------------------------------------------------------- */
+
+static bool fits(zr_graph *graph, const zr_gpt2_config *c)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : spec->seq;
+    if (zr_gpt2_check(c) != ZR_OK)
+        zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
+    else if (tokens > c->n_positions)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "gpt2: a sequence of %" PRId64 " tokens is longer than n_positions, %" PRId64, tokens,
+                       c->n_positions);
+    else
+        return true;
+    return false;
+}
+
+static void build(zr_graph *graph, const void *config)
+{
+    const zr_gpt2_config *c = config;
+    if (!fits(graph, c)) return;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    bool decode = spec->mode == ZR_MODE_DECODE;
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
+
+    zr_graph_unit(graph, "embedding");
+    zr_init init = normal(c->initializer_range);
+    zr_value wte = zr_param(graph, init, matrix(c->vocab_size, c->n_embd), "transformer.wte.weight");
+    zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");
+    zr_value x = zr_position(graph, zr_embedding(graph, tokens, wte), wpe);
+    x = zr_dropout(graph, x, c->embd_pdrop);
+
+    for (int64_t i = 0; i < c->n_layer; i++) {
+        zr_graph_unit(graph, "h.%" PRId64, i);
+        x = block(graph, c, i, x);
+    }
+
+    zr_graph_unit(graph, "final");
+    x = norm(graph, c, x, "transformer.ln_f");
+    zr_value logits = zr_linear(graph, x, wte, ZR_NONE, true);
+    if (decode) {
+        zr_graph_output(graph, logits);
+        return;
+    }
+    zr_value targets = zr_input(graph, "targets", ZR_I32, matrix(spec->batch, spec->seq));
+    zr_graph_losses(graph, zr_cross_entropy(graph, logits, targets));
+}
+
+zr_model zr_gpt2(const zr_gpt2_config *config)
+{
+    return (zr_model){.name = "gpt2", .build = build, .config = config};
+}

@@ -1,0 +1,77 @@
+/*
+ * What a plan costs: memory by category, bytes on the wire, FLOPs. All of it is read off the
+ * schedules; no formula of a ZeRO stage stands here.
+ */
+#include "plan/internal.h"
+
+#include <string.h>
+
+/* High-water marks of one schedule, walked in list order as the engine does. */
+static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
+{
+    zr_ledger ledger = {0};
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        zr_ledger_take(&ledger, plan->persistent[b].category, plan->persistent[b].bytes);
+    /* Lifetimes are short and begin in list order but for a few, so a scan per step would be
+     * quadratic: count what begins and ends at each step by walking the uses. */
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        for (int32_t pass = 0; pass < 2; pass++)
+            for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+                int32_t b = s->use[u].buffer;
+                bool seen = b < plan->n_persistent; /* persistent, absent, or named twice by this step */
+                for (int32_t v = step->uses; v < u && !seen; v++) seen = s->use[v].buffer == b;
+                if (seen) continue;
+                const zr_buffer *buffer = &s->buffer[b];
+                if (pass == 0 && buffer->first_step == i) zr_ledger_take(&ledger, buffer->category, buffer->bytes);
+                if (pass == 1 && buffer->last_step == i) zr_ledger_give(&ledger, buffer->category, buffer->bytes);
+            }
+    }
+    for (int c = 0; c < ZR_CATEGORIES; c++)
+        if (ledger.peak_bytes[c] > memory->category_bytes[c]) memory->category_bytes[c] = ledger.peak_bytes[c];
+}
+
+static void account_traffic(zr_plan *plan, const zr_schedule *s)
+{
+    int64_t times = 1, others = plan->layout.ranks - 1;
+    int64_t dtype = zr_dtype_bytes(plan->layout.dtype), wire = zr_dtype_bytes(plan->layout.wire_dtype);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        int64_t pieces = times * others * step->count;
+        switch (step->kind) {
+        case ZR_STEP_REPEAT: times = plan->layout.accum; break;
+        case ZR_STEP_END: times = 1; break;
+        case ZR_STEP_EXCHANGE: zr_traffic_count(&plan->traffic, ZR_REDUCE_SCATTER, pieces * wire); break;
+        case ZR_STEP_GATHER: zr_traffic_count(&plan->traffic, ZR_ALL_GATHER, pieces * dtype); break;
+        case ZR_STEP_GATHER_GRAD:
+            zr_traffic_count(&plan->traffic, ZR_ALL_GATHER, pieces * (plan->layout.accum > 1 ? 4 : wire));
+            break;
+        case ZR_STEP_NORM:
+            zr_traffic_count(&plan->traffic, ZR_ALL_REDUCE, others * ZR_NORM_SCALARS * (int64_t)sizeof(double));
+            break;
+        default: break;
+        }
+    }
+}
+
+void zr__account(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        if (plan->schedule[k].buffer) account_memory(plan, &plan->schedule[k], &plan->memory);
+    for (int32_t b = 0; b < plan->n_persistent; b++) {
+        zr_category c = plan->persistent[b].category;
+        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) plan->memory.states_bytes += plan->persistent[b].bytes;
+    }
+    plan->memory.total_bytes = plan->arena_bytes + plan->stage_bytes;
+    if (!l->train) return;
+    account_traffic(plan, &plan->schedule[ZR_TRAIN]);
+    account_traffic(plan, &plan->schedule[ZR_FLUSH]);
+    const zr_graph *g = plan->graph[ZR_TRAIN];
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->def->cost) plan->flops_model += op->def->cost(g, op).flops;
+    }
+    plan->flops_model *= (double)l->accum * l->ranks;
+    plan->flops_hardware = plan->flops_model; /* nothing is recomputed yet */
+}

@@ -1,0 +1,154 @@
+/*
+ * The independent proof of a plan. It shares no code with the writer or the packer: it derives
+ * reachability between steps anew, as bit sets, and holds every pair of uses against it.
+ */
+#include "zr/plan.h"
+
+typedef struct proof {
+    const zr_plan *plan;
+    const zr_schedule *s;
+    uint64_t *before; /* n x words: bit j of row i: step j happens before step i */
+    int32_t words;
+} proof;
+
+static bool is_barrier(const zr_step *step)
+{
+    return step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END;
+}
+
+static bool happens_before(const proof *p, int32_t a, int32_t b)
+{
+    return (p->before[(size_t)b * (size_t)p->words + (size_t)a / 64] >> (a % 64)) & 1;
+}
+
+static void after(proof *p, int32_t step, int32_t earlier)
+{
+    uint64_t *mine = p->before + (size_t)step * (size_t)p->words;
+    const uint64_t *its = p->before + (size_t)earlier * (size_t)p->words;
+    for (int32_t w = 0; w < p->words; w++) mine[w] |= its[w];
+    mine[earlier / 64] |= (uint64_t)1 << (earlier % 64);
+}
+
+static zr_status find_order(proof *p)
+{
+    int32_t stream_last[ZR_STREAMS], barrier = -1, open = 0;
+    for (int k = 0; k < ZR_STREAMS; k++) stream_last[k] = -1;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        if (barrier >= 0) after(p, i, barrier);
+        for (int k = 0; k < ZR_STREAMS; k++)
+            if (stream_last[k] >= 0 && (is_barrier(step) || k == (int)step->stream)) after(p, i, stream_last[k]);
+        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+            ZR_CHECK(p->s->wait[w] >= 0 && p->s->wait[w] < i, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", i,
+                     p->s->wait[w]);
+            after(p, i, p->s->wait[w]);
+        }
+        stream_last[step->stream] = i;
+        if (is_barrier(step)) barrier = i;
+        open += step->kind == ZR_STEP_REPEAT ? 1 : step->kind == ZR_STEP_END ? -1 : 0;
+        ZR_CHECK(open == 0 || open == 1, ZR_ERR_INTERNAL, "step %d: REPEAT and END do not match", i);
+    }
+    ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "a REPEAT has no END");
+    return ZR_OK;
+}
+
+/* All uses, by buffer: list of (step, use) in one array, first[b] .. first[b+1]. */
+typedef struct use_of {
+    int32_t step;
+    bool reads, writes;
+} use_of;
+
+static zr_status check_buffer(const proof *p, int32_t b, const use_of *use, int32_t n)
+{
+    const zr_buffer *buffer = &p->s->buffer[b];
+    bool resident = buffer->persistent;
+    for (int32_t i = 0; i < n; i++) {
+        bool written = resident;
+        for (int32_t j = 0; j < n; j++) {
+            if (use[j].step == use[i].step) {
+                written |= use[i].writes || use[j].writes;
+                continue;
+            }
+            bool ordered = happens_before(p, use[j].step, use[i].step);
+            written |= use[j].writes && ordered;
+            ZR_CHECK(ordered || happens_before(p, use[i].step, use[j].step) || !(use[i].writes || use[j].writes), ZR_ERR_INTERNAL,
+                     "steps %d and %d use buffer %d (%s) in no order", use[i].step, use[j].step, b, buffer->what);
+        }
+        ZR_CHECK(!use[i].reads || written, ZR_ERR_INTERNAL, "step %d reads buffer %d (%s), which nothing has written", use[i].step, b,
+                 buffer->what);
+    }
+    return ZR_OK;
+}
+
+static bool all_before(const proof *p, const use_of *a, int32_t na, const use_of *b, int32_t nb)
+{
+    for (int32_t i = 0; i < na; i++)
+        for (int32_t j = 0; j < nb; j++)
+            if (!happens_before(p, a[i].step, b[j].step)) return false;
+    return true;
+}
+
+static bool share_bytes(const zr_buffer *a, const zr_buffer *b)
+{
+    return a->staging == b->staging && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static zr_status check_places(const proof *p, const use_of *use, const int32_t *first)
+{
+    const zr_schedule *s = p->s;
+    for (int32_t a = 0; a < s->n_buffers; a++) {
+        int64_t room = s->buffer[a].staging ? p->plan->stage_bytes : p->plan->arena_bytes;
+        ZR_CHECK(s->buffer[a].offset >= 0 && s->buffer[a].bytes >= 0 && s->buffer[a].offset + s->buffer[a].bytes <= room, ZR_ERR_INTERNAL,
+                 "buffer %d (%s) ends outside its %lld bytes", a, s->buffer[a].what, (long long)room);
+        for (int32_t b = 0; b < a; b++) {
+            if (!share_bytes(&s->buffer[a], &s->buffer[b])) continue;
+            int32_t na = first[a + 1] - first[a], nb = first[b + 1] - first[b];
+            bool apart = !s->buffer[a].persistent && !s->buffer[b].persistent &&
+                         (all_before(p, use + first[a], na, use + first[b], nb) || all_before(p, use + first[b], nb, use + first[a], na));
+            ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %d (%s) and %d (%s) share bytes while both may be in use", b, s->buffer[b].what, a,
+                     s->buffer[a].what);
+        }
+    }
+    return ZR_OK;
+}
+
+static void sort_uses(const zr_schedule *s, use_of *use, int32_t *first)
+{
+    for (int32_t u = 0; u < s->n_uses; u++)
+        if (s->use[u].buffer >= 0) first[s->use[u].buffer + 1]++;
+    for (int32_t b = 0; b < s->n_buffers; b++) first[b + 1] += first[b];
+    int32_t *next = first + s->n_buffers + 1;
+    for (int32_t b = 0; b < s->n_buffers; b++) next[b] = first[b];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        for (int32_t u = s->step[i].uses; u < s->step[i].uses + s->step[i].n_uses; u++)
+            if (s->use[u].buffer >= 0) use[next[s->use[u].buffer]++] = (use_of){i, s->use[u].reads, s->use[u].writes};
+}
+
+static zr_status check_schedule(const zr_plan *plan, const zr_schedule *s)
+{
+    proof p = {.plan = plan, .s = s, .words = (s->n_steps + 63) / 64};
+    zr_status st = ZR_OK;
+    p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)s->n_steps + 64);
+    use_of *use = zr_alloc(sizeof *use * (size_t)(s->n_uses + 1));
+    int32_t *first = zr_alloc(sizeof *first * 2 * (size_t)(s->n_buffers + 2));
+    if (!p.before || !use || !first) {
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d steps", s->n_steps);
+        goto done;
+    }
+    ZR_TRY_GOTO(st, find_order(&p), done);
+    sort_uses(s, use, first);
+    for (int32_t b = 0; b < s->n_buffers; b++) ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
+    ZR_TRY_GOTO(st, check_places(&p, use, first), done);
+done:
+    zr_free(p.before);
+    zr_free(use);
+    zr_free(first);
+    return st;
+}
+
+zr_status zr_plan_check(const zr_plan *plan)
+{
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        if (plan->schedule[k].buffer) ZR_TRY(check_schedule(plan, &plan->schedule[k]));
+    return ZR_OK;
+}

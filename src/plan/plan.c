@@ -1,0 +1,186 @@
+/*
+ * From a model and a layout to a plan: graphs, states, schedules, map, accounts. Pure arithmetic.
+ */
+#include "plan/internal.h"
+
+#include <string.h>
+
+const char *zr_step_kind_name(zr_step_kind kind)
+{
+    static const char *const name[] = {
+#define NAME(id, text) text,
+        ZR_STEP_LIST(NAME)
+#undef NAME
+    };
+    return (unsigned)kind < ZR_STEP_KINDS ? name[kind] : "?";
+}
+
+static zr_status check_layout(const zr_layout *l)
+{
+    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size, sizeof *l);
+    ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
+    ZR_CHECK(l->stage >= 0 && l->stage <= 3, ZR_ERR_CONFIG, "ZeRO stage %d: stages are 0, 1, 2, 3", l->stage);
+    ZR_CHECK(l->dtype == ZR_F32 || l->dtype == ZR_BF16, ZR_ERR_UNSUPPORTED, "parameters in %s: F32 and BF16 are built",
+             zr_dtype_name(l->dtype));
+    ZR_CHECK(l->wire_dtype == ZR_F32 || (l->wire_dtype == ZR_BF16 && l->dtype == ZR_BF16), ZR_ERR_UNSUPPORTED,
+             "gradients in %s with parameters in %s: F32, or BF16 with BF16 parameters", zr_dtype_name(l->wire_dtype),
+             zr_dtype_name(l->dtype));
+    ZR_CHECK(l->batch >= 1 && l->seq >= 1 && l->accum >= 1, ZR_ERR_CONFIG,
+             "micro-batch of %lld rows of %lld tokens, %lld times a step: all must be positive", (long long)l->batch,
+             (long long)l->seq, (long long)l->accum);
+    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG, "an optimizer with %d states: 0 to 4",
+             l->optimizer.n_slots);
+    return ZR_OK;
+}
+
+static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
+{
+    const zr_layout *l = &plan->layout;
+    zr_graph_spec spec = {.mode = kind == ZR_TRAIN ? ZR_MODE_TRAIN : kind == ZR_EVAL ? ZR_MODE_EVAL : ZR_MODE_DECODE,
+                          .batch = l->batch, .seq = l->seq, .dtype = l->dtype, .grad_dtype = l->wire_dtype};
+    if (kind == ZR_DECODE) {
+        spec.batch = spec.seq = 1;
+        spec.cache_len = l->decode_len;
+    }
+    ZR_TRY(zr_graph_create(&spec, &plan->graph[kind]));
+    model->build(plan->graph[kind], model->config);
+    return zr_graph_finish(plan->graph[kind]);
+}
+
+/* The three modes must agree on the parameters: one arena serves all. */
+static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *model)
+{
+    bool same = zr_graph_params(a) == zr_graph_params(b) && zr_graph_units(a) == zr_graph_units(b);
+    for (int32_t p = 0; same && p < zr_graph_params(a); p++) {
+        const zr_param_info *x = zr_graph_param(a, p), *y = zr_graph_param(b, p);
+        same = strcmp(x->name, y->name) == 0 && zr_shape_equal(&x->shape, &y->shape) && x->unit == y->unit;
+    }
+    ZR_CHECK(same, ZR_ERR_ARG, "model %s declares other parameters in another mode: it must declare the same in the same order", model);
+    return ZR_OK;
+}
+
+static zr_status plan_caches(zr_plan *plan)
+{
+    const zr_graph *g = plan->graph[ZR_DECODE];
+    for (int32_t v = 0; g && v < zr_graph_values(g); v++) {
+        const zr_value_info *info = zr_graph_value(g, v);
+        if (info->kind != ZR_VALUE_CACHE) continue;
+        int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
+        int32_t index;
+        ZR_TRY(zr__plan_persistent(plan, ZR_ACT, info->unit, "key-value cache", bytes, &index));
+    }
+    return ZR_OK;
+}
+
+/* The exchange stage holds the largest bucket that any step moves. */
+static zr_status plan_stage(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->stage_buffer = ZR_NONE;
+    if (l->ranks == 1) return ZR_OK;
+    int64_t largest = 0, gathered = zr_dtype_bytes(l->dtype);
+    if (l->train && !plan->shard_optim) gathered = l->accum > 1 ? 4 : zr_dtype_bytes(l->wire_dtype);
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        int64_t elems = plan->unit[u].padded_elems;
+        int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
+        int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
+        int64_t reduce_bytes = (reduce < elems ? reduce : elems) * zr_dtype_bytes(l->wire_dtype);
+        int64_t gather_bytes = (gather < elems ? gather : elems) * gathered;
+        if (l->train && reduce_bytes > largest) largest = reduce_bytes;
+        if ((l->train || plan->shard_param) && gather_bytes > largest) largest = gather_bytes;
+    }
+    if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
+    ZR_ASSERT(plan->n_persistent < plan->persistent_room);
+    plan->stage_buffer = plan->n_persistent++;
+    plan->stage_bytes = zr__round_bytes(largest);
+    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER, .persistent = true, .staging = true, .unit = -1,
+                                                       .what = "exchange stage", .bytes = plan->stage_bytes};
+    return ZR_OK;
+}
+
+static zr_status plan_states(zr_plan *plan)
+{
+    const zr_graph *g = plan->graph[plan->layout.train ? ZR_TRAIN : plan->layout.eval ? ZR_EVAL : ZR_DECODE];
+    plan->n_units = zr_graph_units(g);
+    plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
+    int32_t caches = plan->graph[ZR_DECODE] ? zr_graph_values(plan->graph[ZR_DECODE]) : 0;
+    plan->persistent_room = 8 * plan->n_units + caches + 2;
+    plan->persistent = zr_alloc(sizeof *plan->persistent * (size_t)plan->persistent_room);
+    ZR_CHECK(plan->unit && plan->persistent, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    ZR_TRY(zr__plan_states(plan, g));
+    ZR_TRY(plan_caches(plan));
+    ZR_TRY(plan_stage(plan));
+    plan->arena_bytes = plan->persistent_bytes;
+    return ZR_OK;
+}
+
+/* The stage, as where things are kept. With one rank a shard is the whole and nothing is gathered or
+ * copied: only the accumulators of several micro-batches make a whole gradient unnecessary. */
+static void partition(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->shard_optim = l->stage >= 1;
+    plan->shard_grad = l->stage >= 2 && (l->ranks > 1 || l->accum > 1);
+    plan->shard_param = l->stage >= 3 && l->ranks > 1;
+}
+
+static zr_status create(zr_plan *plan, const zr_model *model)
+{
+    const zr_layout *l = &plan->layout;
+    const zr_graph *first = NULL;
+    partition(plan);
+    for (int k = 0; k < ZR_FLUSH; k++) {
+        bool wanted = k == ZR_TRAIN ? l->train : k == ZR_EVAL ? l->eval : l->decode_len > 0;
+        if (!wanted) continue;
+        ZR_TRY(build_graph(plan, model, (zr_schedule_kind)k));
+        if (!first) first = plan->graph[k];
+        ZR_TRY(same_params(first, plan->graph[k], model->name));
+    }
+    ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
+    ZR_TRY(plan_states(plan));
+    for (int k = 0; k < ZR_FLUSH; k++)
+        if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
+    if (l->train) ZR_TRY(zr__write_flush(plan));
+    zr__account(plan);
+    return ZR_OK;
+}
+
+zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+{
+    ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
+    ZR_TRY(check_layout(layout));
+    zr_plan *p = zr_alloc(sizeof *p);
+    ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a plan");
+    p->layout = *layout;
+    p->profile = *profile;
+    zr_status st = create(p, model);
+#ifdef ZR_DEBUG
+    if (st == ZR_OK) st = zr_plan_check(p);
+#endif
+    if (st != ZR_OK) {
+        zr_plan_destroy(&p);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *plan = p;
+    return ZR_OK;
+}
+
+void zr_plan_destroy(zr_plan **plan)
+{
+    if (!plan || !*plan) return;
+    zr_plan *p = *plan;
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        zr_schedule *s = &p->schedule[k];
+        zr_free(s->step);
+        zr_free(s->use);
+        zr_free(s->wait);
+        zr_free(s->buffer);
+        zr_free(s->value_buffer);
+        zr_free(s->value_offset);
+        zr_graph_destroy(&p->graph[k]);
+    }
+    zr_free(p->persistent);
+    zr_free(p->unit);
+    zr_free(p);
+    *plan = NULL;
+}

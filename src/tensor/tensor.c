@@ -1,0 +1,63 @@
+#include "zr/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *zr_dtype_name(zr_dtype dtype)
+{
+    static const char *const name[] = {
+#define DTYPE_NAME(id, text, bytes) text,
+        ZR_DTYPE_LIST(DTYPE_NAME)
+#undef DTYPE_NAME
+    };
+    if ((unsigned)dtype >= ZR_DTYPES) return "unknown";
+    return name[dtype];
+}
+
+int64_t zr_dtype_bytes(zr_dtype dtype)
+{
+    static const int64_t size[] = {
+#define DTYPE_BYTES(id, text, bytes) bytes,
+        ZR_DTYPE_LIST(DTYPE_BYTES)
+#undef DTYPE_BYTES
+    };
+    if ((unsigned)dtype >= ZR_DTYPES) return 0;
+    return size[dtype];
+}
+
+int64_t zr_shape_elems(const zr_shape *shape)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < shape->ndim; i++) elems *= shape->dim[i];
+    return elems;
+}
+
+int64_t zr_shape_rows(const zr_shape *shape)
+{
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < shape->ndim; i++) rows *= shape->dim[i];
+    return rows;
+}
+
+int64_t zr_shape_cols(const zr_shape *shape)
+{
+    return shape->ndim > 0 ? shape->dim[shape->ndim - 1] : 1;
+}
+
+bool zr_shape_equal(const zr_shape *a, const zr_shape *b)
+{
+    if (a->ndim != b->ndim) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] != b->dim[i]) return false;
+    return true;
+}
+
+void zr_shape_print(const zr_shape *shape, char *text, size_t size)
+{
+    char whole[ZR_MAX_DIMS * 24 + 4];
+    int used = snprintf(whole, sizeof(whole), "(");
+    for (int i = 0; i < shape->ndim; i++)
+        used += snprintf(whole + used, sizeof(whole) - (size_t)used, "%s%" PRId64, i ? ", " : "", shape->dim[i]);
+    snprintf(whole + used, sizeof(whole) - (size_t)used, ")");
+    snprintf(text, size, "%s", whole);
+}

@@ -1,0 +1,54 @@
+#include "train/evaluate.h"
+#include "train/load.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
+#define BATCH_TOKENS 1024
+
+static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
+{
+    const char *tokenizer = loaded->config ? loaded->config->data.tokenizer : NULL;
+    if (!path && loaded->config) path = loaded->config->data.val;
+    ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
+             loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
+    ZR_TRY(zr_data_open(path, tokenizer, loaded->model.vocab_size, seq, ZR_SEQUENTIAL, 0, data));
+    return ZR_OK;
+}
+
+static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, int threads, zr_eval_result *result)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    layout.train = false;
+    layout.seq = seq;
+    layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
+    int64_t windows = zr_data_windows(data);
+    if (layout.batch > windows) layout.batch = windows;
+    ZR_TRY(zr__load_start(loaded, &layout, threads));
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows, &result->loss,
+                        &result->tokens));
+    zr_data_info info = zr_data_get_info(data);
+    snprintf(result->data, sizeof(result->data), "%s", info.path);
+    result->params = loaded->plan->params;
+    result->perplexity = exp(result->loss);
+    result->bits_per_byte = info.bytes_per_token > 0.0 ? result->loss / log(2.0) / info.bytes_per_token : NAN;
+    return ZR_OK;
+}
+
+zr_status zr_eval_dir(const char *dir, const char *data_path, int threads, zr_eval_result *result)
+{
+    zr__loaded loaded;
+    zr_data *data = NULL;
+    zr_status st = ZR_OK;
+    ZR_CHECK(dir && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
+    ZR_TRY(zr__load_open(dir, &loaded));
+    int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
+    if (seq <= 0 || seq > loaded.model.n_positions) seq = loaded.model.n_positions;
+    ZR_TRY_GOTO(st, open_data(&loaded, data_path, seq, &data), done);
+    ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, threads, result), done);
+done:
+    zr_data_close(&data);
+    zr__load_close(&loaded);
+    return st;
+}

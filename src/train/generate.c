@@ -1,0 +1,161 @@
+#include "train/load.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEWLINE 10
+
+typedef struct writer {
+    zr__loaded loaded;
+    const zr_generate_args *args;
+    const zr_tokenizer *tokenizer;
+    int64_t choices;  /* tokens to choose from */
+    int32_t *tokens;  /* prompt and what was added */
+    int64_t n_tokens;
+    int64_t position; /* tokens in the cache */
+    float *logits, *sorted;
+} writer;
+
+static zr_status check(const zr_generate_args *args)
+{
+    ZR_CHECK(args->tokens >= 0 && args->tokens <= INT32_MAX, ZR_ERR_ARG, "%lld tokens to generate; 0 or more are possible",
+             (long long)args->tokens);
+    ZR_CHECK(isfinite(args->temperature) && args->temperature >= 0.0, ZR_ERR_ARG,
+             "a temperature of %g; it must be 0 (likeliest token) or more", args->temperature);
+    ZR_CHECK(args->top_k >= 0, ZR_ERR_ARG, "top-k of %lld; it must be 0 (all tokens) or more", (long long)args->top_k);
+    return ZR_OK;
+}
+
+static zr_status open_tokenizer(writer *w)
+{
+    const char *name = w->loaded.config ? w->loaded.config->data.tokenizer : NULL;
+    int64_t vocab = w->loaded.model.vocab_size;
+    ZR_CHECK(name || vocab == 256, ZR_ERR_UNSUPPORTED,
+             "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)", (long long)vocab);
+    ZR_TRY(zr_tokenizer_get(name ? name : "bytes", &w->tokenizer));
+    int64_t known = zr_tokenizer_vocab(w->tokenizer);
+    w->choices = known < vocab ? known : vocab;
+    return ZR_OK;
+}
+
+static zr_status encode_prompt(writer *w)
+{
+    int64_t room = w->args->prompt_bytes + w->args->tokens + 1;
+    w->tokens = zr_alloc((size_t)room * sizeof(*w->tokens));
+    w->logits = zr_alloc((size_t)w->choices * sizeof(*w->logits));
+    w->sorted = zr_alloc((size_t)w->choices * sizeof(*w->sorted));
+    ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
+    ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
+    if (w->n_tokens == 0) w->tokens[w->n_tokens++] = NEWLINE < w->choices ? NEWLINE : 0;
+    for (int64_t i = 0; i < w->n_tokens; i++) {
+        ZR_CHECK(w->tokens[i] < w->loaded.model.vocab_size, ZR_ERR_DATA,
+                 "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i],
+                 (long long)w->loaded.model.vocab_size);
+    }
+    return ZR_OK;
+}
+
+/** Bring the cache up to the last token; its logits are then in w->logits. A full cache is begun anew with
+ *  the last half of its tokens, so each token still sees at least that many. */
+static zr_status read_tokens(writer *w, int64_t first)
+{
+    int64_t longest = w->loaded.model.n_positions;
+    zr_tensor output = {0};
+    if (w->position + (w->n_tokens - first) > longest) {
+        int64_t half = longest > 1 ? longest / 2 : 1;
+        first = w->n_tokens > half ? w->n_tokens - half : 0;
+        w->position = 0;
+    }
+    for (int64_t i = first; i < w->n_tokens; i++) {
+        ZR_TRY(zr_engine_decode(w->loaded.engine, w->tokens[i], w->position++, &output));
+    }
+    for (int64_t v = 0; v < w->choices; v++) {
+        w->logits[v] = output.dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)output.data)[v])
+                                               : ((const float *)output.data)[v];
+    }
+    return ZR_OK;
+}
+
+static int descending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+static int32_t likeliest(const writer *w)
+{
+    int32_t best = 0;
+    for (int32_t v = 1; v < w->choices; v++) {
+        if (w->logits[v] > w->logits[best]) best = v;
+    }
+    return best;
+}
+
+/** Draw from softmax(logits / temperature) over the k likeliest. */
+static int32_t draw(const writer *w, int64_t index)
+{
+    zr_rng rng = {.seed = w->args->seed, .purpose = ZR_RNG_SAMPLE};
+    float floor_logit = -INFINITY;
+    int32_t last = likeliest(w);
+    double top = w->logits[last], sum = 0.0;
+    if (w->args->top_k > 0 && w->args->top_k < w->choices) {
+        memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
+        qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
+        floor_logit = w->sorted[w->args->top_k - 1];
+    }
+    for (int64_t v = 0; v < w->choices; v++) {
+        if (w->logits[v] >= floor_logit) sum += exp((w->logits[v] - top) / w->args->temperature);
+    }
+    double left = zr_rng_uniform(&rng, (uint64_t)index) * sum;
+    for (int32_t v = 0; v < w->choices; v++) {
+        if (w->logits[v] < floor_logit) continue;
+        left -= exp((w->logits[v] - top) / w->args->temperature);
+        last = v;
+        if (left < 0.0) break;
+    }
+    return last;
+}
+
+static zr_status write_tokens(writer *w, zr_emit_fn emit, void *arg)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < w->args->tokens; i++) {
+        const char *text = NULL;
+        int64_t bytes = 0;
+        ZR_TRY(read_tokens(w, first));
+        int32_t token = w->args->temperature > 0.0 ? draw(w, i) : likeliest(w);
+        first = w->n_tokens;
+        w->tokens[w->n_tokens++] = token;
+        ZR_TRY(zr_tokenizer_decode(w->tokenizer, token, &text, &bytes));
+        ZR_TRY(emit(arg, text, bytes));
+    }
+    return ZR_OK;
+}
+
+static zr_status generate(writer *w, const char *dir, zr_emit_fn emit, void *arg)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    ZR_TRY(zr__load_open(dir, &w->loaded));
+    ZR_TRY(open_tokenizer(w));
+    ZR_TRY(encode_prompt(w));
+    layout.train = false;
+    layout.eval = false;
+    layout.decode_len = w->loaded.model.n_positions;
+    ZR_TRY(zr__load_start(&w->loaded, &layout, w->args->threads));
+    ZR_TRY(write_tokens(w, emit, arg));
+    return ZR_OK;
+}
+
+zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg)
+{
+    ZR_CHECK(dir && args && emit, ZR_ERR_ARG, "zr_generate was given a NULL pointer");
+    ZR_TRY(check(args));
+    writer w = {.args = args};
+    zr_status st = generate(&w, dir, emit, arg);
+    zr_free(w.tokens);
+    zr_free(w.logits);
+    zr_free(w.sorted);
+    zr__load_close(&w.loaded);
+    return st;
+}

@@ -1,0 +1,77 @@
+#include "train/inputs.h"
+
+zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
+{
+    int32_t params = zr_graph_params(graph);
+    *specs = zr_alloc(sizeof(**specs) * (size_t)params);
+    ZR_CHECK(*specs, ZR_ERR_MEMORY, "no memory for the names of %d parameters", (int)params);
+    for (int32_t i = 0; i < params; i++) {
+        const zr_param_info *info = zr_graph_param(graph, i);
+        (*specs)[i] = (zr_tensor_spec){info->name, info->shape};
+    }
+    *n = params;
+    return ZR_OK;
+}
+
+zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size)
+{
+    zr_status st = ZR_OK;
+    zr_graph *graph = NULL;
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    zr_model builder = zr_gpt2(model);
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    ZR_TRY(zr_graph_create(&spec, &graph));
+    builder.build(graph, builder.config);
+    ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
+    ZR_TRY_GOTO(st, zr__param_specs(graph, &specs, &n), done);
+    ZR_TRY_GOTO(st, zr_weights_check(weights, specs, n, note, size), done);
+done:
+    zr_free(specs);
+    zr_graph_destroy(&graph);
+    return st;
+}
+
+zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    ZR_TRY(zr_weights_read(arg, param->name, first, n, out));
+    return ZR_OK;
+}
+
+static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
+{
+    zr_gpt2_config model;
+    if (!config->model.init) return ZR_OK;
+    ZR_TRY(zr_train_model(config, &model));
+    ZR_TRY(zr_weights_open(config->model.init, &inputs->weights));
+    ZR_TRY(zr__weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
+    return ZR_OK;
+}
+
+static zr_status open_all(const zr_config *config, zr__inputs *inputs)
+{
+    ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; name a text or token file to train on");
+    zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
+    int64_t vocab = config->model.sizes.vocab_size, seq = config->data.seq_length;
+    uint64_t seed = (uint64_t)config->train.seed;
+    ZR_TRY(zr_data_open(config->data.train, config->data.tokenizer, vocab, seq, order, seed, &inputs->train));
+    if (config->data.val) {
+        ZR_TRY(zr_data_open(config->data.val, config->data.tokenizer, vocab, seq, ZR_SEQUENTIAL, seed, &inputs->val));
+    }
+    ZR_TRY(open_weights(config, inputs));
+    return ZR_OK;
+}
+
+zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs)
+{
+    zr_status st = open_all(config, inputs);
+    if (st != ZR_OK) zr__inputs_close(inputs);
+    return st;
+}
+
+void zr__inputs_close(zr__inputs *inputs)
+{
+    zr_data_close(&inputs->train);
+    zr_data_close(&inputs->val);
+    zr_weights_close(&inputs->weights);
+}

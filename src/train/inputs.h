@@ -1,0 +1,28 @@
+/** What a run reads: token files, initial weights. Opened and checked before anything is created. */
+#ifndef ZR_TRAIN_INPUTS_H
+#define ZR_TRAIN_INPUTS_H
+
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+typedef struct zr__inputs {
+    zr_data *train;
+    zr_data *val;        /* NULL: none */
+    zr_weights *weights; /* NULL: random initial weights */
+    char note[512];      /* tensors of the weights that nothing wants, "" */
+} zr__inputs;
+
+ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs);
+void zr__inputs_close(zr__inputs *inputs);
+
+/** Hold weights against a model's parameters. */
+ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size);
+
+/** A zr_fill_fn; arg is a zr_weights. */
+zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
+
+/** Names and shapes of a model's parameters, in order, for files. Names are borrowed from `graph`. zr_free it. */
+ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n);
+
+#endif

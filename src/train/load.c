@@ -1,0 +1,84 @@
+#include "train/load.h"
+
+#include "train/host.h"
+#include "train/run_dir.h"
+
+#include <sys/stat.h>
+
+static bool exists(const char *dir, const char *name)
+{
+    struct stat st;
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, &st) == 0;
+}
+
+/** The directory that holds the weights; a run's configuration when `dir` is a run. */
+static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[PATH_MAX])
+{
+    char path[PATH_MAX];
+    struct stat st;
+    ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
+             "%s is not a directory; give a run's output_dir or a Hugging Face directory", dir);
+    bool saved = exists(dir, "model/model.safetensors") || exists(dir, "model/config.json");
+    ZR_CHECK(saved || !exists(dir, "metrics.jsonl"), ZR_ERR_NOT_FOUND,
+             "%s is a run without saved weights (there is no model/ in it); weights are written when a run ends", dir);
+    if (!saved) return zr__path_join(weights, dir, ".");
+    if (exists(dir, "config.json")) {
+        ZR_TRY(zr__path_join(path, dir, "config.json"));
+        ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
+    }
+    ZR_TRY(zr__path_join(weights, dir, "model"));
+    return ZR_OK;
+}
+
+static zr_status open_weights(const char *dir, zr__loaded *loaded)
+{
+    char weights[PATH_MAX];
+    zr_hf_gpt2 hf;
+    ZR_TRY(find_weights(dir, loaded, weights));
+    ZR_TRY(zr_hf_gpt2_read(weights, &hf));
+    loaded->model = (zr_gpt2_config){.n_layer = hf.n_layer,
+                                     .n_head = hf.n_head,
+                                     .n_embd = hf.n_embd,
+                                     .n_positions = hf.n_positions,
+                                     .vocab_size = hf.vocab_size,
+                                     .layer_norm_epsilon = hf.layer_norm_epsilon,
+                                     .initializer_range = hf.initializer_range};
+    ZR_TRY(zr_gpt2_check(&loaded->model));
+    ZR_TRY(zr_weights_open(weights, &loaded->weights));
+    ZR_TRY(zr__weights_fit(loaded->weights, &loaded->model, NULL, 0));
+    return ZR_OK;
+}
+
+zr_status zr__load_open(const char *dir, zr__loaded *loaded)
+{
+    *loaded = (zr__loaded){0};
+    zr_status st = open_weights(dir, loaded);
+    if (st != ZR_OK) zr__load_close(loaded);
+    return st;
+}
+
+zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
+{
+    zr_device_config device = {.threads = threads > 0 ? threads : zr__host_cores()};
+    zr_model model = zr_gpt2(&loaded->model);
+    layout->dtype = loaded->config && loaded->config->bf16 ? ZR_BF16 : ZR_F32;
+    layout->wire_dtype = layout->dtype;
+    ZR_TRY(zr_device_create_cpu(&device, &loaded->device));
+    ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
+    ZR_TRY(zr_train_memory_check(loaded->plan, 0, 1, false));
+    ZR_TRY(zr_comm_create_self(&loaded->comm));
+    ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
+    ZR_TRY(zr_engine_fill(loaded->engine, zr__weights_fill, loaded->weights));
+    return ZR_OK;
+}
+
+void zr__load_close(zr__loaded *loaded)
+{
+    zr_engine_destroy(&loaded->engine);
+    zr_comm_destroy(&loaded->comm);
+    zr_plan_destroy(&loaded->plan);
+    zr_device_destroy(&loaded->device);
+    zr_weights_close(&loaded->weights);
+    zr_config_destroy(&loaded->config);
+}

@@ -1,0 +1,25 @@
+/** Trained weights in one rank, ready to run: a run's directory or a Hugging Face directory. */
+#ifndef ZR_TRAIN_LOAD_H
+#define ZR_TRAIN_LOAD_H
+
+#include "train/inputs.h"
+
+typedef struct zr__loaded {
+    zr_config *config; /* the run's; NULL for a Hugging Face directory */
+    zr_gpt2_config model;
+    zr_weights *weights;
+    zr_comm *comm;
+    zr_device *device;
+    zr_plan *plan;
+    zr_engine *engine;
+} zr__loaded;
+
+/** Open and check a directory; allocates nothing of the model's size. */
+ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
+
+/** Plan, allocate and fill an engine. The layout's dtype is set here: the run's, F32 without one. */
+ZR_NODISCARD zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads);
+
+void zr__load_close(zr__loaded *loaded);
+
+#endif

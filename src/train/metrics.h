@@ -1,0 +1,16 @@
+/** Lines of metrics.jsonl and the document run.json; the key order is part of the interface. */
+#ifndef ZR_TRAIN_METRICS_H
+#define ZR_TRAIN_METRICS_H
+
+#include "zr/train.h"
+
+#define ZR_LINE_BYTES 768
+
+/** One line with its newline; its length. */
+int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES]);
+int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES]);
+
+/** run.json; zr_free it. */
+ZR_NODISCARD zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, char **json);
+
+#endif

@@ -1,0 +1,81 @@
+#include "zr/train.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {
+    [ZR_REDUCE_SCATTER] = "reduce_scatter", [ZR_ALL_GATHER] = "all_gather", [ZR_ALL_REDUCE] = "all_reduce"};
+
+zr_report zr_report_planned(const zr_plan *plan)
+{
+    return (zr_report){.params = plan->params,
+                       .ranks = plan->layout.ranks,
+                       .stage = plan->layout.stage,
+                       .memory = plan->memory,
+                       .traffic = plan->traffic,
+                       .flops_model = plan->flops_model,
+                       .flops_hardware = plan->flops_hardware};
+}
+
+zr_status zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+{
+    *report = zr_report_planned(plan);
+    report->memory = measured->memory;
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
+        int64_t bytes = measured->traffic.bytes[kind];
+        int64_t steps = measured->steps;
+        ZR_CHECK(steps ? bytes % steps == 0 : bytes == 0, ZR_ERR_INTERNAL,
+                 "%s: %lld bytes in %lld steps is no whole number a step", traffic_key[kind], (long long)bytes,
+                 (long long)steps);
+        report->traffic.bytes[kind] = steps ? bytes / steps : 0;
+    }
+    return ZR_OK;
+}
+
+static json_t *memory_json(const zr_memory *memory)
+{
+    json_t *object = json_object();
+    int failed = object ? 0 : -1;
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        failed |= json_object_set_new(object, zr_category_name((zr_category)c), json_integer(memory->category_bytes[c]));
+    }
+    failed |= json_object_set_new(object, "states", json_integer(memory->states_bytes));
+    failed |= json_object_set_new(object, "total", json_integer(memory->total_bytes));
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *traffic_json(const zr_traffic *traffic)
+{
+    json_t *object = json_object();
+    int failed = object ? 0 : -1;
+    int64_t total = 0;
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
+        failed |= json_object_set_new(object, traffic_key[kind], json_integer(traffic->bytes[kind]));
+        total += traffic->bytes[kind];
+    }
+    failed |= json_object_set_new(object, "total", json_integer(total));
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+zr_status zr_report_json(const zr_report *report, char **json)
+{
+    *json = NULL;
+    json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:f, s:f}}", "params", (json_int_t)report->params, "ranks",
+                             report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
+                             traffic_json(&report->traffic), "flops", "model", report->flops_model, "hardware",
+                             report->flops_hardware);
+    char *text = root ? json_dumps(root, 0) : NULL;
+    json_decref(root);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for a report");
+    size_t bytes = strlen(text) + 1;
+    *json = zr_alloc(bytes);
+    if (*json) memcpy(*json, text, bytes);
+    free(text);
+    ZR_CHECK(*json, ZR_ERR_MEMORY, "no memory for a report of %zu bytes", bytes);
+    return ZR_OK;
+}

@@ -1,0 +1,348 @@
+/** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
+ *  ranks, then create, then compute. */
+#include "train/evaluate.h"
+#include "train/export.h"
+#include "train/host.h"
+#include "train/inputs.h"
+#include "train/metrics.h"
+#include "train/run_dir.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct run {
+    const zr_config *config;
+    zr_comm *comm;
+    const zr_observer *observer;
+    zr_train_result *result;
+    zr_gpt2_config model;
+    zr__inputs inputs;
+    zr_device *device;
+    zr_plan *plan;
+    zr_engine *engine;
+    zr__run_dir dir; /* rank 0's */
+    zr_train_info info;
+    zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
+    int64_t skipped_in_row;
+} run;
+
+static void note(const run *r, const char *text)
+{
+    if (r->comm->rank == 0 && r->observer->note) r->observer->note(r->observer->arg, text);
+}
+
+/** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
+static zr_status agreed(run *r, zr_status st)
+{
+    r->result->agreed = st != ZR_ERR_PEER && st != ZR_ERR_COMM && st != ZR_ERR_HANG && st != ZR_ERR_INTERNAL;
+    return st;
+}
+
+static zr_status agree(run *r, zr_status mine)
+{
+    return agreed(r, zr_comm_agree(r->comm, mine));
+}
+
+static void log_line(run *r, const char *line, int bytes)
+{
+    if (zr__run_dir_log(&r->dir, line, (size_t)bytes)) return;
+    note(r, "metrics.jsonl cannot be written (disk full?); training goes on without it");
+}
+
+/* ---- before anything is created -------------------------------------------------------------- */
+
+static zr_status check_inputs(run *r)
+{
+    ZR_TRY(zr_train_model(r->config, &r->model));
+    ZR_TRY(zr__inputs_open(r->config, &r->inputs));
+    if (r->comm->rank == 0) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
+    return ZR_OK;
+}
+
+static zr_status check_plan(run *r)
+{
+    bool threads = strcmp(r->comm->transport, "mpi") != 0;
+    zr_device_config device = ZR_DEVICE_CONFIG_INIT;
+    device.threads = zr_train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr_device_create_cpu(&device, &r->device));
+    ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    ZR_TRY(zr_train_memory_check(r->plan, r->config->memory.limit_bytes, r->comm->local_size, threads));
+    r->result->planned = zr_report_planned(r->plan);
+    r->info = (zr_train_info){.config = r->config,
+                              .plan = r->plan,
+                              .comm = r->comm,
+                              .output_dir = r->config->train.output_dir,
+                              .threads = device.threads,
+                              .train_tokens = zr_data_tokens(r->inputs.train),
+                              .val_tokens = r->inputs.val ? zr_data_tokens(r->inputs.val) : 0};
+    return ZR_OK;
+}
+
+static zr_status check(run *r)
+{
+    uint64_t hash = 0;
+    zr_status st = zr_config_hash(r->config, &hash);
+    if (st == ZR_OK) st = check_inputs(r);
+    ZR_TRY(agree(r, st));
+    ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration", hash)));
+    ZR_TRY(agree(r, check_plan(r)));
+    return ZR_OK;
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static zr_status open_dir(run *r)
+{
+    char *json = NULL;
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr_config_to_json(r->config, &json));
+    zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir);
+    if (st == ZR_OK) st = zr__run_dir_write(&r->dir, "config.json", json);
+    zr_free(json);
+    return st;
+}
+
+static void announce(run *r)
+{
+    char text[640];
+    if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
+    if (wanted > cores) {
+        snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
+                 r->info.threads, cores);
+        note(r, text);
+    }
+    if (r->inputs.note[0]) {
+        snprintf(text, sizeof(text), "tensors of %s that the model does not use: %s", r->config->model.init,
+                 r->inputs.note);
+        note(r, text);
+    }
+}
+
+static zr_status start(run *r)
+{
+    ZR_TRY(agree(r, open_dir(r)));
+    announce(r);
+    r->result->agreed = false;
+    ZR_TRY(zr_engine_create(r->plan, r->device, r->comm, (uint64_t)r->config->train.seed, &r->engine));
+    zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
+    ZR_TRY(zr_engine_fill(r->engine, fill, r->inputs.weights));
+    return ZR_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    run *r = arg;
+    int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
+    int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
+    for (int64_t b = 0; b < rows && r->batch_failed == ZR_OK; b++) {
+        r->batch_failed =
+            zr_data_sample(r->inputs.train, first + b, (int32_t *)input[0] + b * seq, (int32_t *)input[1] + b * seq);
+    }
+    if (r->batch_failed != ZR_OK) {
+        memset(input[0], 0, (size_t)(rows * seq) * sizeof(int32_t));
+        memset(input[1], 0, (size_t)(rows * seq) * sizeof(int32_t));
+    }
+    return ZR_OK;
+}
+
+static void fill_rates(const run *r, zr_train_step *line)
+{
+    const zr_profile *profile = &r->device->profile;
+    double peak = r->plan->layout.dtype == ZR_BF16 && profile->bf16_products ? profile->flops_bf16 : profile->flops_f32;
+    double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
+    line->tokens_per_sec = (double)line->tokens / sec;
+    line->samples_per_sec = (double)r->config->train_batch_size / sec;
+    line->tflops = r->plan->flops_hardware / r->comm->size / sec / 1e12;
+    line->mfu = peak > 0.0 ? r->plan->flops_model / r->comm->size / sec / peak : NAN;
+}
+
+static void report_step(run *r, const zr_step_result *did, double lr, double sec)
+{
+    char text[ZR_LINE_BYTES];
+    if (r->comm->rank != 0) return;
+    zr_train_step line = {.step = r->result->steps,
+                          .steps = r->config->train.steps,
+                          .loss = did->loss,
+                          .grad_norm = did->grad_norm,
+                          .lr = lr,
+                          .tokens = r->config->train_batch_size * r->plan->layout.seq,
+                          .step_sec = sec,
+                          .skipped = r->result->skipped};
+    fill_rates(r, &line);
+    log_line(r, text, zr__metrics_step(&line, text));
+    if (r->observer->step) r->observer->step(r->observer->arg, &line);
+}
+
+/** Count a step without an update; too many in a row end the run. The same on every rank. */
+static zr_status count_skipped(run *r, const zr_step_result *did)
+{
+    char text[320];
+    bool skipped = did->skipped || !isfinite(did->loss);
+    r->skipped_in_row = skipped ? r->skipped_in_row + 1 : 0;
+    if (!skipped) return ZR_OK;
+    r->result->skipped++;
+    const char *name = did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_TRAIN], did->bad_param)->name : "";
+    snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite (%lld skipped so far)",
+             (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name,
+             (long long)r->result->skipped);
+    note(r, text);
+    r->result->agreed = true;
+    ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
+             "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s); lower the "
+             "learning rate, lengthen the warm-up or set gradient_clipping",
+             ZR_TRAIN_MAX_SKIPPED, (long long)r->result->steps, name[0] ? name : "loss");
+    return ZR_OK;
+}
+
+static zr_status one_step(run *r)
+{
+    zr_step_result did = {0};
+    zr_step_args args = {.step = r->result->steps,
+                         .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
+                         .clip = r->config->gradient_clipping,
+                         .batch = read_batch,
+                         .arg = r};
+    double begin = zr_clock_sec();
+    r->result->agreed = false;
+    ZR_TRY(zr_engine_step(r->engine, &args, &did));
+    double sec = zr_clock_sec() - begin;
+    ZR_TRY(agree(r, r->batch_failed));
+    r->result->steps++;
+    r->result->loss = did.loss;
+    zr_status st = count_skipped(r, &did);
+    report_step(r, &did, args.lr, sec);
+    return st;
+}
+
+/** Did any rank ask to stop? */
+static zr_status stop_asked(run *r)
+{
+    const zr_observer *observer = r->observer;
+    bool mine = observer->stop && observer->stop(observer->arg);
+    return agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+}
+
+static zr_status evaluate(run *r)
+{
+    char text[ZR_LINE_BYTES];
+    int64_t windows = zr_data_windows(r->inputs.val);
+    int64_t wanted = r->config->train.eval_batches * r->config->train_batch_size;
+    if (wanted > 0 && wanted < windows) windows = wanted;
+    zr_train_eval line = {.step = r->result->steps};
+    ZR_TRY(agreed(r, zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &line.val_loss,
+                                  &line.val_tokens)));
+    r->result->val_loss = line.val_loss;
+    if (r->comm->rank != 0) return ZR_OK;
+    log_line(r, text, zr__metrics_eval(&line, text));
+    if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
+    return ZR_OK;
+}
+
+static zr_status loop(run *r)
+{
+    int64_t steps = r->config->train.steps, interval = r->config->train.eval_interval;
+    zr_status stopped = ZR_OK;
+    while (r->result->steps < steps && stopped == ZR_OK) {
+        ZR_TRY(one_step(r));
+        bool last = r->result->steps == steps;
+        if (!last) {
+            stopped = stop_asked(r);
+            if (stopped != ZR_OK && stopped != ZR_ERR_STOPPED) return stopped;
+        }
+        bool due = last || stopped != ZR_OK || (interval > 0 && r->result->steps % interval == 0);
+        if (r->inputs.val && interval > 0 && due) ZR_TRY(evaluate(r));
+    }
+    return stopped;
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+/** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
+static zr_status measure_peak(run *r)
+{
+    double mine = (double)zr__host_peak_bytes();
+    if (mine >= 0.0 && strcmp(r->comm->transport, "mpi") == 0) mine += (double)r->plan->stage_bytes;
+    double *all = zr_alloc(sizeof(mine) * (size_t)r->comm->size);
+    ZR_TRY(agree(r, all ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", r->comm->size)));
+    zr_status st = zr_comm_scalars(r->comm, &mine, 1, all);
+    for (int rank = 0; st == ZR_OK && rank < r->comm->size; rank++) mine = fmax(mine, all[rank]);
+    r->result->peak_rss_bytes = (int64_t)mine;
+    zr_free(all);
+    return st;
+}
+
+static void compare_with_plan(run *r)
+{
+    const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
+    if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
+        memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0) {
+        note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
+    }
+}
+
+static zr_status write_run_json(run *r)
+{
+    char *json = NULL;
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr__metrics_run(&r->info, r->result, &json));
+    zr_status st = zr__run_dir_write(&r->dir, "run.json", json);
+    zr_free(json);
+    return st;
+}
+
+static zr_status save(run *r, double begin)
+{
+    char dir[PATH_MAX];
+    zr_measured measured;
+    r->result->agreed = false;
+    ZR_TRY(zr_engine_flush(r->engine));
+    zr_engine_measured(r->engine, &measured);
+    ZR_TRY(agree(r, zr_report_measured(r->plan, &measured, &r->result->measured)));
+    ZR_TRY(agree(r, zr__path_join(dir, r->config->train.output_dir, "model")));
+    ZR_TRY(agreed(r, zr__export(dir, &r->model, r->plan, r->engine, r->comm)));
+    r->result->saved = true;
+    ZR_TRY(measure_peak(r));
+    r->result->wall_sec = zr_clock_sec() - begin;
+    ZR_TRY(agree(r, write_run_json(r)));
+    if (r->comm->rank == 0) compare_with_plan(r);
+    return ZR_OK;
+}
+
+static zr_status run_all(run *r)
+{
+    double begin = zr_clock_sec();
+    ZR_TRY(check(r));
+    ZR_TRY(start(r));
+    zr_status stopped = loop(r);
+    if (stopped != ZR_OK && stopped != ZR_ERR_STOPPED) return stopped;
+    ZR_TRY(save(r, begin));
+    ZR_CHECK(stopped == ZR_OK, ZR_ERR_STOPPED,
+             "stopped on request after step %lld of %lld; the weights are in %s/model (resuming is not built yet: no "
+             "checkpoint was written)",
+             (long long)r->result->steps, (long long)r->config->train.steps, r->config->train.output_dir);
+    return ZR_OK;
+}
+
+zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+{
+    static const zr_observer nobody = {0};
+    ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
+    run r = {.config = config,
+             .comm = comm,
+             .observer = observer ? observer : &nobody,
+             .result = result,
+             .dir = ZR_RUN_DIR_INIT};
+    result->val_loss = NAN;
+    result->peak_rss_bytes = -1;
+    zr_status st = run_all(&r);
+    zr_engine_destroy(&r.engine);
+    zr_plan_destroy(&r.plan);
+    zr_device_destroy(&r.device);
+    zr__inputs_close(&r.inputs);
+    zr__run_dir_close(&r.dir);
+    return st;
+}

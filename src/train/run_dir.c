@@ -1,0 +1,156 @@
+#include "train/run_dir.h"
+
+#include "train/host.h"
+#include "zr/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+
+/* Any of these means that a run has been here. */
+static const char *const traces[] = {"config.json", "metrics.jsonl", "run.json", "model", "latest"};
+
+zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    ZR_CHECK(n >= 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is longer than %d bytes; choose a shorter one",
+             dir, PATH_MAX - 1);
+    return ZR_OK;
+}
+
+/** Longest part of `path` that exists, into `parent`. */
+static void nearest_parent(const char *path, char parent[PATH_MAX])
+{
+    struct stat st;
+    snprintf(parent, PATH_MAX, "%s", path);
+    while (stat(parent, &st) != 0) {
+        char *slash = strrchr(parent, '/');
+        if (!slash) {
+            strcpy(parent, ".");
+            return;
+        }
+        if (slash == parent) slash++;
+        *slash = '\0';
+    }
+}
+
+zr_status zr__run_dir_check(const char *path)
+{
+    struct stat st;
+    ZR_CHECK(path[0], ZR_ERR_CREATE, "train.output_dir is empty; name a directory");
+    ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; at most %d are possible",
+             strlen(path), PATH_MAX - 64);
+    char parent[PATH_MAX];
+    nearest_parent(path, parent);
+    ZR_CHECK(stat(parent, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_CREATE,
+             "train.output_dir %s cannot be made: %s is not a directory", path, parent);
+    ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,
+             "train.output_dir %s cannot be written: %s: %s; choose another directory", path, parent, strerror(errno));
+    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++) {
+        char trace[PATH_MAX];
+        ZR_TRY(zr__path_join(trace, path, traces[i]));
+        ZR_CHECK(lstat(trace, &st) != 0, ZR_ERR_CREATE,
+                 "train.output_dir %s holds another run (%s is there); choose another directory or remove it", path,
+                 traces[i]);
+    }
+    return ZR_OK;
+}
+
+static zr_status make_parents(const char *path)
+{
+    char part[PATH_MAX];
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *c = part + 1;; c++) {
+        if (*c != '/' && *c != '\0') continue;
+        char keep = *c;
+        *c = '\0';
+        ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s", part,
+                 strerror(errno));
+        *c = keep;
+        if (!keep) return ZR_OK;
+    }
+}
+
+/** Say whose lock it is. */
+static zr_status locked_by_other(const char *path, const char *lock)
+{
+    char who[128] = "";
+    int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? 0 : read(fd, who, sizeof(who) - 1);
+    if (fd >= 0) close(fd);
+    if (n > 0) who[strcspn(who, "\n")] = '\0';
+    return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
+                   path, who[0] ? who : "its lock says no name", lock);
+}
+
+static zr_status take_lock(zr__run_dir *dir)
+{
+    char lock[PATH_MAX], host[80], text[128];
+    ZR_TRY(zr__path_join(lock, dir->path, LOCK_NAME));
+    int fd = open(lock, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == EEXIST) return locked_by_other(dir->path, lock);
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write in train.output_dir %s: %s", dir->path, strerror(errno));
+    dir->locked = true;
+    zr__host_name(host, sizeof(host));
+    int n = snprintf(text, sizeof(text), "host %s, process %ld\n", host, (long)getpid());
+    ssize_t put = write(fd, text, (size_t)n);
+    int failed = put != n ? errno : 0;
+    close(fd);
+    ZR_CHECK(!failed, ZR_ERR_CREATE, "cannot write %s: %s", lock, strerror(failed));
+    return ZR_OK;
+}
+
+zr_status zr__run_dir_open(zr__run_dir *dir, const char *path)
+{
+    ZR_TRY(zr__run_dir_check(path));
+    snprintf(dir->path, sizeof(dir->path), "%s", path);
+    ZR_TRY(make_parents(path));
+    ZR_TRY(take_lock(dir));
+    /* A second job may have come and gone between the look and the lock. */
+    zr_status st = zr__run_dir_check(path);
+    char metrics[PATH_MAX];
+    ZR_TRY_GOTO(st, st, fail);
+    ZR_TRY_GOTO(st, zr__path_join(metrics, path, "metrics.jsonl"), fail);
+    dir->metrics = open(metrics, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (dir->metrics < 0) {
+        st = ZR_FAIL(ZR_ERR_CREATE, "cannot create %s: %s", metrics, strerror(errno));
+        goto fail;
+    }
+    return ZR_OK;
+fail:
+    zr__run_dir_close(dir);
+    return st;
+}
+
+zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    ZR_TRY(zr__path_join(path, dir->path, name));
+    ZR_TRY(zr_file_write(path, text, (int64_t)strlen(text)));
+    return ZR_OK;
+}
+
+bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
+{
+    if (dir->log_failed || dir->metrics < 0) return true;
+    ssize_t n = 0;
+    do {
+        n = write(dir->metrics, line, bytes);
+    } while (n < 0 && errno == EINTR);
+    dir->log_failed = n != (ssize_t)bytes;
+    return !dir->log_failed;
+}
+
+void zr__run_dir_close(zr__run_dir *dir)
+{
+    char lock[PATH_MAX];
+    if (dir->metrics >= 0) close(dir->metrics);
+    dir->metrics = -1;
+    if (dir->locked && zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK) unlink(lock);
+    dir->locked = false;
+}

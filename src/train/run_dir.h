@@ -1,0 +1,40 @@
+/**
+ * The directory of a run: made once by rank 0, held by a lock file against other jobs, never over another
+ * run. Small files appear whole; metrics.jsonl grows by whole lines.
+ */
+#ifndef ZR_TRAIN_RUN_DIR_H
+#define ZR_TRAIN_RUN_DIR_H
+
+#include "zr/base.h"
+
+#include <limits.h>
+
+typedef struct zr__run_dir {
+    char path[PATH_MAX];
+    bool locked;
+    int metrics;      /* file descriptor, -1: closed */
+    bool log_failed;  /* metrics could not be written; noted once, training goes on */
+} zr__run_dir;
+
+#define ZR_RUN_DIR_INIT {.metrics = -1}
+
+/** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
+
+/** Make the directory (parents too), lock it and open metrics.jsonl. ZR_ERR_CREATE; nothing is left
+ *  behind but directories that were made. */
+ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path);
+
+/** Write dir/name whole. */
+ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
+
+/** Append one line (with its newline) to metrics.jsonl in one write. False the first time it fails. */
+bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
+
+/** Close and unlock. */
+void zr__run_dir_close(zr__run_dir *dir);
+
+/** dir/name into `path`; ZR_ERR_CREATE when it is too long. */
+ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name);
+
+#endif

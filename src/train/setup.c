@@ -1,0 +1,178 @@
+#include "base/text.h"
+#include "train/host.h"
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* The run report's promise: a process takes 1.03 of its arenas and this much more. */
+#define PROCESS_EXTRA_BYTES (48LL << 20)
+#define PROCESS_SHARE 1.03
+#define MIB 1048576.0
+
+static zr_config_sizes sizes_of(const zr_gpt2_config *gpt2)
+{
+    return (zr_config_sizes){gpt2->n_layer, gpt2->n_head, gpt2->n_embd, gpt2->n_positions, gpt2->vocab_size};
+}
+
+/** Sizes, and what else changes the result of the weights, from the directory of model.init. */
+static zr_status sizes_from_init(zr_config *config)
+{
+    zr_hf_gpt2 hf;
+    char eps[ZR_NUMBER_BYTES];
+    ZR_TRY(zr_hf_gpt2_read(config->model.init, &hf));
+    zr_config_sizes sizes = {hf.n_layer, hf.n_head, hf.n_embd, hf.n_positions, hf.vocab_size};
+    ZR_TRY(zr_config_set_sizes(config, &sizes, config->model.init));
+    if (zr_config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
+    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(hf.layer_norm_epsilon, eps)));
+    return ZR_OK;
+}
+
+static zr_status sizes_from_preset(zr_config *config)
+{
+    zr_gpt2_config gpt2;
+    char origin[96];
+    ZR_TRY(zr_gpt2_preset(config->model.preset, &gpt2));
+    snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
+    zr_config_sizes sizes = sizes_of(&gpt2);
+    ZR_TRY(zr_config_set_sizes(config, &sizes, origin));
+    return ZR_OK;
+}
+
+/** A text without a named tokenizer is read as bytes: say so before the vocabulary is settled. A file that
+ *  cannot be opened is left to the reader, which has the better message; a plan needs none. */
+static zr_status default_tokenizer(zr_config *config)
+{
+    zr_data *data = NULL;
+    if (config->data.tokenizer || !config->data.train) return ZR_OK;
+    if (zr_data_open(config->data.train, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data) != ZR_OK) return ZR_OK;
+    bool text = strcmp(zr_data_get_info(data).format, "text") == 0;
+    zr_data_close(&data);
+    return text ? zr_config_set(config, "data.tokenizer", "bytes") : ZR_OK;
+}
+
+static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
+{
+    char when[32], path[160];
+    struct tm utc;
+    time_t now = (time_t)unix_sec;
+    if (config->train.output_dir) return ZR_OK;
+    ZR_CHECK(gmtime_r(&now, &utc), ZR_ERR_ARG, "%lld is no time", (long long)unix_sec);
+    strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &utc);
+    const char *model = config->model.preset ? config->model.preset : config->model.type;
+    snprintf(path, sizeof(path), "runs/%s-%s", model, when);
+    ZR_TRY(zr_config_set(config, "train.output_dir", path));
+    return ZR_OK;
+}
+
+zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
+{
+    if (config->model.init) {
+        ZR_TRY(sizes_from_init(config));
+    } else if (config->model.preset) {
+        ZR_TRY(sizes_from_preset(config));
+    }
+    ZR_TRY(default_tokenizer(config));
+    ZR_TRY(default_output_dir(config, unix_sec));
+    ZR_TRY(zr_config_resolve(config, ranks));
+    zr_gpt2_config model;
+    ZR_TRY(zr_train_model(config, &model));
+    return ZR_OK;
+}
+
+zr_status zr_train_model(const zr_config *config, zr_gpt2_config *model)
+{
+    const zr_config_sizes *sizes = &config->model.sizes;
+    *model = (zr_gpt2_config){.n_layer = sizes->n_layer,
+                              .n_head = sizes->n_head,
+                              .n_embd = sizes->n_embd,
+                              .n_positions = sizes->n_positions,
+                              .vocab_size = sizes->vocab_size,
+                              .embd_pdrop = config->model.embd_pdrop,
+                              .resid_pdrop = config->model.resid_pdrop,
+                              .attn_pdrop = config->model.attn_pdrop,
+                              .layer_norm_epsilon = config->model.layer_norm_epsilon,
+                              .initializer_range = config->model.initializer_range};
+    ZR_TRY(zr_gpt2_check(model));
+    ZR_CHECK(config->data.seq_length <= model->n_positions, ZR_ERR_CONFIG,
+             "data.seq_length is %lld but the model has %lld positions; lower it or raise model.n_positions",
+             (long long)config->data.seq_length, (long long)model->n_positions);
+    return ZR_OK;
+}
+
+static zr_optimizer optimizer_of(const zr_config *config)
+{
+    double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
+    double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
+    switch (config->optimizer.type) {
+    case ZR_OPTIMIZER_SGD: return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
+    case ZR_OPTIMIZER_ADAM:
+        if (!config->optimizer.adam_w_mode) return zr_adam(beta1, beta2, eps, decay);
+        break;
+    case ZR_OPTIMIZER_ADAMW: break;
+    }
+    return zr_adamw(beta1, beta2, eps, decay);
+}
+
+zr_layout zr_train_layout(const zr_config *config, int ranks)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    layout.ranks = ranks;
+    layout.stage = (int)config->zero.stage;
+    layout.dtype = config->bf16 ? ZR_BF16 : ZR_F32;
+    layout.wire_dtype = config->communication_dtype == ZR_CONFIG_BF16 ? ZR_BF16 : ZR_F32;
+    layout.batch = config->micro_batch_size;
+    layout.seq = config->data.seq_length;
+    layout.accum = config->accumulation_steps;
+    layout.reduce_bucket_elems = config->zero.reduce_bucket_elems;
+    layout.gather_bucket_elems = config->zero.allgather_bucket_elems;
+    layout.prefetch = config->zero.overlap_comm == ZR_SWITCH_ON && config->zero.prefetch_bucket_elems > 0;
+    layout.eval = config->data.val != NULL;
+    layout.optimizer = optimizer_of(config);
+    return layout;
+}
+
+int zr_train_threads(const zr_config *config, int local_ranks)
+{
+    if (config->train.threads > 0) return (int)config->train.threads;
+    int share = zr__host_cores() / (local_ranks > 0 ? local_ranks : 1);
+    return share > 1 ? share : 1;
+}
+
+zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
+{
+    zr_gpt2_config sizes;
+    ZR_TRY(zr_train_model(config, &sizes));
+    zr_layout layout = zr_train_layout(config, ranks);
+    if (stage >= 0) layout.stage = stage;
+    zr_model model = zr_gpt2(&sizes);
+    ZR_TRY(zr_plan_create(&model, &layout, profile, plan));
+    return ZR_OK;
+}
+
+int64_t zr_train_process_bytes(const zr_plan *plan, int ranks)
+{
+    return (int64_t)(PROCESS_SHARE * (double)plan->memory.total_bytes * ranks) + PROCESS_EXTRA_BYTES;
+}
+
+zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
+{
+    const zr_memory *memory = &plan->memory;
+    int64_t rank_bytes = zr_train_process_bytes(plan, 1);
+    double states = (double)memory->states_bytes / MIB, total = (double)memory->total_bytes / MIB;
+    ZR_CHECK(limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+             "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
+             "memory.limit is %.1f MiB; use a higher zero_optimization.stage, more ranks, a smaller batch or "
+             "seq_length (`zr plan` shows each)",
+             (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
+    int64_t host_bytes = threads ? zr_train_process_bytes(plan, local_ranks) : rank_bytes * local_ranks;
+    int64_t left = zr__host_available_bytes();
+    ZR_CHECK(left < 0 || host_bytes <= left, ZR_ERR_MEMORY,
+             "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
+             "available; use a higher zero_optimization.stage, a smaller batch or a smaller model",
+             (double)host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
+    return ZR_OK;
+}

@@ -1,0 +1,53 @@
+/*
+ * Devices of every level that this machine has, and small helpers for their arrays.
+ */
+#ifndef ZR_TESTS_DEVICE_LEVELS_H
+#define ZR_TESTS_DEVICE_LEVELS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+
+static inline zr_device *device_at(const char *level, int threads)
+{
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    config.threads = threads;
+    assert_int_equal(zr__device_create_cpu_level(&config, level, &device), ZR_OK);
+    return device;
+}
+
+/* Call test(device) with a device of each level and number of threads. */
+static inline void each_device(void (*test)(zr_device *device))
+{
+    for (const char *const *level = zr__cpu_levels(); *level; level++) {
+        if (!zr__cpu_has(*level)) continue;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            zr_device *device = device_at(*level, threads);
+            test(device);
+            zr_device_destroy(&device);
+        }
+    }
+}
+
+/* Values of both signs in (-1, 1), the same for the same stream. */
+static inline void fill(float *x, int64_t n, uint32_t stream)
+{
+    const zr_rng rng = {.seed = 7, .purpose = ZR_RNG_INIT, .stream = stream};
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(2 * zr_rng_uniform(&rng, (uint64_t)i) - 1);
+}
+
+/* bf16 copy of x into out; x gets the rounded values. */
+static inline void narrow(uint16_t *out, float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = zr_bf16_from_f32(x[i]);
+        x[i] = zr_f32_from_bf16(out[i]);
+    }
+}
+
+#endif

@@ -1,0 +1,61 @@
+/**
+ * Fuzz target: any bytes as a safetensors file. What opens must hold the rules that readers rely on, and all
+ * of it must be readable.
+ *
+ *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
+ *     tests/fuzz/safetensors.c src/checkpoint/safetensors*.c src/base/{alloc,file,json*,status,text}.c \
+ *     src/tensor/tensor.c -ljansson -o fuzz_safetensors && ./fuzz_safetensors tests/fuzz/corpus/safetensors
+ */
+#include "zr/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void hold(bool truth, const char *what)
+{
+    if (truth) return;
+    fprintf(stderr, "broken: %s\n", what);
+    abort();
+}
+
+static void read_tensor(const zr_safetensors *st, const zr_safetensors_tensor *tensor)
+{
+    float out[64];
+    hold(zr_safetensors_find(st, tensor->name) == tensor, "a tensor is found by its name");
+    if (!tensor->loadable) return;
+    hold(tensor->bytes == tensor->elems * (tensor->dtype[0] == 'F' && tensor->dtype[1] == '3' ? 4 : 2), "bytes");
+    for (int64_t first = 0; first < tensor->elems; first += 64) {
+        int64_t piece = tensor->elems - first < 64 ? tensor->elems - first : 64;
+        hold(zr_safetensors_read_f32(st, tensor, first, piece, out) == ZR_OK, "a tensor is readable");
+    }
+    hold(zr_safetensors_read_f32(st, tensor, tensor->elems, 1, out) == ZR_ERR_ARG, "ranges are checked");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    char path[64];
+    zr_safetensors *st = NULL;
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) abort();
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    zr_status status = zr_safetensors_open(path, &st);
+    if (status == ZR_OK) {
+        int64_t at = -1;
+        for (int64_t i = 0; i < zr_safetensors_count(st); i++) {
+            const zr_safetensors_tensor *tensor = zr_safetensors_get(st, i);
+            hold(at < 0 || tensor->offset == at, "tensors tile the file");
+            at = tensor->offset + tensor->bytes;
+            read_tensor(st, tensor);
+        }
+        hold(at < 0 || at == (int64_t)n, "tensors end with the file");
+        zr_safetensors_close(&st);
+    } else {
+        hold(status == ZR_ERR_DATA && zr_error_message()[0], "a refusal is of bad data and says why");
+    }
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,513 @@
+/**
+ * graph_interp: runs a graph in double, op by op, with plain loops. A reference for adjoints: it
+ * follows the formulas of zr/ops.h, knows no rounding, and checks that values are written once and
+ * read after they are written.
+ */
+#ifndef GRAPH_INTERP_H
+#define GRAPH_INTERP_H
+
+#include "zr/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct interp interp;
+
+typedef struct interp_kernel {
+    const char *op;
+    void (*run)(interp *it, const zr_op *op);
+} interp_kernel;
+
+struct interp {
+    const zr_graph *graph;
+    double **data; /* one array a value; I32 values are doubles too */
+    bool *written;
+    const interp_kernel *extra; /* a test's own, op NULL ends the list; or NULL */
+    uint64_t seed;
+    int64_t position;
+};
+
+/* ---- access ---------------------------------------------------------------------------------- */
+
+static inline const zr_shape *interp_shape(const interp *it, zr_value value)
+{
+    return &zr_graph_value(it->graph, value)->type.shape;
+}
+
+static inline int64_t interp_elems(const interp *it, zr_value value)
+{
+    return zr_shape_elems(interp_shape(it, value));
+}
+
+static inline double *interp_in(const interp *it, const zr_op *op, int i)
+{
+    return i < op->n_in && op->in[i] != ZR_NONE ? it->data[op->in[i]] : NULL;
+}
+
+static inline double *interp_out(const interp *it, const zr_op *op, int i)
+{
+    return it->data[op->out[i]];
+}
+
+/* The output set to `earlier`, or to zero without it: where sums start. */
+static inline double *interp_sum(const interp *it, const zr_op *op, int out, const double *earlier)
+{
+    double *y = interp_out(it, op, out);
+    size_t bytes = (size_t)interp_elems(it, op->out[out]) * sizeof *y;
+    if (earlier)
+        memcpy(y, earlier, bytes);
+    else
+        memset(y, 0, bytes);
+    return y;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static inline void interp_embedding(interp *it, const zr_op *op)
+{
+    const double *ids = interp_in(it, op, 0), *table = interp_in(it, op, 1);
+    int64_t n = interp_elems(it, op->in[0]), C = zr_shape_cols(interp_shape(it, op->in[1]));
+    for (int64_t i = 0; i < n; i++)
+        memcpy(interp_out(it, op, 0) + i * C, table + (int64_t)ids[i] * C, (size_t)C * sizeof *table);
+}
+
+static inline void interp_embedding_dw(interp *it, const zr_op *op)
+{
+    const double *ids = interp_in(it, op, 0), *dy = interp_in(it, op, 1);
+    double *dw = interp_sum(it, op, 0, interp_in(it, op, 2));
+    int64_t n = interp_elems(it, op->in[0]), C = zr_shape_cols(interp_shape(it, op->in[1]));
+    for (int64_t i = 0; i < n * C; i++) dw[(int64_t)ids[i / C] * C + i % C] += dy[i];
+}
+
+static inline void interp_position(interp *it, const zr_op *op)
+{
+    const double *x = interp_in(it, op, 0), *table = interp_in(it, op, 1);
+    const int64_t *dim = interp_shape(it, op->in[0])->dim;
+    int64_t plane = dim[1] * dim[2];
+    for (int64_t i = 0; i < dim[0] * plane; i++)
+        interp_out(it, op, 0)[i] = x[i] + table[it->position * dim[2] + i % plane];
+}
+
+static inline void interp_position_dw(interp *it, const zr_op *op)
+{
+    const int64_t *dim = interp_shape(it, op->in[0])->dim;
+    double *dw = interp_sum(it, op, 0, interp_in(it, op, 1));
+    int64_t plane = dim[1] * dim[2];
+    for (int64_t i = 0; i < dim[0] * plane; i++) dw[i % plane] += interp_in(it, op, 0)[i];
+}
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+/* Element (k, n) of a weight stored (K, N) or, transposed, (N, K). */
+static inline int64_t interp_weight(const zr_op *op, int64_t K, int64_t N, int64_t k, int64_t n)
+{
+    return op->attr.i[0] ? n * K + k : k * N + n;
+}
+
+static inline void interp_linear(interp *it, const zr_op *op)
+{
+    const double *x = interp_in(it, op, 0), *w = interp_in(it, op, 1), *b = interp_in(it, op, 2);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), K = zr_shape_cols(interp_shape(it, op->in[0]));
+    int64_t N = zr_shape_cols(interp_shape(it, op->out[0]));
+    double *y = interp_out(it, op, 0);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t n = 0; n < N; n++) {
+            double sum = b ? b[n] : 0;
+            for (int64_t k = 0; k < K; k++) sum += x[r * K + k] * w[interp_weight(op, K, N, k, n)];
+            y[r * N + n] = sum;
+        }
+}
+
+static inline void interp_linear_dx(interp *it, const zr_op *op)
+{
+    const double *dy = interp_in(it, op, 0), *w = interp_in(it, op, 1);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), N = zr_shape_cols(interp_shape(it, op->in[0]));
+    int64_t K = zr_shape_cols(interp_shape(it, op->out[0]));
+    double *dx = interp_sum(it, op, 0, NULL);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < K; k++)
+            for (int64_t n = 0; n < N; n++) dx[r * K + k] += dy[r * N + n] * w[interp_weight(op, K, N, k, n)];
+}
+
+static inline void interp_linear_dw(interp *it, const zr_op *op)
+{
+    const double *x = interp_in(it, op, 0), *dy = interp_in(it, op, 1);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), K = zr_shape_cols(interp_shape(it, op->in[0]));
+    int64_t N = zr_shape_cols(interp_shape(it, op->in[1]));
+    double *dw = interp_sum(it, op, 0, interp_in(it, op, 2));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < K; k++)
+            for (int64_t n = 0; n < N; n++) dw[interp_weight(op, K, N, k, n)] += x[r * K + k] * dy[r * N + n];
+}
+
+static inline void interp_linear_db(interp *it, const zr_op *op)
+{
+    int64_t N = zr_shape_cols(interp_shape(it, op->in[0]));
+    double *db = interp_sum(it, op, 0, interp_in(it, op, 1));
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) db[i % N] += interp_in(it, op, 0)[i];
+}
+
+/* ---- layernorm ------------------------------------------------------------------------------- */
+
+static inline void interp_layernorm(interp *it, const zr_op *op)
+{
+    const double *x = interp_in(it, op, 0), *gain = interp_in(it, op, 1), *bias = interp_in(it, op, 2);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), C = zr_shape_cols(interp_shape(it, op->in[0]));
+    double *y = interp_out(it, op, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        double mean = 0, square = 0;
+        for (int64_t c = 0; c < C; c++) mean += x[r * C + c] / (double)C;
+        for (int64_t c = 0; c < C; c++) square += (x[r * C + c] - mean) * (x[r * C + c] - mean) / (double)C;
+        double rstd = 1 / sqrt(square + op->attr.f[0]);
+        for (int64_t c = 0; c < C; c++) y[r * C + c] = (x[r * C + c] - mean) * rstd * gain[c] + bias[c];
+        interp_out(it, op, 1)[r] = mean;
+        interp_out(it, op, 2)[r] = rstd;
+    }
+}
+
+static inline void interp_layernorm_dx(interp *it, const zr_op *op)
+{
+    const double *dy = interp_in(it, op, 0), *x = interp_in(it, op, 1), *gain = interp_in(it, op, 2);
+    const double *mean = interp_in(it, op, 3), *rstd = interp_in(it, op, 4);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), C = zr_shape_cols(interp_shape(it, op->in[0]));
+    double *dx = interp_sum(it, op, 0, interp_in(it, op, 5));
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0, dot = 0;
+        for (int64_t c = 0; c < C; c++) {
+            double g = dy[r * C + c] * gain[c];
+            sum += g / (double)C;
+            dot += g * (x[r * C + c] - mean[r]) * rstd[r] / (double)C;
+        }
+        for (int64_t c = 0; c < C; c++)
+            dx[r * C + c] += rstd[r] * (dy[r * C + c] * gain[c] - sum - (x[r * C + c] - mean[r]) * rstd[r] * dot);
+    }
+}
+
+static inline void interp_layernorm_dw(interp *it, const zr_op *op)
+{
+    const double *dy = interp_in(it, op, 0), *x = interp_in(it, op, 1);
+    const double *mean = interp_in(it, op, 2), *rstd = interp_in(it, op, 3);
+    int64_t C = zr_shape_cols(interp_shape(it, op->in[0]));
+    double *dgain = interp_sum(it, op, 0, NULL), *dbias = interp_sum(it, op, 1, NULL);
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
+        dgain[i % C] += dy[i] * (x[i] - mean[i / C]) * rstd[i / C];
+        dbias[i % C] += dy[i];
+    }
+}
+
+/* ---- element by element ------------------------------------------------------------------------ */
+
+#define INTERP_GELU_SCALE 0.79788456080286535588 /* sqrt(2/pi) */
+
+static inline void interp_gelu(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
+        double x = interp_in(it, op, 0)[i];
+        interp_out(it, op, 0)[i] = 0.5 * x * (1 + tanh(INTERP_GELU_SCALE * (x + 0.044715 * x * x * x)));
+    }
+}
+
+static inline void interp_gelu_dx(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
+        double x = interp_in(it, op, 1)[i], t = tanh(INTERP_GELU_SCALE * (x + 0.044715 * x * x * x));
+        double slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * INTERP_GELU_SCALE * (1 + 3 * 0.044715 * x * x);
+        interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] * slope;
+    }
+}
+
+static inline void interp_add(interp *it, const zr_op *op)
+{
+    const double *b = interp_in(it, op, 1);
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++)
+        interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] + (b ? b[i] : 0);
+}
+
+/* What dropout multiplies element `index` of a stream with. */
+static inline double interp_kept(const interp *it, int64_t stream, double p, int64_t index)
+{
+    zr_rng rng = {.seed = it->seed, .purpose = ZR_RNG_DROPOUT, .stream = (uint32_t)stream};
+    double u = (double)(zr_rng_u32(&rng, (uint64_t)index) >> 8) / 16777216.0;
+    return u >= p ? 1 / (1 - p) : 0;
+}
+
+static inline void interp_dropout(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++)
+        interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] * interp_kept(it, op->attr.i[0], op->attr.f[0], i);
+}
+
+static inline void interp_fill(interp *it, const zr_op *op)
+{
+    int64_t n = interp_elems(it, op->out[0]);
+    for (int64_t i = 0; i < n; i++) interp_out(it, op, 0)[i] = 1 / (double)n;
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* One head of one row: where its q, k, v, y lie and how it drops. */
+typedef struct interp_head {
+    const double *qkv;  /* of token 0; +C keys, +2C values; rows of 3C */
+    int64_t T, C, D, y; /* y: offset of token 0 in (B, T, C) */
+    int64_t stream, element;
+    double scale, p;
+} interp_head;
+
+static inline interp_head interp_head_at(const interp *it, const zr_op *op, int qkv, int64_t b, int64_t h)
+{
+    const int64_t *dim = interp_shape(it, op->in[qkv])->dim;
+    int64_t T = dim[1], C = dim[2] / 3, NH = op->attr.i[0], D = C / NH;
+    return (interp_head){.qkv = interp_in(it, op, qkv) + b * T * 3 * C + h * D,
+                         .T = T,
+                         .C = C,
+                         .D = D,
+                         .y = b * T * C + h * D,
+                         .stream = op->attr.i[1],
+                         .element = (b * NH + h) * T * T,
+                         .scale = op->attr.f[0],
+                         .p = op->attr.f[1]};
+}
+
+static inline double interp_score(const interp_head *a, int64_t i, int64_t j)
+{
+    double dot = 0;
+    for (int64_t d = 0; d < a->D; d++) dot += a->qkv[i * 3 * a->C + d] * a->qkv[j * 3 * a->C + a->C + d];
+    return dot * a->scale;
+}
+
+static inline double interp_mask(const interp *it, const interp_head *a, int64_t i, int64_t j)
+{
+    return a->p == 0 ? 1 : interp_kept(it, a->stream, a->p, a->element + i * a->T + j);
+}
+
+static inline void interp_attention(interp *it, const zr_op *op)
+{
+    const int64_t *dim = interp_shape(it, op->in[0])->dim;
+    double *y = interp_sum(it, op, 0, NULL);
+    for (int64_t b = 0; b < dim[0]; b++)
+        for (int64_t h = 0; h < op->attr.i[0]; h++) {
+            interp_head a = interp_head_at(it, op, 0, b, h);
+            for (int64_t i = 0; i < a.T; i++) {
+                double sum = 0;
+                for (int64_t j = 0; j <= i; j++) sum += exp(interp_score(&a, i, j));
+                interp_out(it, op, 1)[(b * op->attr.i[0] + h) * a.T + i] = log(sum);
+                for (int64_t j = 0; j <= i; j++) {
+                    double p = exp(interp_score(&a, i, j)) / sum * interp_mask(it, &a, i, j);
+                    for (int64_t d = 0; d < a.D; d++) y[a.y + i * a.C + d] += p * a.qkv[j * 3 * a.C + 2 * a.C + d];
+                }
+            }
+        }
+}
+
+/* Pair (i, j): dq[i], dk[j], dv[j] get their terms. dot = dy[i] y[i]. */
+static inline void interp_attention_pair(const interp *it, const interp_head *a, const double *dy, double lse,
+                                         double dot, double *dqkv, int64_t i, int64_t j)
+{
+    double p = exp(interp_score(a, i, j) - lse), m = interp_mask(it, a, i, j), dp = 0;
+    const double *row_i = a->qkv + i * 3 * a->C, *row_j = a->qkv + j * 3 * a->C;
+    for (int64_t d = 0; d < a->D; d++) dp += dy[d] * row_j[2 * a->C + d] * m;
+    double ds = p * (dp - dot) * a->scale;
+    for (int64_t d = 0; d < a->D; d++) {
+        dqkv[i * 3 * a->C + d] += ds * row_j[a->C + d];
+        dqkv[j * 3 * a->C + a->C + d] += ds * row_i[d];
+        dqkv[j * 3 * a->C + 2 * a->C + d] += p * m * dy[d];
+    }
+}
+
+static inline void interp_attention_dx(interp *it, const zr_op *op)
+{
+    const int64_t *dim = interp_shape(it, op->in[1])->dim;
+    const double *dy = interp_in(it, op, 0), *y = interp_in(it, op, 2), *lse = interp_in(it, op, 3);
+    double *dqkv = interp_sum(it, op, 0, NULL);
+    for (int64_t b = 0; b < dim[0]; b++)
+        for (int64_t h = 0; h < op->attr.i[0]; h++) {
+            interp_head a = interp_head_at(it, op, 1, b, h);
+            double *d_head = dqkv + (a.qkv - interp_in(it, op, 1));
+            for (int64_t i = 0; i < a.T; i++) {
+                const double *dy_i = dy + a.y + i * a.C, *y_i = y + a.y + i * a.C;
+                double dot = 0;
+                for (int64_t d = 0; d < a.D; d++) dot += dy_i[d] * y_i[d];
+                double l = lse[(b * op->attr.i[0] + h) * a.T + i];
+                for (int64_t j = 0; j <= i; j++) interp_attention_pair(it, &a, dy_i, l, dot, d_head, i, j);
+            }
+        }
+}
+
+static inline void interp_attention_cached(interp *it, const zr_op *op)
+{
+    const double *qkv = interp_in(it, op, 0);
+    const int64_t *dim = interp_shape(it, op->in[1])->dim;
+    int64_t C = dim[2], D = C / op->attr.i[0];
+    double *keys = interp_in(it, op, 1), *values = keys + dim[1] * C, *y = interp_sum(it, op, 0, NULL);
+    memcpy(keys + it->position * C, qkv + C, (size_t)C * sizeof *keys);
+    memcpy(values + it->position * C, qkv + 2 * C, (size_t)C * sizeof *values);
+    for (int64_t h = 0; h < op->attr.i[0]; h++) {
+        double sum = 0;
+        for (int64_t j = 0; j <= it->position; j++) {
+            double score = 0;
+            for (int64_t d = h * D; d < (h + 1) * D; d++) score += qkv[d] * keys[j * C + d];
+            double p = exp(score * op->attr.f[0]);
+            sum += p;
+            for (int64_t d = h * D; d < (h + 1) * D; d++) y[d] += p * values[j * C + d];
+        }
+        for (int64_t d = h * D; d < (h + 1) * D; d++) y[d] /= sum;
+    }
+}
+
+/* ---- cross entropy --------------------------------------------------------------------------- */
+
+static inline void interp_cross_entropy(interp *it, const zr_op *op)
+{
+    const double *logits = interp_in(it, op, 0), *targets = interp_in(it, op, 1);
+    int64_t rows = zr_shape_rows(interp_shape(it, op->in[0])), V = zr_shape_cols(interp_shape(it, op->in[0]));
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int64_t v = 0; v < V; v++) sum += exp(logits[r * V + v]);
+        interp_out(it, op, 1)[r] = log(sum);
+        interp_out(it, op, 0)[r] = targets[r] < 0 ? 0 : log(sum) - logits[r * V + (int64_t)targets[r]];
+    }
+}
+
+static inline void interp_cross_entropy_dx(interp *it, const zr_op *op)
+{
+    const double *dy = interp_in(it, op, 0), *logits = interp_in(it, op, 1), *targets = interp_in(it, op, 2);
+    int64_t V = zr_shape_cols(interp_shape(it, op->in[1]));
+    double *dx = interp_sum(it, op, 0, NULL);
+    for (int64_t i = 0; i < interp_elems(it, op->in[1]); i++) {
+        int64_t r = i / V, target = (int64_t)targets[r];
+        if (target >= 0) dx[i] = dy[r] * (exp(logits[i] - interp_in(it, op, 3)[r]) - (i % V == target));
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static const interp_kernel interp_kernels[] = {
+    {"embedding", interp_embedding},
+    {"embedding_dw", interp_embedding_dw},
+    {"position", interp_position},
+    {"position_dw", interp_position_dw},
+    {"linear", interp_linear},
+    {"linear_dx", interp_linear_dx},
+    {"linear_dw", interp_linear_dw},
+    {"linear_db", interp_linear_db},
+    {"layernorm", interp_layernorm},
+    {"layernorm_dx", interp_layernorm_dx},
+    {"layernorm_dw", interp_layernorm_dw},
+    {"gelu", interp_gelu},
+    {"gelu_dx", interp_gelu_dx},
+    {"add", interp_add},
+    {"dropout", interp_dropout},
+    {"fill", interp_fill},
+    {"attention", interp_attention},
+    {"attention_dx", interp_attention_dx},
+    {"attention_cached", interp_attention_cached},
+    {"cross_entropy", interp_cross_entropy},
+    {"cross_entropy_dx", interp_cross_entropy_dx},
+    {NULL, NULL},
+};
+
+static inline const interp_kernel *interp_find(const interp_kernel *list, const char *op)
+{
+    for (; list && list->op; list++)
+        if (strcmp(list->op, op) == 0) return list;
+    return NULL;
+}
+
+/* Parameters are filled with values of the order 1/2, inputs and caches with zero. */
+static inline interp interp_create(const zr_graph *graph, const interp_kernel *extra)
+{
+    interp it = {.graph = graph, .extra = extra, .seed = 7};
+    int32_t n = zr_graph_values(graph);
+    it.data = calloc((size_t)n, sizeof *it.data);
+    it.written = calloc((size_t)n, sizeof *it.written);
+    for (zr_value v = 0; v < n; v++) {
+        const zr_value_info *info = zr_graph_value(graph, v);
+        it.data[v] = calloc((size_t)interp_elems(&it, v), sizeof **it.data);
+        if (info->kind != ZR_VALUE_PARAM) continue;
+        zr_rng rng = {.seed = 3, .purpose = ZR_RNG_INIT, .stream = (uint32_t)info->param};
+        for (int64_t i = 0; i < interp_elems(&it, v); i++)
+            it.data[v][i] = zr_rng_uniform(&rng, (uint64_t)i) - 0.5 + (interp_shape(&it, v)->ndim == 1);
+    }
+    return it;
+}
+
+static inline void interp_destroy(interp *it)
+{
+    for (zr_value v = 0; v < zr_graph_values(it->graph); v++) free(it->data[v]);
+    free(it->data);
+    free(it->written);
+}
+
+/* Run ops [first, last); false when an op reads what is not written, writes twice or is unknown. */
+static inline bool interp_run_range(interp *it, int32_t first, int32_t last)
+{
+    for (int32_t i = first; i < last; i++) {
+        const zr_op *op = zr_graph_get_op(it->graph, i);
+        const interp_kernel *kernel = interp_find(it->extra, op->def->name);
+        if (!kernel) kernel = interp_find(interp_kernels, op->def->name);
+        if (!kernel) return false;
+        for (int k = 0; k < op->n_in; k++)
+            if (op->in[k] != ZR_NONE && zr_graph_value(it->graph, op->in[k])->producer >= 0 && !it->written[op->in[k]])
+                return false;
+        for (int k = 0; k < op->n_out; k++) {
+            if (it->written[op->out[k]]) return false;
+            it->written[op->out[k]] = true;
+        }
+        kernel->run(it, op);
+    }
+    return true;
+}
+
+static inline bool interp_run(interp *it)
+{
+    memset(it->written, 0, (size_t)zr_graph_values(it->graph) * sizeof *it->written);
+    return interp_run_range(it, 0, zr_graph_ops(it->graph));
+}
+
+/* Forward ops only; the mean of the losses. */
+static inline double interp_loss(interp *it)
+{
+    int32_t forward = 0;
+    while (forward < zr_graph_ops(it->graph) && !zr_graph_get_op(it->graph, forward)->backward) forward++;
+    memset(it->written, 0, (size_t)zr_graph_values(it->graph) * sizeof *it->written);
+    if (!interp_run_range(it, 0, forward)) return NAN;
+    zr_value losses = zr_graph_get_losses(it->graph);
+    double sum = 0;
+    for (int64_t i = 0; i < interp_elems(it, losses); i++) sum += it->data[losses][i];
+    return sum / (double)interp_elems(it, losses);
+}
+
+/* Slope of the loss in *w by the five-point formula. */
+static inline double interp_slope(interp *it, double *w)
+{
+    static const double at[4] = {-2, -1, 1, 2}, weight[4] = {1, -8, 8, -1};
+    double keep = *w, step = 1e-3, slope = 0;
+    for (int i = 0; i < 4; i++) {
+        *w = keep + at[i] * step;
+        slope += weight[i] * interp_loss(it) / (12 * step);
+    }
+    *w = keep;
+    return slope;
+}
+
+/* Largest error of the parameters' gradients against interp_slope, relative to the larger of the two
+ * and 1e-4; about `samples` elements a parameter. INFINITY when the run fails. */
+static inline double interp_gradient_error(interp *it, int64_t samples)
+{
+    double worst = 0;
+    if (!interp_run(it)) return INFINITY;
+    for (int32_t p = 0; p < zr_graph_params(it->graph); p++) {
+        const zr_param_info *param = zr_graph_param(it->graph, p);
+        int64_t n = zr_shape_elems(&param->shape), stride = n / samples > 1 ? n / samples : 1;
+        for (int64_t i = 0; i < n; i += stride) {
+            double given = param->grad == ZR_NONE ? 0 : it->data[param->grad][i];
+            double wanted = interp_slope(it, it->data[param->value] + i);
+            double error = fabs(given - wanted) / fmax(1e-4, fmax(fabs(given), fabs(wanted)));
+            if (!(error <= worst)) worst = error;
+        }
+    }
+    return worst;
+}
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * Kernels against plain references in double: arrays at unaligned addresses with guarded ends, every
+ * processor level that the machine has, one thread against three.
+ */
+#ifndef ZR_TESTS_KERNEL_CHECK_H
+#define ZR_TESTS_KERNEL_CHECK_H
+
+#include "kernel_call.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/cpu/cpu.h"
+
+#define GUARD_BYTES 64
+#define GUARD 0xa5
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+typedef struct pool_entry {
+    unsigned char *base;
+    size_t bytes;
+} pool_entry;
+static pool_entry pool[4096];
+static int pool_used;
+
+/* Poisoned memory, guarded on both sides, aligned to an element and to nothing more. */
+static void *pool_take(int64_t n, int64_t element)
+{
+    size_t bytes = (size_t)(n * element), before = GUARD_BYTES + (size_t)element;
+    assert_true(pool_used < (int)(sizeof pool / sizeof *pool));
+    unsigned char *base = malloc(before + bytes + GUARD_BYTES);
+    assert_non_null(base);
+    memset(base, GUARD, before);
+    memset(base + before, 0xff, bytes);
+    memset(base + before + bytes, GUARD, GUARD_BYTES);
+    pool[pool_used++] = (pool_entry){base, before + bytes};
+    return base + before;
+}
+
+/* Free all; nobody may have written outside an array. */
+static void pool_clear(void)
+{
+    while (pool_used > 0) {
+        pool_entry *e = &pool[--pool_used];
+        for (size_t i = 0; i < GUARD_BYTES; i++) {
+            assert_int_equal(e->base[i], GUARD);
+            assert_int_equal(e->base[e->bytes + i], GUARD);
+        }
+        free(e->base);
+    }
+}
+
+static inline void *array_new(zr_dtype dtype, int64_t n)
+{
+    return pool_take(n, zr_dtype_bytes(dtype));
+}
+
+static inline void *array_copy(const void *x, zr_dtype dtype, int64_t n)
+{
+    void *out = array_new(dtype, n);
+    memcpy(out, x, (size_t)(n * zr_dtype_bytes(dtype)));
+    return out;
+}
+
+static inline double array_get(const void *x, zr_dtype dtype, int64_t i)
+{
+    return dtype == ZR_BF16 ? (double)zr_f32_from_bf16(((const uint16_t *)x)[i]) : (double)((const float *)x)[i];
+}
+
+static inline void array_set(void *x, zr_dtype dtype, int64_t i, double value)
+{
+    if (dtype == ZR_BF16)
+        ((uint16_t *)x)[i] = zr_bf16_from_f32((float)value);
+    else
+        ((float *)x)[i] = (float)value;
+}
+
+static inline double *doubles_new(int64_t n)
+{
+    double *out = pool_take(n + 1, sizeof(double));
+    for (int64_t i = 0; i < n; i++) out[i] = 0.0;
+    return out;
+}
+
+static inline double *doubles_of(const void *x, zr_dtype dtype, int64_t n)
+{
+    double *out = doubles_new(n);
+    for (int64_t i = 0; i < n; i++) out[i] = array_get(x, dtype, i);
+    return out;
+}
+
+static uint64_t random_state = 1;
+
+/* Uniform in [-1, 1). */
+static inline double random_unit(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)((int64_t)random_state >> 11) * 0x1p-52;
+}
+
+static inline void *array_random(zr_dtype dtype, int64_t n, double scale)
+{
+    void *x = array_new(dtype, n);
+    for (int64_t i = 0; i < n; i++) array_set(x, dtype, i, scale * random_unit());
+    return x;
+}
+
+static inline int32_t *ids_random(int64_t n, int64_t end)
+{
+    int32_t *id = pool_take(n, sizeof(int32_t));
+    for (int64_t i = 0; i < n; i++) id[i] = (int32_t)((random_unit() * 0.5 + 0.5) * (double)end);
+    return id;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* F32: within tolerance times the largest wanted. BF16: half a unit in the last place more, which is
+ * at most 2^-8 of the value. */
+static inline void assert_close(const char *what, const void *got, zr_dtype dtype, const double *want, int64_t n,
+                                double tolerance)
+{
+    double scale = 1e-30;
+    for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++) {
+        double x = array_get(got, dtype, i);
+        double bound = tolerance * scale + (dtype == ZR_BF16 ? fabs(want[i]) * 0x1p-8 : 0.0);
+        if (!(fabs(x - want[i]) <= bound))
+            fail_msg("%s[%lld of %lld] %s: %.9g, not %.9g (bound %.3g)", what, (long long)i, (long long)n,
+                     zr_dtype_name(dtype), x, want[i], bound);
+    }
+}
+
+/* d sum(loss) / d x by central differences, all in double. */
+static inline double *numeric_gradient(double (*loss)(void *context), void *context, double *x, int64_t n)
+{
+    const double step = 1e-5;
+    double *out = doubles_new(n);
+    for (int64_t i = 0; i < n; i++) {
+        double at = x[i];
+        x[i] = at + step;
+        double high = loss(context);
+        x[i] = at - step;
+        double low = loss(context);
+        x[i] = at;
+        out[i] = (high - low) / (2.0 * step);
+    }
+    return out;
+}
+
+static inline void assert_doubles_close(const char *what, const double *got, const double *want, int64_t n,
+                                        double tolerance)
+{
+    double scale = 1e-30;
+    for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want[i]) <= tolerance * scale))
+            fail_msg("%s[%lld of %lld]: %.12g, not %.12g", what, (long long)i, (long long)n, got[i], want[i]);
+}
+
+static inline double weighted_sum(const double *weight, const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) sum += weight[i] * x[i];
+    return sum;
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* One level with one and with three threads. */
+typedef struct level_pair {
+    zr_device *one, *three;
+} level_pair;
+
+static inline void for_every_level(void (*body)(const level_pair *level))
+{
+    int seen = 0;
+    for (const char *const *name = zr__cpu_levels(); *name; name++) {
+        if (!zr__cpu_has(*name)) continue;
+        level_pair pair = {NULL, NULL};
+        zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+        config.threads = 1;
+        assert_int_equal(zr__device_create_cpu_level(&config, *name, &pair.one), ZR_OK);
+        config.threads = 3;
+        assert_int_equal(zr__device_create_cpu_level(&config, *name, &pair.three), ZR_OK);
+        random_state = 1;
+        body(&pair);
+        pool_clear();
+        zr_device_destroy(&pair.one);
+        zr_device_destroy(&pair.three);
+        seen++;
+    }
+    assert_true(seen > 0);
+}
+
+static inline int64_t tensor_bytes(const zr_tensor *t)
+{
+    return zr_shape_elems(&t->shape) * zr_dtype_bytes(t->dtype);
+}
+
+/* Run with one thread and with three: the same bits. scratch_bytes is that of one thread on entry
+ * plus `per_thread` for each. */
+static inline void run_both(const level_pair *level, kernel_call call, int64_t per_thread)
+{
+    void *first[ZR_OP_OUTS];
+    const int64_t fixed = call.scratch_bytes;
+    call.scratch_bytes = fixed + per_thread;
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    for (int i = 0; i < call.n_out; i++) {
+        size_t bytes = (size_t)tensor_bytes(&call.out[i]);
+        first[i] = pool_take((int64_t)bytes, 1);
+        memcpy(first[i], call.out[i].data, bytes);
+        memset(call.out[i].data, 0xff, bytes);
+    }
+    call.scratch_bytes = fixed + 3 * per_thread;
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    for (int i = 0; i < call.n_out; i++)
+        assert_memory_equal(first[i], call.out[i].data, (size_t)tensor_bytes(&call.out[i]));
+}
+
+/* Run again with output 0 in place of operand `operand`: the same bits as call.out[0] holds. The
+ * operand's own data stays whole. */
+static inline void run_in_place(const level_pair *level, kernel_call call, int operand, int64_t per_thread)
+{
+    const size_t bytes = (size_t)tensor_bytes(&call.in[operand]);
+    const void *want = call.out[0].data;
+    assert_int_equal(bytes, tensor_bytes(&call.out[0]));
+    void *place = array_copy(call.in[operand].data, call.in[operand].dtype, zr_shape_elems(&call.in[operand].shape));
+    call.in[operand].data = call.out[0].data = place;
+    call.scratch_bytes += 3 * per_thread;
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    assert_memory_equal(want, place, bytes);
+}
+
+#endif

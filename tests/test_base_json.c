@@ -1,0 +1,140 @@
+//TEST timeout=20
+/* JSON: strict, bounded, with places. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void expect(const char *text, const char *message)
+{
+    json_t *root;
+    assert_int_equal(zr__json_parse(text, strlen(text), "f", &root), ZR_ERR_CONFIG);
+    assert_null(root);
+    assert_string_equal(zr_error_message(), message);
+}
+
+static void errors_name_their_place(void **state)
+{
+    (void)state;
+    expect("", "f:1:1: '[' or '{' expected near end of file");
+    expect("{\"a\": 1,}", "f:1:9: a: string or '}' expected near '}'");
+    expect("{\n \"a\": {\"b\": [1, 1e400]}}", "f:2:17: a.b[1]: real number overflow near '1e400'");
+    expect("{\"a\": 1, \"a\": 2}", "f:1:10: a: duplicate object key near '\"a\"'");
+    expect("{\"a\": nan}", "f:1:7: a: invalid token near 'nan'");
+    expect("{\"a\": 1} x", "f:1:10: end of file expected near 'x'");
+    expect("{\"a\": 99999999999999999999}", "f:1:7: a: too big integer near '99999999999999999999'");
+    expect("{\"ä\": 1 // no\n}", "f:1:9: ä: '}' expected near '/'");
+}
+
+static void depth_is_limited(void **state)
+{
+    (void)state;
+    char text[200];
+    json_t *root;
+    memset(text, '[', 64);
+    memset(text + 64, ']', 64);
+    assert_int_equal(zr__json_parse(text, 128, "f", &root), ZR_OK);
+    json_decref(root);
+    memset(text, '[', 65);
+    memset(text + 65, ']', 65);
+    assert_int_equal(zr__json_parse(text, 130, "f", &root), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "nested deeper than 64 levels"));
+    /* Brackets in strings do not count. */
+    memset(text, '[', 130);
+    memcpy(text, "[\"", 2);
+    memcpy(text + 128, "\"]", 2);
+    assert_int_equal(zr__json_parse(text, 130, "f", &root), ZR_OK);
+    json_decref(root);
+}
+
+static void size_is_limited(void **state)
+{
+    (void)state;
+    size_t bytes = ZR_JSON_MAX_BYTES + 1;
+    char *text = zr_alloc(bytes);
+    json_t *root;
+    memset(text, ' ', bytes);
+    text[0] = '[';
+    text[bytes - 2] = ']';
+    assert_int_equal(zr__json_parse(text, bytes, "f", &root), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(), "f: larger than 16 MiB; a configuration is smaller");
+    assert_int_equal(zr__json_parse(text, bytes - 1, "f", &root), ZR_OK);
+    json_decref(root);
+    zr_free(text);
+}
+
+static void windows_files_are_welcome(void **state)
+{
+    (void)state;
+    static const char text[] = "\xEF\xBB\xBF{\r\n  \"a\": 1\r\n}\r\n";
+    json_t *root;
+    assert_int_equal(zr__json_parse(text, sizeof(text) - 1, "f", &root), ZR_OK);
+    assert_int_equal(json_integer_value(json_object_get(root, "a")), 1);
+    json_decref(root);
+}
+
+static void places_are_found(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"x\": {\"a\": [1, {\"q\": 2}]},\n \"b\": {\"é\": 0, \"a\": [5,\n  6]}}";
+    const zr__json_place top = {0}, b = {&top, "b", 0}, a = {&b, "a", 0}, second = {&a, NULL, 1}, gone = {&b, "c", 0};
+    int line, column;
+    char path[16];
+    zr__json_find(text, sizeof(text) - 1, &a, &line, &column);
+    assert_int_equal(line, 2);
+    assert_int_equal(column, 16);
+    zr__json_find(text, sizeof(text) - 1, &second, &line, &column);
+    assert_int_equal(line, 3);
+    assert_int_equal(column, 3);
+    zr__json_find(text, sizeof(text) - 1, &gone, &line, &column);
+    assert_int_equal(line, 2);
+    assert_string_equal(zr__json_path(&second, path, sizeof(path)), "b.a[1]");
+    assert_string_equal(zr__json_path(&top, path, sizeof(path)), "");
+}
+
+static void printing_reads_back(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": [0.1, 1e-5, 1.0, 3, -7, true, null], \"b\": {\"c\\n\\\"\": \"\\\\ \\u0001 é\"}, \"d\": {}, \"e\": []}";
+    json_t *root, *again;
+    char *printed;
+    assert_int_equal(zr__json_parse(text, sizeof(text) - 1, "f", &root), ZR_OK);
+    assert_int_equal(zr__json_print(root, &printed), ZR_OK);
+    assert_non_null(strstr(printed, "[0.1, 1e-5, 1.0, 3, -7, true, null]"));
+    assert_int_equal(zr__json_parse(printed, strlen(printed), "again", &again), ZR_OK);
+    assert_true(json_equal(root, again));
+    json_decref(root);
+    json_decref(again);
+    zr_free(printed);
+}
+
+static void files_that_cannot_be_read(void **state)
+{
+    (void)state;
+    char *text;
+    size_t bytes;
+    assert_int_equal(zr__json_read("/nonexistent/a\nb", &text, &bytes), ZR_ERR_NOT_FOUND);
+    assert_string_equal(zr_error_message(), "/nonexistent/a\\x0ab: cannot open: No such file or directory");
+    assert_int_equal(zr__json_read("/", &text, &bytes), ZR_ERR_NOT_FOUND);
+    assert_string_equal(zr_error_message(), "/: cannot read: Is a directory");
+    assert_int_equal(zr__json_read("/dev/zero", &text, &bytes), ZR_ERR_CONFIG);
+    assert_int_equal(zr__json_read("/dev/null", &text, &bytes), ZR_OK);
+    assert_int_equal(bytes, 0);
+    zr_free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_name_their_place),   cmocka_unit_test(depth_is_limited), cmocka_unit_test(size_is_limited),
+        cmocka_unit_test(windows_files_are_welcome), cmocka_unit_test(places_are_found), cmocka_unit_test(printing_reads_back),
+        cmocka_unit_test(files_that_cannot_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,141 @@
+//TEST timeout=20
+/* Numbers, names and paths as text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/text.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        double x;
+        const char *g9, *shortest;
+    } number[] = {
+        {0, "0", "0"},
+        {0.1, "0.1", "0.1"},
+        {1.0 / 3, "0.333333333", "0.3333333333333333"},
+        {3e-4, "0.0003", "0.0003"},
+        {1e-8, "1e-08", "1e-8"},
+        {1e-12, "1e-12", "1e-12"},
+        {5e8, "500000000", "500000000"},
+        {9007199254740992.0, "9.00719925e+15", "9007199254740992"},
+        {-2.5, "-2.5", "-2.5"},
+        {NAN, "nan", "nan"},
+        {INFINITY, "inf", "inf"},
+        {-INFINITY, "-inf", "-inf"},
+    };
+    for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
+        char out[ZR_NUMBER_BYTES];
+        assert_string_equal(zr__text_g9(number[i].x, out), number[i].g9);
+        assert_string_equal(zr__text_shortest(number[i].x, out), number[i].shortest);
+    }
+}
+
+static void shortest_reads_back(void **state)
+{
+    (void)state;
+    zr_rng rng = {.seed = 3};
+    for (uint64_t i = 0; i < 20000; i += 2) {
+        char out[ZR_NUMBER_BYTES];
+        double x = ldexp(zr_rng_uniform(&rng, i) + 0.5, (int)(zr_rng_u32(&rng, i + 1) % 600) - 300);
+        assert_true(strtod(zr__text_shortest(x, out), NULL) == x);
+    }
+}
+
+static void the_locale_does_not_matter(void **state)
+{
+    (void)state;
+    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", "C.UTF-8"};
+    char out[ZR_NUMBER_BYTES];
+    for (size_t i = 0; i < sizeof(comma) / sizeof(comma[0]); i++) {
+        if (!setlocale(LC_NUMERIC, comma[i])) continue;
+        assert_string_equal(zr__text_g9(-1.5e-7, out), "-1.5e-07");
+        assert_string_equal(zr__text_shortest(0.25, out), "0.25");
+    }
+    setlocale(LC_NUMERIC, "C");
+}
+
+static void byte_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes; /* -1: refused */
+    } count[] = {
+        {"0", 0},           {"1048576", 1048576}, {"2GiB", (int64_t)2 << 30}, {"32 GB", 32000000000}, {"1.5KiB", 1536},
+        {"7B", 7},          {"1TiB", (int64_t)1 << 40}, {"", -1},          {"GiB", -1},            {"-1", -1},
+        {"2gib", -1},       {"2GiBs", -1},        {"1e3", -1},             {"9007199254740993", -1},
+        {"99999999TB", -1}, {"0x10", -1},         {"1.2345KB", -1},        {"99999999999999999999999", -1},
+    };
+    for (size_t i = 0; i < sizeof(count) / sizeof(count[0]); i++) {
+        int64_t bytes = -1;
+        bool good = zr__text_bytes(count[i].text, &bytes);
+        assert_int_equal(good, count[i].bytes >= 0);
+        if (good) assert_int_equal(bytes, count[i].bytes);
+    }
+}
+
+static void distances(void **state)
+{
+    (void)state;
+    assert_int_equal(zr__text_distance("", ""), 0);
+    assert_int_equal(zr__text_distance("stage", "stage"), 0);
+    assert_int_equal(zr__text_distance("", "abc"), 3);
+    assert_int_equal(zr__text_distance("kitten", "sitting"), 3);
+    assert_int_equal(zr__text_distance("stpes", "steps"), 1);
+    assert_int_equal(zr__text_distance("steps", "step"), 1);
+}
+
+static void nearest_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"steps", "seed", "threads"};
+    assert_string_equal(zr__text_nearest("stesp", names, 3), "steps");
+    assert_string_equal(zr__text_nearest("thread", names, 3), "threads");
+    assert_null(zr__text_nearest("optimizer", names, 3));
+    assert_null(zr__text_nearest("x", names, 0));
+}
+
+static void control_bytes_are_escaped(void **state)
+{
+    (void)state;
+    char out[64], small[8];
+    assert_string_equal(zr__text_escape("a\033[31m\n\\b\x7f", out, sizeof(out)), "a\\x1b[31m\\x0a\\\\b\\x7f");
+    assert_string_equal(zr__text_escape("naïve", out, sizeof(out)), "naïve");
+    assert_string_equal(zr__text_escape("1234567", small, sizeof(small)), "1234567");
+    assert_string_equal(zr__text_escape("12345678", small, sizeof(small)), "1234...");
+}
+
+static void growing(void **state)
+{
+    (void)state;
+    zr__text text = {0};
+    char *data;
+    for (int i = 0; i < 1000; i++) zr__text_add(&text, "%03d", i);
+    assert_int_equal(zr__text_take(&text, &data), ZR_OK);
+    assert_int_equal(strlen(data), 3000);
+    assert_memory_equal(data + 3 * 537, "537", 3);
+    zr_free(data);
+    assert_int_equal(zr__text_take(&text, &data), ZR_OK);
+    assert_string_equal(data, "");
+    zr_free(data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers),        cmocka_unit_test(shortest_reads_back), cmocka_unit_test(the_locale_does_not_matter),
+        cmocka_unit_test(byte_counts),    cmocka_unit_test(distances),           cmocka_unit_test(nearest_names),
+        cmocka_unit_test(control_bytes_are_escaped), cmocka_unit_test(growing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

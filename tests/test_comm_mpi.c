@@ -1,0 +1,258 @@
+//TEST np=1,2,3,4 timeout=60
+//LINK -Wl,--wrap=zr_traffic_count
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* A build without MPI has no mpi.h in its search path. */
+#if __has_include(<mpi.h>)
+#include "comm/mpi_create.h"
+#include "comm_checks.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+/* One broken count per call when set: the comparison below must notice. */
+static int64_t miscounted_bytes;
+void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+}
+
+/* ---- what MPI itself was asked to move ------------------------------------------------------- */
+
+static int64_t sent_bytes, received_bytes;
+static int longest_message;
+
+static int64_t message_bytes(int count, MPI_Datatype type)
+{
+    int unit = 0;
+    MPI_Type_size(type, &unit);
+    if (count * unit > longest_message) longest_message = count * unit;
+    return (int64_t)count * unit;
+}
+
+int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    sent_bytes += message_bytes(count, type);
+    return PMPI_Isend(buffer, count, type, to, tag, comm, request);
+}
+
+int MPI_Send(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm)
+{
+    sent_bytes += message_bytes(count, type);
+    return PMPI_Send(buffer, count, type, to, tag, comm);
+}
+
+int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    received_bytes += message_bytes(count, type);
+    return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
+}
+
+int MPI_Recv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    received_bytes += message_bytes(count, type);
+    return PMPI_Recv(buffer, count, type, from, tag, comm, status);
+}
+
+/* ---- ranks and failures ---------------------------------------------------------------------- */
+
+static int world_rank, world_size;
+
+/* A rank that fails a check has left its peers in a collective call: end them all, from any rank. */
+static void expect_ok(zr_status st)
+{
+    if (st == ZR_OK) return;
+    fprintf(stderr, "rank %d: %s: %s\n", world_rank, zr_status_text(st), zr_error_message());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+#define EXPECT(cond) expect_ok((cond) ? ZR_OK : ZR_FAIL(ZR_ERR_INTERNAL, "line %d: not so: %s", __LINE__, #cond))
+
+static zr_comm *create(int ranks_per_node, int64_t chunk_bytes)
+{
+    zr_comm *comm = NULL;
+    zr__mpi_options options = {.ranks_per_node = ranks_per_node, .chunk_bytes = chunk_bytes};
+    expect_ok(zr__comm_mpi_create(&options, &comm));
+    EXPECT(comm->rank == world_rank && comm->size == world_size);
+    EXPECT(comm->local_rank == world_rank && comm->local_size == world_size);
+    sent_bytes = received_bytes = longest_message = 0;
+    return comm;
+}
+
+static void check_with(int ranks_per_node, int64_t chunk_bytes)
+{
+    zr_comm *comm = create(ranks_per_node, chunk_bytes);
+    expect_ok(check_comm(comm, NULL));
+    zr_comm_destroy(&comm);
+    EXPECT(comm == NULL);
+}
+
+/* Nothing, or what zr_comm has counted, must have passed through MPI's messages. */
+static bool messages_are(const zr_comm *comm, bool all)
+{
+    int64_t counted = all ? comm->traffic.bytes[ZR_REDUCE_SCATTER] + comm->traffic.bytes[ZR_ALL_GATHER] : 0;
+    return sent_bytes == counted && received_bytes == counted;
+}
+
+static void move_some(zr_comm *comm)
+{
+    enum { PIECE = 1003 };
+    unsigned char *bytes = zr_alloc((size_t)comm->size * PIECE);
+    const void *pieces[16];
+    void *stage;
+    EXPECT(bytes != NULL);
+    expect_ok(zr_comm_stage(comm, (int64_t)comm->size * PIECE, &stage));
+    for (int i = 0; i < 3; i++) {
+        expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, pieces));
+        expect_ok(zr_comm_all_gather(comm, bytes + comm->rank * PIECE, bytes, PIECE, PIECE));
+    }
+    expect_ok(zr_comm_barrier(comm)); /* the last pieces are read */
+    zr_free(bytes);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void through_windows(void **state)
+{
+    (void)state;
+    check_with(0, 1 << 30);
+    EXPECT(sent_bytes == 0 && received_bytes == 0);
+}
+
+static void point_to_point(void **state)
+{
+    (void)state;
+    check_with(1, 1 << 30);
+    EXPECT(world_size == 1 || sent_bytes > 0);
+}
+
+static void windows_and_messages_together(void **state)
+{
+    (void)state;
+    check_with(2, 1 << 30);
+    EXPECT((world_size > 2) == (sent_bytes > 0));
+}
+
+static void long_pieces_go_in_chunks(void **state)
+{
+    (void)state;
+    check_with(1, 1000);
+    EXPECT(longest_message == (world_size > 1 ? 1000 : 0));
+}
+
+static void messages_carry_what_is_counted(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(1, 700);
+    move_some(comm);
+    EXPECT(comm->traffic.bytes[ZR_ALL_GATHER] == 3 * 1003 * (world_size - 1));
+    EXPECT(messages_are(comm, true));
+    zr_comm_destroy(&comm);
+
+    comm = create(0, 700);
+    move_some(comm);
+    EXPECT(messages_are(comm, false));
+    zr_comm_destroy(&comm);
+}
+
+static void a_wrong_count_is_noticed(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(1, 1 << 30);
+    miscounted_bytes = 1;
+    move_some(comm);
+    miscounted_bytes = 0;
+    EXPECT(world_size == 1 || !messages_are(comm, true));
+    zr_comm_destroy(&comm);
+}
+
+static void several_communicators_live_together(void **state)
+{
+    (void)state;
+    zr_comm *a = create(0, 1 << 30), *b = create(1, 1 << 30);
+    expect_ok(check_comm(a, NULL));
+    expect_ok(check_comm(b, NULL));
+    expect_ok(check_comm(a, NULL));
+    zr_comm_destroy(&a);
+    zr_comm_destroy(&b);
+}
+
+static void staging_beyond_shared_memory_is_refused(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0, 1 << 30);
+    void *stage;
+    EXPECT(zr_comm_stage(comm, INT64_MAX, &stage) == ZR_ERR_MEMORY);
+    EXPECT(stage == NULL && comm->stage_bytes == 0);
+    expect_ok(check_comm(comm, NULL));
+    zr_comm_destroy(&comm);
+}
+
+/* Both ways of starting: with the library already running, and the settings that start reads. */
+static void start_reads_its_settings(void **state)
+{
+    (void)state;
+    zr_comm *comm = NULL;
+    char other[16];
+    setenv("ZR_MPI", "p2p", 1);
+    expect_ok(zr_comm_mpi_start(NULL, NULL, &comm));
+    sent_bytes = received_bytes = 0;
+    move_some(comm);
+    EXPECT(messages_are(comm, true));
+    zr_comm_destroy(&comm);
+    setenv("ZR_MPI", "tcp", 1);
+    EXPECT(zr_comm_mpi_start(NULL, NULL, &comm) == ZR_ERR_CONFIG);
+    unsetenv("ZR_MPI");
+
+    char *launched = getenv("OMPI_COMM_WORLD_SIZE");
+    char *kept = launched ? strdup(launched) : NULL;
+    snprintf(other, sizeof other, "%d", world_size + 1);
+    setenv("OMPI_COMM_WORLD_SIZE", other, 1);
+    EXPECT(zr_comm_mpi_start(NULL, NULL, &comm) == ZR_ERR_UNSUPPORTED && comm == NULL);
+    EXPECT(strstr(zr_error_message(), other) && strstr(zr_error_message(), zr_comm_mpi_version()));
+    if (kept)
+        setenv("OMPI_COMM_WORLD_SIZE", kept, 1);
+    else
+        unsetenv("OMPI_COMM_WORLD_SIZE");
+    free(kept);
+}
+
+int main(int argc, char **argv)
+{
+    zr_comm *comm = NULL;
+    expect_ok(zr_comm_mpi_start(&argc, &argv, &comm));
+    world_rank = comm->rank;
+    world_size = comm->size;
+    zr_comm_destroy(&comm);
+
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(through_windows),
+        cmocka_unit_test(point_to_point),
+        cmocka_unit_test(windows_and_messages_together),
+        cmocka_unit_test(long_pieces_go_in_chunks),
+        cmocka_unit_test(messages_carry_what_is_counted),
+        cmocka_unit_test(a_wrong_count_is_noticed),
+        cmocka_unit_test(several_communicators_live_together),
+        cmocka_unit_test(staging_beyond_shared_memory_is_refused),
+        cmocka_unit_test(start_reads_its_settings),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    zr_comm_mpi_stop();
+    zr_comm_mpi_stop();
+    return failed;
+}
+
+#else
+
+int main(void)
+{
+    return 1; /* not to be run: without MPI there is no mpirun for it, see test_comm_mpi_none.c */
+}
+
+#endif

@@ -1,0 +1,233 @@
+//TEST timeout=60 tsan=1
+//LINK -Wl,--wrap=zr_traffic_count
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "comm_checks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* A broken count when set: the checks must notice. */
+static _Atomic int64_t miscounted_bytes;
+void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+}
+
+static void expect_ok(zr_status st)
+{
+    if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
+}
+
+static void every_size_moves_the_right_bytes(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 4, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        expect_ok(zr_comm_threads_run(sizes[i], check_comm, NULL));
+}
+
+static void a_wrong_count_is_noticed(void **state)
+{
+    (void)state;
+    miscounted_bytes = 1;
+    zr_status st = zr_comm_threads_run(2, check_comm, NULL);
+    miscounted_bytes = 0;
+    assert_int_equal(st, ZR_ERR_INTERNAL);
+    assert_non_null(strstr(zr_error_message(), "traffic"));
+}
+
+static void one_rank_needs_no_transport(void **state)
+{
+    (void)state;
+    zr_comm *comm = NULL;
+    expect_ok(zr_comm_create_self(&comm));
+    assert_int_equal(comm->size, 1);
+    expect_ok(check_comm(comm, NULL));
+    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) assert_int_equal(comm->traffic.bytes[k], 0);
+    zr_comm_destroy(&comm);
+    assert_null(comm);
+    zr_comm_destroy(&comm);
+}
+
+/* Rank 2 fails while the others are (or will be) in a call that needs it. */
+typedef struct failure {
+    int call;         /* which call the others wait in */
+    bool returns;     /* rank 2 returns well instead, too early */
+    bool aborts;      /* rank 2 aborts first */
+    _Atomic int told; /* ranks that heard of it as ZR_ERR_PEER */
+} failure;
+
+static zr_status wait_somewhere(zr_comm *comm, int call)
+{
+    unsigned char bytes[4 * 64] = {0}, mine[64] = {0};
+    const void *pieces[4];
+    double one = 1, all[4];
+    if (call == 0) return zr_comm_barrier(comm);
+    if (call == 1) return zr_comm_scalars(comm, &one, 1, all);
+    if (call == 2) return zr_comm_all_gather(comm, mine, bytes, 64, 64);
+    if (call == 3) return zr_comm_exchange(comm, bytes, 64, 64, pieces);
+    return zr_comm_agree(comm, ZR_OK);
+}
+
+static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
+{
+    failure *f = arg;
+    void *stage;
+    ZR_TRY(zr_comm_stage(comm, 4 * 64, &stage));
+    if (comm->rank == 2) {
+        if (f->aborts) zr_comm_abort(comm, 71);
+        return f->returns || f->aborts ? ZR_OK : ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone");
+    }
+    zr_status st = wait_somewhere(comm, f->call);
+    f->told += st == ZR_ERR_PEER && strstr(zr_error_message(), "rank 2 ") != NULL;
+    return st;
+}
+
+static void a_failing_rank_wakes_the_others(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        failure f = {.call = round % 5};
+        assert_int_equal(zr_comm_threads_run(4, fail_on_rank_2, &f), ZR_ERR_IO);
+        assert_string_equal(zr_error_message(), "rank 2: the disk of this rank is gone");
+        assert_int_equal(f.told, 3);
+    }
+}
+
+static void a_rank_that_returns_too_early_hangs_nobody(void **state)
+{
+    (void)state;
+    failure f = {.returns = true};
+    assert_int_equal(zr_comm_threads_run(4, fail_on_rank_2, &f), ZR_ERR_PEER);
+    assert_non_null(strstr(zr_error_message(), "rank 2 has returned"));
+}
+
+static void an_abort_wakes_the_others(void **state)
+{
+    (void)state;
+    failure f = {.aborts = true};
+    assert_int_equal(zr_comm_threads_run(4, fail_on_rank_2, &f), ZR_ERR_PEER);
+    assert_string_equal(zr_error_message(), "rank 2 aborted");
+    assert_int_equal(f.told, 3);
+}
+
+/* All return the agreed failure; none may hear ZR_ERR_PEER from a rank that returned it sooner. */
+static zr_status agree_on_a_failure(zr_comm *comm, void *arg)
+{
+    _Atomic int *agreed = arg;
+    zr_status mine = comm->rank == 1 ? ZR_FAIL(ZR_ERR_NOT_FOUND, "no such file") : ZR_OK;
+    zr_status st = zr_comm_agree(comm, mine);
+    *agreed += st == ZR_ERR_NOT_FOUND;
+    return st;
+}
+
+static void an_agreed_failure_is_the_same_everywhere(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        _Atomic int agreed = 0;
+        assert_int_equal(zr_comm_threads_run(4, agree_on_a_failure, &agreed), ZR_ERR_NOT_FOUND);
+        assert_string_equal(zr_error_message(), "rank 1: no such file");
+        assert_int_equal(agreed, 4);
+    }
+}
+
+static zr_status ask_too_much(zr_comm *comm, void *arg)
+{
+    (void)arg;
+    void *stage = comm;
+    /* Only rank 0's can fail; all must hear of it. */
+    zr_status st = zr_comm_stage(comm, comm->rank == 0 ? INT64_MAX : 64, &stage);
+    ZR_CHECK(st == ZR_ERR_MEMORY, ZR_ERR_INTERNAL, "staging gave %d", st);
+    ZR_CHECK(comm->stage_bytes == 0, ZR_ERR_INTERNAL, "staging counts although it failed");
+    return ZR_OK;
+}
+
+static void staging_that_does_not_fit_fails_on_all(void **state)
+{
+    (void)state;
+    expect_ok(zr_comm_threads_run(3, ask_too_much, NULL));
+}
+
+static zr_status measure_stack(zr_comm *comm, void *arg)
+{
+    (void)comm;
+    pthread_attr_t attr;
+    void *base;
+    pthread_getattr_np(pthread_self(), &attr);
+    pthread_attr_getstack(&attr, &base, arg);
+    pthread_attr_destroy(&attr);
+    return ZR_OK;
+}
+
+static void a_small_default_stack_is_raised(void **state)
+{
+    (void)state;
+    pthread_attr_t small, before;
+    pthread_getattr_default_np(&before);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    pthread_setattr_default_np(&small);
+    size_t bytes = 0;
+    zr_status st = zr_comm_threads_run(1, measure_stack, &bytes);
+    pthread_setattr_default_np(&before);
+    pthread_attr_destroy(&small);
+    pthread_attr_destroy(&before);
+    expect_ok(st);
+    assert_true(bytes >= (size_t)8 << 20);
+}
+
+static void a_group_needs_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(zr_comm_threads_run(0, check_comm, NULL), ZR_ERR_ARG);
+    assert_int_equal(zr_comm_threads_run(2, NULL, NULL), ZR_ERR_ARG);
+}
+
+/* The launcher is known by its environment; a batch shell is none. */
+static void the_launcher_is_found_in_the_environment(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_NTASKS",         "SLURM_PROCID", "SLURM_STEP_ID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
+    assert_int_equal(zr_comm_mpi_launched(), 0);
+    setenv("SLURM_NTASKS", "6", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    assert_int_equal(zr_comm_mpi_launched(), 0);
+    setenv("SLURM_STEP_ID", "0", 1);
+    assert_int_equal(zr_comm_mpi_launched(), 6);
+    setenv("SLURM_STEP_NUM_TASKS", "3", 1);
+    assert_int_equal(zr_comm_mpi_launched(), 3);
+    setenv("PMI_SIZE", "4", 1);
+    assert_int_equal(zr_comm_mpi_launched(), 4);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    assert_int_equal(zr_comm_mpi_launched(), 2);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_moves_the_right_bytes),
+        cmocka_unit_test(a_wrong_count_is_noticed),
+        cmocka_unit_test(one_rank_needs_no_transport),
+        cmocka_unit_test(a_failing_rank_wakes_the_others),
+        cmocka_unit_test(a_rank_that_returns_too_early_hangs_nobody),
+        cmocka_unit_test(an_abort_wakes_the_others),
+        cmocka_unit_test(an_agreed_failure_is_the_same_everywhere),
+        cmocka_unit_test(staging_that_does_not_fit_fails_on_all),
+        cmocka_unit_test(a_small_default_stack_is_raised),
+        cmocka_unit_test(a_group_needs_ranks),
+        cmocka_unit_test(the_launcher_is_found_in_the_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+//TEST timeout=20
+/* What is refused, and the words of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "zr/config.h"
+
+#include <string.h>
+
+static zr_status load(const char *text, const char *override, int ranks)
+{
+    zr_config *config;
+    zr_status st = zr_config_parse(text, strlen(text), "c.json", &override, override != NULL, &config);
+    if (st == ZR_OK) st = zr_config_resolve(config, ranks);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static void expect(zr_status status, const char *text, const char *message)
+{
+    assert_int_equal(load(text, NULL, 2), status);
+    assert_string_equal(zr_error_message(), message);
+}
+
+static void expect_override(zr_status status, const char *override, const char *message)
+{
+    assert_int_equal(load("{\"train\": {\"steps\": 5}}", override, 2), status);
+    assert_string_equal(zr_error_message(), message);
+}
+
+static void unknown_keys(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\n \"train\": {\"stpes\": 3}}", "c.json:2:12: train.stpes: unknown key; did you mean train.steps?");
+    expect(ZR_ERR_CONFIG, "{\"optimzer\": {}}", "c.json:1:2: optimzer: unknown key; did you mean optimizer?");
+    expect(ZR_ERR_CONFIG, "{\"stage\": 2}", "c.json:1:2: stage: unknown key; did you mean zero_optimization.stage?");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"reduce_bucket\": 2}}",
+           "c.json:1:24: zero_optimization.reduce_bucket: unknown key; "
+           "did you mean zero_optimization.reduce_bucket_size?");
+    expect(ZR_ERR_CONFIG, "{\"qwertyuiop\": 2}", "c.json:1:2: qwertyuiop: unknown key; docs/config.md lists them all");
+    expect(ZR_ERR_CONFIG, "{\"train.steps\": 2}",
+           "c.json:1:2: train.steps: unknown key; in a file write nested objects, not dots");
+    expect(ZR_ERR_CONFIG, "{\"a\\u001b[31m\": 2}", "c.json:1:1: a\\x1b[31m: unknown key; docs/config.md lists them all");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": {\"a\": 1}}}",
+           "c.json:1:12: train.steps: found an object, wanted an integer from 1 to 2^53");
+}
+
+static void wrong_values(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"train\": 3}", "c.json:1:2: train: wanted an object { ... } of keys");
+    expect(ZR_ERR_CONFIG, "[]", "c.json:1:1: wanted an object { ... } of keys");
+    expect(ZR_ERR_CONFIG, "{\"train\":\n {\"steps\": \"many\"}}",
+           "c.json:2:3: train.steps: found \"many\", wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1.5}}",
+           "c.json:1:12: train.steps: found 1.5, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": -4}}",
+           "c.json:1:12: train.steps: found -4, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": null}}",
+           "c.json:1:12: train.steps: found null, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"seed\": 9007199254740993}}",
+           "c.json:1:12: train.seed: found 9007199254740993, wanted an integer from 0 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"seed\": 1e300}}",
+           "c.json:1:12: train.seed: found 1e+300, wanted an integer from 0 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": 1e400}",
+           "c.json:1:23: gradient_clipping: real number overflow near '1e400'");
+    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -Infinity}", "c.json:1:23: gradient_clipping: invalid token near '-'");
+    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": NaN}", "c.json:1:23: gradient_clipping: invalid token near 'NaN'");
+    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -0.5}",
+           "c.json:1:2: gradient_clipping: found -0.5, wanted a number of at least 0");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage\": 4}}",
+           "c.json:1:24: zero_optimization.stage: found 4, wanted an integer from 0 to 3");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"overlap_comm\": 1}}",
+           "c.json:1:24: zero_optimization.overlap_comm: found 1, wanted true, false or \"auto\"");
+    expect(ZR_ERR_CONFIG, "{\"bf16\": {\"enabled\": \"yes\"}}",
+           "c.json:1:11: bf16.enabled: found \"yes\", wanted true or false");
+    expect(ZR_ERR_CONFIG, "{\"data\": {\"order\": \"random\"}}",
+           "c.json:1:11: data.order: found \"random\", wanted one of shuffled, sequential");
+    expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}", "c.json:1:11: data.train: found \"\", wanted a string");
+    expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
+           "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 1073741824 or \"1GiB\"");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9, 1]}}}",
+           "c.json:1:42: optimizer.params.betas[1]: found 1, wanted two numbers from 0 to below 1");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9]}}}",
+           "c.json:1:27: optimizer.params.betas: found [0.9], wanted two numbers from 0 to below 1");
+}
+
+static void bad_json(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1, \"steps\": 2}}",
+           "c.json:1:24: train.steps: duplicate object key near '\"steps\"'");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1,}}", "c.json:1:23: train.steps: string or '}' expected near '}'");
+    expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\xff\"}}",
+           "c.json:1:20: data.train: unable to decode byte 0xff near '\"'");
+}
+
+static void not_built(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"enabled\": true}}",
+           "c.json:1:11: fp16.enabled: true is not available yet; available: false");
+    expect(ZR_ERR_UNSUPPORTED, "{\"memory\": {\"layout\": \"lean\"}}",
+           "c.json:1:13: memory.layout: \"lean\" is not available yet; available: paper");
+    expect(ZR_ERR_UNSUPPORTED, "{\"data\": {\"tokenizer\": \"some/dir\"}}",
+           "c.json:1:11: data.tokenizer: \"some/dir\" is not available yet; available: bytes");
+    expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
+           "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; available: AdamW, Adam, SGD");
+    expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"stage3_param_persistence_threshold\": 1e5}}",
+           "c.json:1:24: zero_optimization.stage3_param_persistence_threshold: 100000.0 is not available yet; available: 0");
+    expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
+           "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
+    static const char *const more[] = {
+        "parallel.tensor=2", "train.save_interval=10", "train.reproducible=world", "gradient_reduction=step",
+        "activation_checkpointing.policy=unit", "activation_checkpointing.partition_activations=true",
+        "activation_checkpointing.cpu_checkpointing=true", "zero_optimization.offload_optimizer.device=cpu",
+        "zero_optimization.offload_param.device=nvme", "zero_optimization.stage3_max_live_parameters=1e9",
+        "data_types.grad_accum_dtype=bf16", "communication_data_type=fp16", "scheduler.type=OneCycle", "model.type=llama"};
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
+        assert_memory_equal(zr_error_message() + strlen("command line: "), more[i], strcspn(more[i], "="));
+    }
+}
+
+static void off_values_are_fine(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"fp16\": {\"enabled\": false}, \"parallel\": {\"tensor\": 1}, \"scheduler\": null,"
+        " \"zero_optimization\": {\"offload_param\": null, \"offload_optimizer\": {\"device\": \"none\"},"
+        " \"stage3_param_persistence_threshold\": 0, \"stage3_max_live_parameters\": \"auto\"},"
+        " \"activation_checkpointing\": {\"policy\": \"none\", \"partition_activations\": false, "
+        "\"number_checkpoints\": null}, \"wandb\": {\"enabled\": false, \"project\": \"x\"}}";
+    assert_int_equal(load(text, NULL, 1), ZR_OK);
+}
+
+static void overrides(void **state)
+{
+    (void)state;
+    expect_override(ZR_ERR_CONFIG, "--train.stepz=3", "command line: train.stepz: unknown key; did you mean train.steps?");
+    expect_override(ZR_ERR_CONFIG, "train.steps=abc",
+                    "command line: train.steps: found \"abc\", wanted an integer from 1 to 2^53");
+    expect_override(ZR_ERR_CONFIG, "train.steps=1e400",
+                    "command line: train.steps: found \"1e400\", wanted an integer from 1 to 2^53");
+    expect_override(ZR_ERR_CONFIG, "--train.steps", "command line: --train.steps: wanted --key.path=value");
+    expect_override(ZR_ERR_CONFIG, "=3", "command line: =3: wanted --key.path=value");
+    expect_override(ZR_ERR_CONFIG, "train.steps.x=3", "command line: train.steps.x=3: a part of that path is not an object");
+    expect_override(ZR_ERR_CONFIG, "a..b=3", "command line: a: unknown key; docs/config.md lists them all");
+    expect_override(ZR_ERR_CONFIG, "--optimzer.params.lr=1", "command line: optimzer: unknown key; did you mean optimizer?");
+    expect_override(ZR_ERR_CONFIG, "optimizer={\"params\":{\"lr\":-1}}",
+                    "command line: optimizer.params.lr: found -1, wanted a number of at least 0");
+}
+
+static void impossible_models(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5, \"n_embd\": 64}}",
+           "c.json:1:12: model.n_head: 5 heads do not divide n_embd 64");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5}}", "model.n_head: 5 heads do not divide n_embd 768");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_layer\": 0}}",
+           "c.json:1:12: model.n_layer: found 0, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"vocab_size\": 0}}",
+           "c.json:1:12: model.vocab_size: found 0, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_positions\": 8}, \"data\": {\"seq_length\": 9}}",
+           "c.json:1:40: data.seq_length: 9 is longer than model.n_positions 8");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"preset\": \"gpt2-124m\", \"init\": \"d\"}}",
+           "c.json:1:12: model.preset: given beside model.init; both give every size, keep one");
+}
+
+static void parameters_of_another_type(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"momentum\": 0.9}}}",
+           "c.json:1:44: optimizer.params.momentum: AdamW has no such parameter; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"betas\": [0.9, 0.95]}}}",
+           "c.json:1:42: optimizer.params.betas: SGD has no such parameter; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}",
+           "c.json:1:42: optimizer.params.nesterov: true needs a momentum above 0");
+    expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 0.1}}}",
+           "c.json:1:47: scheduler.params.cos_min_ratio: WarmupLR has no such parameter; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.1}}}",
+           "c.json:1:47: scheduler.params.warmup_min_lr: above warmup_max_lr");
+}
+
+static void batch_contradictions(void **state)
+{
+    (void)state;
+    static const char equation[] =
+        "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks does not hold: ";
+    static const struct {
+        const char *text, *rest;
+    } bad[] = {
+        {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
+         "8, 3 x 2 x 2; leave one of the three out"},
+        {"{\"train_batch_size\": 7}", "7, ? x 1 x 2; the batch is no multiple of the rest"},
+        {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3}",
+         "8, 3 x ? x 2; the batch is no multiple of the rest"},
+        {"{\"train_batch_size\": 1}", "1, ? x 1 x 2; the batch is too small"},
+        {"{\"train_micro_batch_size_per_gpu\": 9007199254740992}",
+         "?, 9007199254740992 x 1 x 2; the product is too large"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(load(bad[i].text, NULL, 2), ZR_ERR_CONFIG);
+        assert_memory_equal(zr_error_message(), equation, sizeof(equation) - 1);
+        assert_string_equal(zr_error_message() + sizeof(equation) - 1, bad[i].rest);
+    }
+}
+
+static void missing_files(void **state)
+{
+    (void)state;
+    zr_config *config;
+    assert_int_equal(zr_config_load("/nonexistent.json", NULL, 0, &config), ZR_ERR_NOT_FOUND);
+    assert_null(config);
+    assert_string_equal(zr_error_message(), "/nonexistent.json: cannot open: No such file or directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_keys),      cmocka_unit_test(wrong_values),
+        cmocka_unit_test(bad_json),          cmocka_unit_test(not_built),
+        cmocka_unit_test(off_values_are_fine), cmocka_unit_test(overrides),
+        cmocka_unit_test(impossible_models), cmocka_unit_test(parameters_of_another_type),
+        cmocka_unit_test(batch_contradictions), cmocka_unit_test(missing_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

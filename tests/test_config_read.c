@@ -1,0 +1,338 @@
+//TEST timeout=20
+/* What is read: defaults, overrides, the batch triangle, the resolved file, every key of the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "config/internal.h"
+#include "zr/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static zr_config *load(const char *text, const char *override)
+{
+    zr_config *config;
+    zr_status st = zr_config_parse(text, strlen(text), "c.json", &override, override != NULL, &config);
+    if (st != ZR_OK) print_message("%s\n", zr_error_message());
+    assert_int_equal(st, ZR_OK);
+    return config;
+}
+
+static char *resolved(const char *text, const char *override)
+{
+    char *json;
+    zr_config *config = load(text, override);
+    assert_int_equal(zr_config_resolve(config, 4), ZR_OK);
+    assert_int_equal(zr_config_to_json(config, &json), ZR_OK);
+    zr_config_destroy(&config);
+    return json;
+}
+
+static bool has_note(const zr_config *config, const char *text)
+{
+    for (int i = 0; i < zr_config_notes(config); i++)
+        if (strcmp(zr_config_note(config, i), text) == 0) return true;
+    return false;
+}
+
+static void defaults(void **state)
+{
+    (void)state;
+    zr_config *c;
+    assert_int_equal(zr_config_load(NULL, NULL, 0, &c), ZR_OK);
+    assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
+    assert_string_equal(c->model.type, "gpt2");
+    assert_int_equal(c->model.sizes.n_embd, 768);
+    assert_int_equal(c->model.sizes.vocab_size, 50257);
+    assert_int_equal(c->data.seq_length, 1024);
+    assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAMW);
+    assert_true(c->optimizer.lr == 1e-3 && c->optimizer.betas[0] == 0.9 && c->optimizer.betas[1] == 0.999);
+    assert_true(c->optimizer.eps == 1e-8 && c->optimizer.weight_decay == 0 && c->optimizer.adam_w_mode);
+    assert_int_equal(c->scheduler.type, ZR_SCHEDULER_NONE);
+    assert_int_equal(c->zero.stage, 0);
+    assert_int_equal(c->zero.reduce_bucket_elems, ZR_DEFAULT_BUCKET_ELEMS);
+    assert_int_equal(c->zero.overlap_comm, ZR_SWITCH_OFF);
+    assert_int_equal(c->communication_dtype, ZR_CONFIG_FP32);
+    assert_int_equal(c->train_batch_size, 2);
+    assert_int_equal(c->memory.limit_bytes, 0);
+    assert_null(c->train.output_dir);
+    assert_true(has_note(c, "train_micro_batch_size_per_gpu: not given, taken as 1"));
+    zr_config_destroy(&c);
+    zr_config_destroy(&c);
+}
+
+static const char deepspeed[] =
+    "\xEF\xBB\xBF{\r\n"
+    "  \"train_batch_size\": 16, \"gradient_accumulation_steps\": 2,\r\n"
+    "  \"optimizer\": {\"type\": \"adam\", \"params\": {\"lr\": 3e-4, \"betas\": [0.8, 0.95], \"adam_w_mode\": false}},\r\n"
+    "  \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, \"warmup_type\": \"linear\"}},\r\n"
+    "  \"gradient_clipping\": \"auto\", \"bf16\": {\"enabled\": true},\r\n"
+    "  \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 5e8, \"contiguous_gradients\": true,\r\n"
+    "     \"stage3_prefetch_bucket_size\": 0, \"offload_param\": {\"device\": \"none\", \"pin_memory\": true}},\r\n"
+    "  \"train\": {\"steps\": 70}, \"memory\": {\"limit\": \"1.5GiB\"}, \"model\": {\"dropout\": 0.1, \"attn_pdrop\": 0.2}\r\n"
+    "}\r\n";
+
+static void a_deepspeed_file(void **state)
+{
+    (void)state;
+    zr_config *c = load(deepspeed, NULL);
+    assert_int_equal(zr_config_resolve(c, 4), ZR_OK);
+    assert_int_equal(c->micro_batch_size, 2);
+    assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAM);
+    assert_true(c->optimizer.lr == 3e-4 && c->optimizer.betas[0] == 0.8 && !c->optimizer.adam_w_mode);
+    assert_int_equal(c->scheduler.type, ZR_SCHEDULER_WARMUP_DECAY);
+    assert_int_equal(c->scheduler.warmup_type, ZR_WARMUP_LINEAR);
+    assert_int_equal(c->scheduler.total_num_steps, 70);
+    assert_int_equal(c->zero.reduce_bucket_elems, 500000000);
+    assert_int_equal(c->zero.prefetch_bucket_elems, 0);
+    assert_int_equal(c->zero.overlap_comm, ZR_SWITCH_ON);
+    assert_int_equal(c->communication_dtype, ZR_CONFIG_BF16);
+    assert_int_equal(c->memory.limit_bytes, 1610612736);
+    assert_true(c->model.embd_pdrop == 0.1 && c->model.resid_pdrop == 0.1 && c->model.attn_pdrop == 0.2);
+    assert_true(has_note(c, "gradient_clipping: auto, taken as 0.0"));
+    assert_true(has_note(c, "zero_optimization.contiguous_gradients has no meaning here: gradients are always contiguous"));
+    assert_true(has_note(c, "zero_optimization.offload_param.pin_memory has no meaning here: "
+                            "read with a device other than none only"));
+    assert_true(zr_config_given(c, "zero_optimization.stage"));
+    assert_false(zr_config_given(c, "gradient_clipping"));
+    assert_false(zr_config_given(c, "no.such.key"));
+    zr_config_destroy(&c);
+}
+
+static void later_overrides_win(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"train\": {\"steps\": 5, \"seed\": 7}, \"fp16\": {\"enabled\": true}, \"optimizer\": null}";
+    static const char *const override[] = {"--train.steps=6", "fp16.enabled=false", "train.steps=8",
+                                           "optimizer.params.lr=0.25", "data.train=a b=c.txt", "memory.limit=2GiB"};
+    zr_config *c;
+    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, 6, &c), ZR_OK);
+    assert_int_equal(c->train.steps, 8);
+    assert_int_equal(c->train.seed, 7);
+    assert_true(c->optimizer.lr == 0.25);
+    assert_string_equal(c->data.train, "a b=c.txt");
+    assert_int_equal(c->memory.limit_bytes, (int64_t)2 << 30);
+    zr_config_destroy(&c);
+}
+
+static void setting_after_loading(void **state)
+{
+    (void)state;
+    zr_config *c = load("{}", NULL);
+    assert_int_equal(zr_config_set(c, "train.output_dir", "runs/x-\xff"), ZR_OK);
+    assert_string_equal(c->train.output_dir, "runs/x-\xff");
+    assert_true(zr_config_given(c, "train.output_dir"));
+    assert_int_equal(zr_config_set(c, "train.steps", "0"), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(), "command line: train.steps: found 0, wanted an integer from 1 to 2^53");
+    assert_int_equal(zr_config_set(c, "train.stage", "0"), ZR_ERR_CONFIG);
+    zr_config_destroy(&c);
+}
+
+static void the_batch_triangle(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    static const int64_t batch = 30, micro = 5, accum = 2;
+    for (int mask = 0; mask < 8; mask++) {
+        char text[256], b[64] = "", m[64] = "", a[64] = "";
+        if (mask & 1) snprintf(b, sizeof(b), "\"train_batch_size\": %d, ", (int)batch);
+        if (mask & 2) snprintf(m, sizeof(m), "\"train_micro_batch_size_per_gpu\": %d, ", (int)micro);
+        if (mask & 4) snprintf(a, sizeof(a), "\"gradient_accumulation_steps\": %d, ", (int)accum);
+        snprintf(text, sizeof(text), "{%s%s%s\"steps_per_print\": 1}", b, m, a);
+        zr_config *c = load(text, NULL);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(zr_config_resolve(c, RANKS), ZR_OK);
+            assert_int_equal(c->train_batch_size, c->micro_batch_size * c->accumulation_steps * RANKS);
+            if (mask & 1) assert_int_equal(c->train_batch_size, batch);
+            if (mask & 2) assert_int_equal(c->micro_batch_size, micro);
+            if (mask & 4) assert_int_equal(c->accumulation_steps, accum);
+            if (!(mask & 4) && (mask & 3) != 3) assert_int_equal(c->accumulation_steps, 1);
+            if (!(mask & 3)) assert_int_equal(c->micro_batch_size, 1);
+        }
+        zr_config_destroy(&c);
+    }
+}
+
+static void sizes_of_presets(void **state)
+{
+    (void)state;
+    const zr_config_sizes sizes = {24, 16, 1024, 1024, 50257};
+    zr_config *c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 24}}", NULL);
+    assert_int_equal(zr_config_resolve(c, 1), ZR_ERR_STATE);
+    assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_OK);
+    assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
+    assert_int_equal(c->model.sizes.n_embd, 1024);
+    zr_config_destroy(&c);
+    c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
+    assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(),
+                        "model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
+    zr_config_destroy(&c);
+    c = load("{\"data\": {\"tokenizer\": \"bytes\"}}", NULL);
+    assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
+    assert_int_equal(c->model.sizes.vocab_size, 256);
+    zr_config_destroy(&c);
+}
+
+static void buckets_are_rounded_as_the_plan_does(void **state)
+{
+    (void)state;
+    char note[160];
+    zr_config *c = load("{\"zero_optimization\": {\"allgather_bucket_size\": 1000}}", NULL);
+    assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
+    snprintf(note, sizeof(note), "zero_optimization.allgather_bucket_size: 1000 is rounded up to 1056, "
+             "a multiple of %d x 3 ranks", ZR_SHARD_ALIGN);
+    assert_true(has_note(c, note));
+    zr_config_destroy(&c);
+}
+
+static void resolved_files_load_again(void **state)
+{
+    (void)state;
+    static const char *const text[] = {"{}", deepspeed, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
+                                       "{\"scheduler\": {\"type\": \"WarmupCosineLR\"}, \"data\": {\"train\": \"a\\\"b\\\\\\n\"}}"};
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+        char *once = resolved(text[i], NULL), *twice = resolved(once, NULL);
+        assert_string_equal(once, twice);
+        zr_config *c = load(once, NULL);
+        assert_int_equal(zr_config_resolve(c, 4), ZR_OK);
+        assert_int_equal(zr_config_notes(c), 0);
+        zr_config_destroy(&c);
+        zr_free(once);
+        zr_free(twice);
+    }
+}
+
+static void hashes_tell_configurations_apart(void **state)
+{
+    (void)state;
+    static const char *const override[] = {NULL, NULL, "train.steps=1001", "optimizer.params.lr=0.0010000000000000002"};
+    uint64_t hash[4];
+    for (int i = 0; i < 4; i++) {
+        zr_config *c = load("{}", override[i]);
+        assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
+        assert_int_equal(zr_config_hash(c, &hash[i]), ZR_OK);
+        zr_config_destroy(&c);
+    }
+    assert_true(hash[0] == hash[1]);
+    assert_true(hash[0] != hash[2] && hash[0] != hash[3] && hash[2] != hash[3]);
+}
+
+/* The section an override of this key needs beside it, so that the key has a meaning. */
+static const char *companion(const zr_key *key)
+{
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD"};
+    static const char *const scheduler[] = {"none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+    static char text[128];
+    bool optim = strncmp(key->path, "optimizer", 9) == 0;
+    int type = 0;
+    while (key->only && !(key->only & 1u << type)) type++;
+    snprintf(text, sizeof(text), "{\"%s\": {\"type\": \"%s\"}}", optim ? "optimizer" : "scheduler",
+             optim ? optimizer[type] : scheduler[type]);
+    return key->only ? text : "{}";
+}
+
+static zr_status load_status(const char *text, const char *override)
+{
+    zr_config *config;
+    zr_status st = zr_config_parse(text, strlen(text), "c.json", &override, 1, &config);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static void every_key_takes_its_default_and_refuses_nonsense(void **state)
+{
+    (void)state;
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) {
+        char override[256], path[128];
+        const char *text = companion(&key[i]);
+        snprintf(path, sizeof(path), "%s", key[i].path);
+        if (path[strlen(path) - 1] == '*') snprintf(path + strlen(path) - 1, 8, "any");
+        assert_true(key[i].help && *key[i].help && key[i].standard);
+        assert_int_equal(key[i].state == ZR_KEY_LIMITED, key[i].built != NULL);
+        assert_ptr_equal(zr__key_find(path), &key[i]);
+        for (int j = 0; j < i; j++) assert_string_not_equal(key[j].path, key[i].path);
+
+        snprintf(override, sizeof(override), "%s=%s", path, key[i].standard);
+        if (load_status(text, override) != ZR_OK) fail_msg("%s: %s", override, zr_error_message());
+        snprintf(override, sizeof(override), "%s=auto", path);
+        bool free_string = key[i].type == ZR_KEY_STRING && !key[i].choices && key[i].built;
+        assert_int_equal(load_status(text, override), free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
+        snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
+        assert_int_equal(load_status(text, override), key[i].type == ZR_KEY_ANY ? ZR_OK : ZR_ERR_CONFIG);
+        if (key[i].type != ZR_KEY_ANY) assert_non_null(strstr(zr_error_message(), path));
+    }
+}
+
+static void limits_of_numbers_hold(void **state)
+{
+    (void)state;
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) {
+        char override[256], low[ZR_NUMBER_BYTES], high[ZR_NUMBER_BYTES];
+        if (key[i].type != ZR_KEY_INT && key[i].type != ZR_KEY_NUMBER) continue;
+        const double step = key[i].type == ZR_KEY_INT ? 1 : key[i].min > 0 ? key[i].min / 2 : 0.5;
+        snprintf(override, sizeof(override), "%s=%s", key[i].path, zr__text_shortest(key[i].min - step, low));
+        assert_int_equal(load_status(companion(&key[i]), override), ZR_ERR_CONFIG);
+        if (key[i].max > ZR_CONFIG_MAX_INT) continue;
+        snprintf(override, sizeof(override), "%s=%s", key[i].path, zr__text_shortest(key[i].max + 2, high));
+        assert_int_equal(load_status(companion(&key[i]), override), ZR_ERR_CONFIG);
+    }
+}
+
+static void the_reference_lists_every_key(void **state)
+{
+    (void)state;
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    char *markdown, cell[160];
+    assert_int_equal(zr_config_reference(&markdown), ZR_OK);
+    for (int i = 0; i < n; i++) {
+        snprintf(cell, sizeof(cell), "\n| `%s` |", key[i].path);
+        assert_non_null(strstr(markdown, cell));
+    }
+    zr_free(markdown);
+}
+
+static void files_are_read(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/zr-config-XXXXXX";
+    int fd = mkstemp(path);
+    zr_config *c;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, deepspeed, sizeof(deepspeed) - 1), sizeof(deepspeed) - 1);
+    close(fd);
+    assert_int_equal(zr_config_load(path, NULL, 0, &c), ZR_OK);
+    assert_int_equal(c->zero.stage, 3);
+    zr_config_destroy(&c);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(a_deepspeed_file),
+        cmocka_unit_test(later_overrides_win),
+        cmocka_unit_test(setting_after_loading),
+        cmocka_unit_test(the_batch_triangle),
+        cmocka_unit_test(sizes_of_presets),
+        cmocka_unit_test(buckets_are_rounded_as_the_plan_does),
+        cmocka_unit_test(resolved_files_load_again),
+        cmocka_unit_test(hashes_tell_configurations_apart),
+        cmocka_unit_test(every_key_takes_its_default_and_refuses_nonsense),
+        cmocka_unit_test(limits_of_numbers_hold),
+        cmocka_unit_test(the_reference_lists_every_key),
+        cmocka_unit_test(files_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

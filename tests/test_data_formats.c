@@ -1,0 +1,289 @@
+//TEST timeout=30
+//LINK -Wl,--wrap=zr_alloc
+/* The formats of token files, and everything that a file can have wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "tempdir.h"
+#include "zr/data.h"
+
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+
+static int allocations, fail_at = -1;
+
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return allocations++ == fail_at ? NULL : __real_zr_alloc(bytes);
+}
+
+/* A file image under construction. */
+static unsigned char image[1 << 16];
+static size_t image_bytes;
+
+static void add_words(int n, const uint32_t *word)
+{
+    for (int i = 0; i < n; i++)
+        for (int b = 0; b < 4; b++) image[image_bytes++] = (unsigned char)(word[i] >> 8 * b);
+}
+
+static void add_header(uint32_t magic, uint32_t version, uint32_t count)
+{
+    const uint32_t word[256] = {magic, version, count};
+    image_bytes = 0;
+    add_words(256, word);
+}
+
+static void add_token(uint32_t token, int bytes)
+{
+    for (int b = 0; b < bytes; b++) image[image_bytes++] = (unsigned char)(token >> 8 * b);
+}
+
+static zr_status open_image(const char *name, int64_t vocab_size, int64_t seq_length, zr_data **data)
+{
+    *data = NULL;
+    return zr_data_open(put_file(name, image, image_bytes), NULL, vocab_size, seq_length, ZR_SEQUENTIAL, 0, data);
+}
+
+static void check_read(const char *name, const char *format, int64_t vocab_size, uint32_t first, double bytes_per_token)
+{
+    zr_data *data;
+    int32_t tokens[4], targets[4];
+    assert_int_equal(open_image(name, vocab_size, 4, &data), ZR_OK);
+    zr_data_info info = zr_data_get_info(data);
+    assert_string_equal(info.format, format);
+    assert_int_equal(info.tokens, 10);
+    assert_int_equal(info.windows, 2);
+    assert_true(info.bytes_per_token == bytes_per_token);
+    assert_int_equal(zr_data_window(data, 1, tokens, targets), ZR_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(tokens[i], (int32_t)first + 4 + i);
+        assert_int_equal(targets[i], (int32_t)first + 5 + i);
+    }
+    zr_data_close(&data);
+    assert_null(data);
+}
+
+static void four_formats_are_known(void **state)
+{
+    (void)state;
+    add_header(20240520, 1, 10);
+    for (uint32_t i = 0; i < 10; i++) add_token(50000 + i, 2);
+    check_read("llmc2.bin", "llm.c uint16", 50257, 50000, 0);
+    check_read("llmc2 under another name", "llm.c uint16", 50257, 50000, 0);
+    add_header(20240801, 7, 10);
+    for (uint32_t i = 0; i < 10; i++) add_token(128000 + i, 4);
+    check_read("llmc4.bin", "llm.c uint32", 128256, 128000, 0);
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 10; i++) add_token(60000 + i, 2);
+    check_read("nano.bin", "uint16", 65536, 60000, 0);
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 10; i++) add_token(240 + i, 1);
+    check_read("text.txt", "text", 256, 240, 1);
+}
+
+/* Told that the tokens are bytes, bits per byte can be given for a token file. */
+static void tokenizer_of_a_token_file(void **state)
+{
+    (void)state;
+    zr_data *data;
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 10; i++) add_token(i, 2);
+    const char *path = put_file("bytes.bin", image, image_bytes);
+    assert_int_equal(zr_data_open(path, "bytes", 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
+    assert_true(zr_data_get_info(data).bytes_per_token == 1);
+    zr_data_close(&data);
+    assert_int_equal(zr_data_open(path, "some/dir", 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_UNSUPPORTED);
+}
+
+static void refused(zr_status wanted, const char *name, int64_t vocab_size, const char *fragment)
+{
+    zr_data *data;
+    zr_status st = open_image(name, vocab_size, 4, &data);
+    if (st == wanted && strstr(zr_error_message(), fragment) && strstr(zr_error_message(), name)) return;
+    fail_msg("%s: status %d, message: %s; wanted %d, \"%s\"", name, st, zr_error_message(), wanted, fragment);
+}
+
+static void sizes_and_headers_are_checked(void **state)
+{
+    (void)state;
+    image_bytes = 0;
+    refused(ZR_ERR_DATA, "empty.txt", 256, "0 tokens");
+    refused(ZR_ERR_DATA, "empty.bin", 256, "0 tokens");
+    for (int i = 0; i < 4; i++) add_token('a', 1);
+    refused(ZR_ERR_DATA, "short.txt", 256, "4 tokens (text), wanted at least 5");
+    refused(ZR_ERR_CONFIG, "narrow.txt", 255, "vocab_size of at least 256, given 255");
+    image_bytes = 21;
+    refused(ZR_ERR_DATA, "odd.bin", 256, "21 bytes, an odd number");
+    add_header(20240520, 1, 10);
+    refused(ZR_ERR_DATA, "nothing.bin", 256, "the header says 10 tokens of 2 bytes, so 1044 bytes in all; the file has 1024");
+    image_bytes += 21;
+    refused(ZR_ERR_DATA, "half.bin", 256, "the file has 1045");
+    image_bytes = 1000;
+    refused(ZR_ERR_DATA, "header.bin", 256, "ends inside its header");
+    add_header(20240520, 1, 0);
+    refused(ZR_ERR_DATA, "none.bin", 256, "0 tokens");
+    add_header(20240520, 7, 0);
+    refused(ZR_ERR_DATA, "version.bin", 256, "byte 4: llm.c version 7, wanted 1");
+    add_header(20240801, 1, 0);
+    refused(ZR_ERR_DATA, "version.bin", 256, "byte 4: llm.c version 1, wanted 7");
+    add_header(20240520, 1, 0x80000000u);
+    refused(ZR_ERR_DATA, "negative.bin", 256, "byte 8: token count -2147483648");
+    add_header(20240520, 1, 0x7fffffffu);
+    refused(ZR_ERR_DATA, "huge.bin", 256, "4294968318 bytes in all");
+    add_header(__builtin_bswap32(20240520), 1, 0);
+    refused(ZR_ERR_DATA, "swapped.bin", 256, "wrong byte order");
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    zr_data *data;
+    image_bytes = 64;
+    assert_int_equal(open_image("a", 0, 4, &data), ZR_ERR_ARG);
+    assert_int_equal(open_image("a", (int64_t)1 << 31, 4, &data), ZR_ERR_ARG);
+    assert_int_equal(open_image("a", 256, 0, &data), ZR_ERR_ARG);
+    assert_int_equal(open_image("a", 256, INT64_MAX, &data), ZR_ERR_ARG);
+}
+
+static void missing_files_are_named(void **state)
+{
+    (void)state;
+    zr_data *data;
+    const char *path = in_tempdir("not there");
+    assert_int_equal(zr_data_open(path, NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "not there"));
+    assert_int_equal(zr_data_open(tempdir, NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "a directory"));
+    path = in_tempdir("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(zr_data_open(path, NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_data_open("", NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+}
+
+static void odd_paths_work(void **state)
+{
+    (void)state;
+    const char *const names[] = {"a b", "-n", "new\nline", "quo\"te'", "\xff\xfe", "\x1b[31m", "%s%n"};
+    zr_data *data;
+    image_bytes = 64;
+    memset(image, 'x', image_bytes);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(open_image(names[i], 256, 4, &data), ZR_OK);
+        zr_data_close(&data);
+    }
+    assert_int_equal(zr_data_open(in_tempdir("gone\x1b[31m\n"), NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    assert_null(strchr(zr_error_message(), '\x1b'));
+    assert_null(strchr(zr_error_message(), '\n'));
+    char *longer = calloc(1, 10000);
+    memset(longer, 'x', 9999);
+    assert_int_equal(zr_data_open(longer, NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    free(longer);
+}
+
+static void tokens_outside_are_seen_at_open(void **state)
+{
+    (void)state;
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 10; i++) add_token(i == 9 ? 300 : i, 2);
+    refused(ZR_ERR_DATA, "last.bin", 300, "token 9 (byte 18) is 300, wanted below vocab_size 300 (read as uint16)");
+    add_header(20240801, 7, 10);
+    for (uint32_t i = 0; i < 10; i++) add_token(i == 0 ? 0xfffffff0u : i, 4);
+    refused(ZR_ERR_DATA, "first.bin", 1000, "token 0 (byte 1024) is 4294967280");
+}
+
+/* More tokens than spot checks: the one bad token in between is found when its window is read. */
+static void tokens_outside_are_seen_when_read(void **state)
+{
+    (void)state;
+    zr_data *data;
+    int32_t tokens[4], targets[4];
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 20000; i++) add_token(i == 10001 ? 777 : 5, 2);
+    assert_int_equal(open_image("between.bin", 500, 4, &data), ZR_OK);
+    assert_int_equal(zr_data_window(data, 2499, tokens, targets), ZR_OK);
+    assert_int_equal(zr_data_window(data, 2500, tokens, targets), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "token 10001 (byte 20002) is 777"));
+    zr_data_close(&data);
+}
+
+static void changed_files_stop_the_run(void **state)
+{
+    (void)state;
+    zr_data *data;
+    int32_t tokens[4], targets[4];
+    image_bytes = 0;
+    for (uint32_t i = 0; i < 100; i++) add_token('a', 1);
+    assert_int_equal(open_image("text", 256, 4, &data), ZR_OK);
+    assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_OK);
+    assert_int_equal(truncate(in_tempdir("text"), 50), 0);
+    assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_ERR_IO);
+    assert_non_null(strstr(zr_error_message(), "changed while in use: 50 bytes, 100 when opened"));
+    assert_non_null(strstr(zr_error_message(), "/text"));
+    zr_data_close(&data);
+
+    assert_int_equal(open_image("text", 256, 4, &data), ZR_OK);
+    const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, in_tempdir("text"), times, 0), 0);
+    assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_ERR_IO);
+    assert_non_null(strstr(zr_error_message(), "written to after"));
+    zr_data_close(&data);
+}
+
+static void reading_allocates_nothing(void **state)
+{
+    (void)state;
+    zr_data *data;
+    int32_t tokens[4], targets[4];
+    image_bytes = 5000;
+    memset(image, 'x', image_bytes);
+    const char *path = put_file("steady", image, image_bytes);
+    assert_int_equal(zr_data_open(path, NULL, 256, 4, ZR_SHUFFLED, 0, &data), ZR_OK);
+    allocations = 0;
+    for (int64_t g = 0; g < 5000; g++) assert_int_equal(zr_data_sample(data, g, tokens, targets), ZR_OK);
+    assert_int_equal(allocations, 0);
+    zr_data_close(&data);
+}
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    zr_data *data;
+    image_bytes = 64;
+    zr_status st = ZR_ERR_MEMORY;
+    int failures = 0;
+    for (fail_at = 0; st == ZR_ERR_MEMORY; fail_at++) {
+        allocations = 0;
+        st = open_image("memory", 256, 4, &data);
+        failures += st == ZR_ERR_MEMORY;
+    }
+    fail_at = -1;
+    assert_int_equal(st, ZR_OK);
+    assert_int_equal(failures, 3);
+    zr_data_close(&data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(four_formats_are_known),
+        cmocka_unit_test(tokenizer_of_a_token_file),
+        cmocka_unit_test(sizes_and_headers_are_checked),
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(missing_files_are_named),
+        cmocka_unit_test(odd_paths_work),
+        cmocka_unit_test(tokens_outside_are_seen_at_open),
+        cmocka_unit_test(tokens_outside_are_seen_when_read),
+        cmocka_unit_test(changed_files_stop_the_run),
+        cmocka_unit_test(reading_allocates_nothing),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}

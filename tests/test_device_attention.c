@@ -1,0 +1,334 @@
+//TEST timeout=120
+/* attention, attention_dx, attention_cached. */
+#include "kernel_check.h"
+
+#include "graph/ops/attention_blocks.h"
+
+typedef struct size {
+    int64_t B, T, n_head, D;
+} size;
+
+/* Around the edges of blocks (48 queries, 96 keys), odd heads, heads wider than a register tile. */
+static const size sizes[] = {{1, 1, 1, 1},  {2, 1, 3, 19},  {2, 33, 3, 19}, {1, 48, 2, 64},
+                             {1, 97, 3, 5}, {2, 150, 3, 19}, {1, 193, 1, 72}};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+
+/* ---- reference ------------------------------------------------------------------------------- */
+
+/* Everything in double. factor (B,n_head,T,T) is that of dropout, NULL: none. */
+typedef struct reference {
+    size s;
+    double scale;
+    double *factor;
+    double *qkv, *y, *lse;
+} reference;
+
+static int64_t width(size s)
+{
+    return s.n_head * s.D;
+}
+
+static const double *part(const reference *f, int64_t b, int64_t h, int64_t t, int which)
+{
+    return f->qkv + ((b * f->s.T + t) * 3 + which) * width(f->s) + h * f->s.D;
+}
+
+static double dot(const double *x, const double *y, int64_t n)
+{
+    return weighted_sum(x, y, n);
+}
+
+static double factor_at(const reference *f, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return f->factor ? f->factor[((b * f->s.n_head + h) * f->s.T + i) * f->s.T + j] : 1.0;
+}
+
+static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
+{
+    double score[256], max = -INFINITY, sum = 0.0;
+    double *y = f->y + (b * f->s.T + i) * width(f->s) + h * f->s.D;
+    for (int64_t j = 0; j <= i; j++) {
+        score[j] = f->scale * dot(part(f, b, h, i, 0), part(f, b, h, j, 1), f->s.D);
+        max = fmax(max, score[j]);
+    }
+    for (int64_t j = 0; j <= i; j++) sum += exp(score[j] - max);
+    double lse = max + log(sum);
+    f->lse[(b * f->s.n_head + h) * f->s.T + i] = lse;
+    for (int64_t d = 0; d < f->s.D; d++) {
+        y[d] = 0.0;
+        for (int64_t j = 0; j <= i; j++)
+            y[d] += exp(score[j] - lse) * factor_at(f, b, h, i, j) * part(f, b, h, j, 2)[d];
+    }
+}
+
+static void forward(const reference *f)
+{
+    for (int64_t b = 0; b < f->s.B; b++)
+        for (int64_t h = 0; h < f->s.n_head; h++)
+            for (int64_t i = 0; i < f->s.T; i++) forward_query(f, b, h, i);
+}
+
+/* dqkv += ..., from y and lse as they stand. */
+static void backward_query(const reference *f, const double *dy_all, double *dqkv, int64_t b, int64_t h, int64_t i)
+{
+    const int64_t C = width(f->s), D = f->s.D, at = (b * f->s.T + i) * C + h * D;
+    const double *dy = dy_all + at, *q = part(f, b, h, i, 0);
+    double delta = dot(dy, f->y + at, D), lse = f->lse[(b * f->s.n_head + h) * f->s.T + i];
+    double *dq = dqkv + (q - f->qkv);
+    for (int64_t j = 0; j <= i; j++) {
+        const double *k = part(f, b, h, j, 1), *v = part(f, b, h, j, 2);
+        double *dk = dqkv + (k - f->qkv), *dv = dqkv + (v - f->qkv);
+        double p = exp(f->scale * dot(q, k, D) - lse), factor = factor_at(f, b, h, i, j);
+        double ds = p * (factor * dot(dy, v, D) - delta) * f->scale;
+        for (int64_t d = 0; d < D; d++) {
+            dq[d] += ds * k[d];
+            dk[d] += ds * q[d];
+            dv[d] += p * factor * dy[d];
+        }
+    }
+}
+
+static void backward(const reference *f, const double *dy, double *dqkv)
+{
+    for (int64_t b = 0; b < f->s.B; b++)
+        for (int64_t h = 0; h < f->s.n_head; h++)
+            for (int64_t i = 0; i < f->s.T; i++) backward_query(f, dy, dqkv, b, h, i);
+}
+
+/* Factors as zr/ops.h defines them. */
+static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, double p)
+{
+    if (p == 0.0) return NULL;
+    const zr_rng rng = {runtime->seed, ZR_RNG_DROPOUT, stream, (uint32_t)runtime->step};
+    double *factor = doubles_new(s.B * s.n_head * s.T * s.T);
+    int64_t n = 0;
+    for (int64_t b = 0; b < s.B; b++)
+        for (int64_t h = 0; h < s.n_head; h++)
+            for (int64_t i = 0; i < s.T; i++)
+                for (int64_t j = 0; j < s.T; j++) {
+                    int64_t e = ((runtime->first_row + b) * s.n_head + h) * s.T * s.T + i * s.T + j;
+                    double u = (double)(zr_rng_u32(&rng, (uint64_t)e) >> 8) * 0x1p-24;
+                    factor[n++] = u >= p ? 1.0 / (1.0 - p) : 0.0;
+                }
+    return factor;
+}
+
+typedef struct loss_context {
+    reference f;
+    double *weight;
+} loss_context;
+
+static double loss(void *context)
+{
+    loss_context *l = context;
+    forward(&l->f);
+    return weighted_sum(l->weight, l->f.y, l->f.s.B * l->f.s.T * width(l->f.s));
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    const size s = {2, 5, 2, 3};
+    const int64_t n = s.B * s.T * width(s);
+    const zr_runtime runtime = {.seed = 3};
+    for (int drop = 0; drop < 2; drop++) {
+        loss_context l = {{s, 0.6, make_factors(s, &runtime, 1, drop * 0.3),
+                           doubles_of(array_random(ZR_F32, 3 * n, 1.5), ZR_F32, 3 * n), doubles_new(n),
+                           doubles_new(s.B * s.n_head * s.T)},
+                          doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n)};
+        double *dqkv = doubles_new(3 * n), *want = numeric_gradient(loss, &l, l.f.qkv, 3 * n);
+        forward(&l.f);
+        backward(&l.f, l.weight, dqkv);
+        assert_doubles_close("dqkv", dqkv, want, 3 * n, 1e-7);
+    }
+    pool_clear();
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static zr_op_attr attributes(size s, double scale, double p)
+{
+    return (zr_op_attr){{s.n_head, 5, 0, 0}, {scale, p, 0.0, 0.0}};
+}
+
+static kernel_call forward_call(size s, double scale, double p, void *qkv, zr_dtype g, void *y, float *lse)
+{
+    kernel_call call = {.name = "attention", .attr = attributes(s, scale, p), .n_in = 1, .n_out = 2};
+    call.runtime = (zr_runtime){.seed = 0xfeedbeef01234567u, .step = 4, .first_row = 6};
+    call.in[0] = tensor3(qkv, g, s.B, s.T, 3 * width(s));
+    call.out[0] = tensor3(y, g, s.B, s.T, width(s));
+    call.out[1] = tensor3(lse, ZR_F32, s.B, s.n_head, s.T);
+    return call;
+}
+
+/* After `forward`, whose operands and outputs it takes. */
+static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy, void *dqkv)
+{
+    zr_dtype g = forward_of->in[0].dtype;
+    kernel_call call = {.name = "attention_dx", .attr = forward_of->attr, .n_in = 4, .n_out = 1};
+    call.runtime = forward_of->runtime;
+    call.in[0] = tensor3(dy, g, s.B, s.T, width(s));
+    call.in[1] = forward_of->in[0];
+    call.in[2] = forward_of->out[0];
+    call.in[3] = forward_of->out[1];
+    call.out[0] = tensor3(dqkv, g, s.B, s.T, 3 * width(s));
+    return call;
+}
+
+static void check(const level_pair *level, size s, zr_dtype g, double scale, double p)
+{
+    const int64_t n = s.B * s.T * width(s), n_lse = s.B * s.n_head * s.T;
+    void *qkv = array_random(g, 3 * n, 2.0), *dy = array_random(g, n, 1.0);
+    void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
+    float *lse = array_new(ZR_F32, n_lse);
+    kernel_call call = forward_call(s, scale, p, qkv, g, y, lse);
+    reference f = {s, (float)scale, make_factors(s, &call.runtime, 5, p), doubles_of(qkv, g, 3 * n), doubles_new(n),
+                   doubles_new(n_lse)};
+    forward(&f);
+    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
+    assert_close("attention", y, g, f.y, n, 1e-5);
+    assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-5);
+
+    kernel_call back = backward_call(s, &call, dy, dqkv);
+    double *want = doubles_new(3 * n);
+    f.y = doubles_of(y, g, n); /* as stored: rounded */
+    f.lse = doubles_of(lse, ZR_F32, n_lse);
+    backward(&f, doubles_of(dy, g, n), want);
+    run_both(level, back, zr__attention_scratch_bytes(s.T, s.D, true));
+    assert_close("attention_dx", dqkv, g, want, 3 * n, 1e-5);
+}
+
+static void values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < 2; g++) {
+            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.0);
+            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.2);
+            pool_clear();
+        }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for_every_level(values);
+}
+
+/* Scores of 1e4 and more, of both signs: weights are all but one-hot, nothing overflows. */
+static void large_scores(const level_pair *level)
+{
+    const size s = {1, 130, 2, 16};
+    const int64_t n = s.B * s.T * width(s);
+    float *qkv = array_random(ZR_F32, 3 * n, 100.0), *dy = array_random(ZR_F32, n, 1.0);
+    float *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, s.n_head * s.T), *dqkv = array_new(ZR_F32, 3 * n);
+    kernel_call call = forward_call(s, 1.0, 0.0, qkv, ZR_F32, y, lse);
+    reference f = {s, 1.0, NULL, doubles_of(qkv, ZR_F32, 3 * n), doubles_new(n), doubles_new(s.n_head * s.T)};
+    forward(&f);
+    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
+    assert_close("lse", lse, ZR_F32, f.lse, s.n_head * s.T, 1e-6);
+    assert_close("attention", y, ZR_F32, f.y, n, 1e-2); /* a score of 1e5 has an ulp of 8e-3 */
+    run_both(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
+    for (int64_t i = 0; i < 3 * n; i++) assert_true(isfinite(dqkv[i]));
+}
+
+static void test_large_scores(void **state)
+{
+    (void)state;
+    for_every_level(large_scores);
+}
+
+/* A NaN in a key shows in every later query of its head; other heads and rows stay clean. */
+static void not_a_number(const level_pair *level)
+{
+    const size s = {2, 130, 2, 8};
+    const int64_t n = s.B * s.T * width(s), t = 100;
+    float *qkv = array_random(ZR_F32, 3 * n, 1.0), *dy = array_random(ZR_F32, n, 1.0);
+    float *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, s.B * s.n_head * s.T), *dqkv = array_new(ZR_F32, 3 * n);
+    qkv[(t * 3 + 1) * 16 + 3] = NAN; /* row 0, head 0 */
+    kernel_call call = forward_call(s, 0.3, 0.0, qkv, ZR_F32, y, lse);
+    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
+    run_both(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
+    for (int64_t i = 0; i < s.T; i++) {
+        if (i >= t) assert_true(isnan(y[i * 16]) && isnan(lse[i]) && isnan(dqkv[i * 48]));
+        if (i < t) assert_true(isfinite(y[i * 16]) && isfinite(lse[i]));
+        assert_true(isfinite(y[i * 16 + 8]) && isfinite(y[(s.T + i) * 16]) && isfinite(dqkv[(s.T + i) * 48]));
+    }
+}
+
+static void test_not_a_number(void **state)
+{
+    (void)state;
+    for_every_level(not_a_number);
+}
+
+/* ---- one token at a time --------------------------------------------------------------------- */
+
+/* Decoding T tokens one by one gives what the whole sequence gives, and fills the cache with k and v. */
+static void check_cached(const level_pair *level, size s, zr_dtype g)
+{
+    const int64_t C = width(s), length = s.T + 2, bytes = zr_dtype_bytes(g);
+    const double scale = 1.0 / sqrt((double)s.D);
+    char *qkv = array_random(g, 3 * s.T * C, 2.0), *cache = array_new(g, 2 * length * C);
+    char *y = array_new(g, s.T * C);
+    reference f = {s, (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C),
+                   doubles_new(s.n_head * s.T)};
+    forward(&f);
+    for (int64_t t = 0; t < s.T; t++) {
+        kernel_call call = {.name = "attention_cached", .attr = attributes(s, scale, 0.0), .n_in = 2, .n_out = 1};
+        call.runtime.position = t;
+        call.scratch_bytes = s.n_head * length * 4;
+        call.in[0] = tensor3(qkv + 3 * t * C * bytes, g, 1, 1, 3 * C);
+        call.in[1] = tensor3(cache, g, 2, length, C);
+        call.out[0] = tensor3(y + t * C * bytes, g, 1, 1, C);
+        run_both(level, call, 0);
+        assert_memory_equal(cache + t * C * bytes, qkv + (3 * t + 1) * C * bytes, (size_t)(C * bytes));
+        assert_memory_equal(cache + (length + t) * C * bytes, qkv + (3 * t + 2) * C * bytes, (size_t)(C * bytes));
+    }
+    assert_close("attention_cached", y, g, f.y, s.T * C, 1e-5);
+}
+
+static void cached_values(const level_pair *level)
+{
+    for (int g = 0; g < 2; g++) {
+        check_cached(level, (size){1, 40, 3, 19}, dtypes[g]);
+        check_cached(level, (size){1, 3, 1, 1100}, dtypes[g]); /* a head wider than a chunk */
+        check_cached(level, (size){1, 70, 8, 64}, dtypes[g]);
+    }
+}
+
+static void test_cached(void **state)
+{
+    (void)state;
+    for_every_level(cached_values);
+}
+
+static void cache_full(const level_pair *level)
+{
+    float qkv[6] = {0}, cache[12] = {0}, y[2];
+    const size s = {1, 1, 1, 2};
+    kernel_call call = {.name = "attention_cached", .attr = attributes(s, 1.0, 0.0), .n_in = 2, .n_out = 1};
+    call.scratch_bytes = 3 * 4;
+    call.in[0] = tensor3(qkv, ZR_F32, 1, 1, 6);
+    call.in[1] = tensor3(cache, ZR_F32, 2, 3, 2);
+    call.out[0] = tensor3(y, ZR_F32, 1, 1, 2);
+    call.runtime.position = 3;
+    assert_int_equal(kernel_run(level->one, &call), ZR_ERR_DATA);
+    call.runtime.position = 2;
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+}
+
+static void test_cache_full(void **state)
+{
+    (void)state;
+    for_every_level(cache_full);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),    cmocka_unit_test(test_values), cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_cached), cmocka_unit_test(test_cache_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

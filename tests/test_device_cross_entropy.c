@@ -1,0 +1,185 @@
+//TEST timeout=60
+/* cross_entropy, cross_entropy_dx. */
+#include "kernel_check.h"
+
+typedef struct size {
+    int64_t B, T, V;
+} size;
+
+static const size sizes[] = {{1, 1, 1}, {2, 3, 131}, {3, 7, 1024}, {2, 9, 2503}};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+
+/* ---- reference ------------------------------------------------------------------------------- */
+
+static double row_lse(const double *x, int64_t V)
+{
+    double max = x[0], sum = 0.0;
+    for (int64_t v = 1; v < V; v++) max = fmax(max, x[v]);
+    for (int64_t v = 0; v < V; v++) sum += exp(x[v] - max);
+    return max + log(sum);
+}
+
+static void backward(int64_t rows, int64_t V, const double *dlosses, const double *logits, const int32_t *target,
+                     const double *lse, double *dlogits)
+{
+    for (int64_t i = 0; i < rows * V; i++) {
+        int64_t r = i / V;
+        double one = target[r] == i % V ? 1.0 : 0.0;
+        dlogits[i] = target[r] < 0 ? 0.0 : dlosses[r] * (exp(logits[i] - lse[r]) - one);
+    }
+}
+
+#define ROWS 3
+#define WORDS 11
+typedef struct loss_context {
+    double *logits, *weight;
+    const int32_t *target;
+} loss_context;
+
+static double loss(void *context)
+{
+    loss_context *l = context;
+    double sum = 0.0;
+    for (int r = 0; r < ROWS; r++)
+        if (l->target[r] >= 0)
+            sum += l->weight[r] * (row_lse(l->logits + r * WORDS, WORDS) - l->logits[r * WORDS + l->target[r]]);
+    return sum;
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    const int32_t target[ROWS] = {4, -1, 10};
+    loss_context l = {doubles_of(array_random(ZR_F32, ROWS * WORDS, 3.0), ZR_F32, ROWS * WORDS),
+                      doubles_of(array_random(ZR_F32, ROWS, 1.0), ZR_F32, ROWS), target};
+    double lse[ROWS], *dlogits = doubles_new(ROWS * WORDS);
+    for (int r = 0; r < ROWS; r++) lse[r] = row_lse(l.logits + r * WORDS, WORDS);
+    backward(ROWS, WORDS, l.weight, l.logits, target, lse, dlogits);
+    assert_doubles_close("dlogits", dlogits, numeric_gradient(loss, &l, l.logits, ROWS * WORDS), ROWS * WORDS, 1e-7);
+    pool_clear();
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static kernel_call forward_call(size s, void *logits, zr_dtype g, int32_t *target, float *losses, float *lse)
+{
+    kernel_call call = {.name = "cross_entropy", .n_in = 2, .n_out = 2};
+    call.in[0] = tensor3(logits, g, s.B, s.T, s.V);
+    call.in[1] = tensor2(target, ZR_I32, s.B, s.T);
+    call.out[0] = tensor2(losses, ZR_F32, s.B, s.T);
+    call.out[1] = tensor2(lse, ZR_F32, s.B, s.T);
+    return call;
+}
+
+static kernel_call backward_call(size s, float *dlosses, void *logits, zr_dtype g, int32_t *target, float *lse,
+                                 void *dlogits)
+{
+    kernel_call call = {.name = "cross_entropy_dx", .n_in = 4, .n_out = 1};
+    call.in[0] = tensor2(dlosses, ZR_F32, s.B, s.T);
+    call.in[1] = tensor3(logits, g, s.B, s.T, s.V);
+    call.in[2] = tensor2(target, ZR_I32, s.B, s.T);
+    call.in[3] = tensor2(lse, ZR_F32, s.B, s.T);
+    call.out[0] = tensor3(dlogits, g, s.B, s.T, s.V);
+    return call;
+}
+
+static void check(const level_pair *level, size s, zr_dtype g, double scale)
+{
+    const int64_t rows = s.B * s.T, n = rows * s.V;
+    void *logits = array_random(g, n, scale), *dlogits = array_new(g, n);
+    int32_t *target = ids_random(rows, s.V);
+    if (rows > 2) target[rows / 2] = -100;
+    float *losses = array_new(ZR_F32, rows), *lse = array_new(ZR_F32, rows);
+    float *dlosses = array_random(ZR_F32, rows, 1.0);
+    double *x = doubles_of(logits, g, n), *want_loss = doubles_new(rows), *want_lse = doubles_new(rows);
+    for (int64_t r = 0; r < rows; r++) {
+        want_lse[r] = row_lse(x + r * s.V, s.V);
+        want_loss[r] = target[r] < 0 ? 0.0 : want_lse[r] - x[r * s.V + target[r]];
+    }
+    run_both(level, forward_call(s, logits, g, target, losses, lse), 0);
+    assert_close("losses", losses, ZR_F32, want_loss, rows, 1e-6);
+    assert_close("lse", lse, ZR_F32, want_lse, rows, 1e-6);
+
+    kernel_call call = backward_call(s, dlosses, logits, g, target, lse, dlogits);
+    double *want = doubles_new(n);
+    backward(rows, s.V, doubles_of(dlosses, ZR_F32, rows), x, target, doubles_of(lse, ZR_F32, rows), want);
+    run_both(level, call, 0);
+    assert_close("dlogits", dlogits, g, want, n, 1e-6);
+    run_in_place(level, call, 1, 0);
+}
+
+static void values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < 2; g++) {
+            check(level, sizes[i], dtypes[g], 4.0);
+            check(level, sizes[i], dtypes[g], 1e4);
+            pool_clear();
+        }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for_every_level(values);
+}
+
+/* Masked logits are fine, a row that is not finite is not hidden, and spoils no other. */
+static void not_finite(const level_pair *level)
+{
+    const size s = {1, 4, 1500};
+    float *logits = array_random(ZR_F32, 4 * 1500, 1.0), *dlogits = array_new(ZR_F32, 4 * 1500);
+    int32_t target[] = {1400, 1, 2, 3};
+    float losses[4], lse[4], dlosses[] = {1.0f, 1.0f, 1.0f, 1.0f};
+    for (int v = 0; v < 1100; v++) logits[v] = -INFINITY;
+    logits[1500 + 1300] = NAN;
+    logits[3000 + 700] = INFINITY;
+    run_both(level, forward_call(s, logits, ZR_F32, target, losses, lse), 0);
+    assert_true(isfinite(losses[0]) && isfinite(lse[0]));
+    assert_true(!isfinite(losses[1]) && isnan(lse[1]));
+    assert_true(!isfinite(losses[2]) && !isfinite(lse[2]));
+    assert_true(isfinite(losses[3]));
+    kernel_call call = backward_call(s, dlosses, logits, ZR_F32, target, lse, dlogits);
+    run_both(level, call, 0);
+    assert_true(dlogits[0] == 0.0f && isfinite(dlogits[1400]) && isfinite(dlogits[4500]));
+    assert_true(isnan(dlogits[1500]) && isnan(dlogits[3000 + 700]));
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    for_every_level(not_finite);
+}
+
+static void bad_targets(const level_pair *level)
+{
+    const size s = {2, 4, 131};
+    float *logits = array_random(ZR_F32, 8 * 131, 1.0), losses[8], lse[8] = {0}, dlosses[8] = {0};
+    int32_t target[] = {0, 130, -1, INT32_MIN, 5, 131, 2, 3};
+    kernel_call call = forward_call(s, logits, ZR_F32, target, losses, lse);
+    assert_int_equal(kernel_run(level->three, &call), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "target 131 at row 1, position 1 "));
+    kernel_call back = backward_call(s, dlosses, logits, ZR_F32, target, lse, logits);
+    assert_int_equal(kernel_run(level->three, &back), ZR_ERR_DATA);
+    target[5] = 130;
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    assert_true(losses[2] == 0.0f && losses[3] == 0.0f);
+}
+
+static void test_bad_targets(void **state)
+{
+    (void)state;
+    for_every_level(bad_targets);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_bad_targets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+//TEST timeout=60
+/* gelu, gelu_dx, add, dropout, fill. */
+#include "kernel_check.h"
+
+static const int64_t sizes[] = {1, 57, 1024, 1031, 40001};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+
+/* ---- gelu ------------------------------------------------------------------------------------ */
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x)
+{
+    const double a = sqrt(2.0 / acos(-1.0)), t = tanh(a * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * a * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+static void test_gelu_reference(void **state)
+{
+    (void)state;
+    for (double x = -6.0; x < 6.0; x += 0.37)
+        assert_true(fabs((gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5 - gelu_slope(x)) < 1e-9);
+}
+
+static void check_gelu(const level_pair *level, int64_t n, zr_dtype g)
+{
+    void *x = array_random(g, n, 5.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(g, n);
+    double *want = doubles_of(x, g, n), *want_dx = doubles_of(dy, g, n);
+    for (int64_t i = 0; i < n; i++) {
+        want_dx[i] *= gelu_slope(want[i]);
+        want[i] = gelu(want[i]);
+    }
+    kernel_call call = {.name = "gelu", .n_in = 1, .n_out = 1};
+    call.in[0] = tensor1(x, g, n);
+    call.out[0] = tensor1(y, g, n);
+    run_both(level, call, 0);
+    assert_close("gelu", y, g, want, n, 1e-6);
+    kernel_call back = {.name = "gelu_dx", .n_in = 2, .n_out = 1};
+    back.in[0] = tensor1(dy, g, n);
+    back.in[1] = tensor1(x, g, n);
+    back.out[0] = tensor1(dx, g, n);
+    run_both(level, back, 0);
+    assert_close("gelu_dx", dx, g, want_dx, n, 1e-6);
+    run_in_place(level, back, 0, 0);
+}
+
+static void gelu_values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < 2; g++) check_gelu(level, sizes[i], dtypes[g]);
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    for_every_level(gelu_values);
+}
+
+/* Far out, where powers of x overflow, and at what is no number. */
+static void gelu_extremes(const level_pair *level)
+{
+    float x[] = {0.0f, -0.0f, 16.5f, -16.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, NAN, 1e-40f};
+    enum { N = sizeof x / sizeof *x };
+    const float want[N] = {0.0f, 0.0f, 16.5f, 0.0f, 1e15f, 0.0f, 3e38f, 0.0f, INFINITY, NAN, 5e-41f};
+    const float slope[N] = {0.5f, 0.5f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, NAN, 0.5f};
+    float y[N], dx[N], dy[N];
+    for (int i = 0; i < N; i++) dy[i] = 1.0f;
+    kernel_call call = {.name = "gelu", .n_in = 1, .n_out = 1, .in = {tensor1(x, ZR_F32, N)}};
+    call.out[0] = tensor1(y, ZR_F32, N);
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    kernel_call back = {.name = "gelu_dx", .n_in = 2, .n_out = 1};
+    back.in[0] = tensor1(dy, ZR_F32, N);
+    back.in[1] = tensor1(x, ZR_F32, N);
+    back.out[0] = tensor1(dx, ZR_F32, N);
+    assert_int_equal(kernel_run(level->one, &back), ZR_OK);
+    for (int i = 0; i < N; i++) {
+        assert_true(isnan(want[i]) ? isnan(y[i]) : y[i] == want[i] || fabsf(y[i] - want[i]) < 1e-30f);
+        assert_true(isnan(slope[i]) ? isnan(dx[i]) : dx[i] == slope[i] || fabsf(dx[i] - slope[i]) < 1e-30f);
+    }
+}
+
+static void test_gelu_extremes(void **state)
+{
+    (void)state;
+    for_every_level(gelu_extremes);
+}
+
+/* ---- add, fill ------------------------------------------------------------------------------- */
+
+static void check_add(const level_pair *level, int64_t n, zr_dtype a_dtype, zr_dtype b_dtype, zr_dtype y_dtype)
+{
+    void *a = array_random(a_dtype, n, 1.0), *b = array_random(b_dtype, n, 1.0), *y = array_new(y_dtype, n);
+    double *want = doubles_of(a, a_dtype, n);
+    for (int64_t i = 0; i < n; i++) want[i] += array_get(b, b_dtype, i);
+    kernel_call call = {.name = "add", .attr = {.i = {y_dtype}}, .n_in = 2, .n_out = 1};
+    call.in[0] = tensor1(a, a_dtype, n);
+    call.in[1] = tensor1(b, b_dtype, n);
+    call.out[0] = tensor1(y, y_dtype, n);
+    run_both(level, call, 0);
+    assert_close("add", y, y_dtype, want, n, 1e-7);
+    if (a_dtype == y_dtype) run_in_place(level, call, 0, 0);
+}
+
+static void add_values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++) {
+        for (int k = 0; k < 8; k++) check_add(level, sizes[i], dtypes[k & 1], dtypes[k >> 1 & 1], dtypes[k >> 2]);
+        for (int g = 0; g < 2; g++) {
+            void *y = array_new(dtypes[g], sizes[i]);
+            double *want = doubles_new(sizes[i]);
+            for (int64_t j = 0; j < sizes[i]; j++) want[j] = 1.0 / 4096.0;
+            kernel_call call = {.name = "fill", .n_out = 1, .runtime = {.loss_seed = 1.0f / 4096.0f}};
+            call.out[0] = tensor1(y, dtypes[g], sizes[i]);
+            run_both(level, call, 0);
+            assert_close("fill", y, dtypes[g], want, sizes[i], 0.0);
+        }
+    }
+}
+
+static void test_add_fill(void **state)
+{
+    (void)state;
+    for_every_level(add_values);
+}
+
+/* ---- dropout --------------------------------------------------------------------------------- */
+
+static void check_dropout(const level_pair *level, int64_t B, int64_t row, int64_t first_row, zr_dtype g, double p)
+{
+    const int64_t n = B * row;
+    void *x = array_random(g, n, 1.0), *y = array_new(g, n);
+    double *want = doubles_of(x, g, n);
+    kernel_call call = {.name = "dropout", .attr = {.i = {7}, .f = {p}}, .n_in = 1, .n_out = 1};
+    call.runtime = (zr_runtime){.seed = 0x123456789abcdef0u, .step = 11, .first_row = first_row};
+    const zr_rng rng = {call.runtime.seed, ZR_RNG_DROPOUT, 7, 11};
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = zr_rng_u32(&rng, (uint64_t)(first_row * row + i));
+        want[i] *= (double)(u >> 8) * 0x1p-24 >= p ? 1.0 / (1.0 - p) : 0.0;
+    }
+    call.in[0] = tensor2(x, g, B, row);
+    call.out[0] = tensor2(y, g, B, row);
+    run_both(level, call, 0);
+    assert_close("dropout", y, g, want, n, 1e-6);
+    run_in_place(level, call, 0, 0);
+}
+
+static void dropout_values(const level_pair *level)
+{
+    for (int g = 0; g < 2; g++) {
+        check_dropout(level, 1, 1, 0, dtypes[g], 0.5);
+        check_dropout(level, 3, 57, 5, dtypes[g], 0.1); /* starts at element 285, inside a block of 4 */
+        check_dropout(level, 2, 1031, 1, dtypes[g], 0.25);
+        check_dropout(level, 7, 5003, 1000003, dtypes[g], 0.9);
+    }
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    for_every_level(dropout_values);
+}
+
+/* Rows keep their numbers however the batch is cut. */
+static void dropout_cut(const level_pair *level)
+{
+    const int64_t B = 6, row = 131;
+    float *x = array_random(ZR_F32, B * row, 1.0), *whole = array_new(ZR_F32, B * row), *part = array_new(ZR_F32, row);
+    kernel_call call = {.name = "dropout", .attr = {.i = {3}, .f = {0.3}}, .n_in = 1, .n_out = 1};
+    call.runtime = (zr_runtime){.seed = 5, .step = 2, .first_row = 12};
+    call.in[0] = tensor2(x, ZR_F32, B, row);
+    call.out[0] = tensor2(whole, ZR_F32, B, row);
+    run_both(level, call, 0);
+    for (int64_t b = 0; b < B; b++) {
+        call.runtime.first_row = 12 + b;
+        call.in[0] = tensor2(x + b * row, ZR_F32, 1, row);
+        call.out[0] = tensor2(part, ZR_F32, 1, row);
+        run_both(level, call, 0);
+        assert_memory_equal(part, whole + b * row, (size_t)row * 4);
+    }
+}
+
+static void test_dropout_cut(void **state)
+{
+    (void)state;
+    for_every_level(dropout_cut);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gelu_reference), cmocka_unit_test(test_gelu),    cmocka_unit_test(test_gelu_extremes),
+        cmocka_unit_test(test_add_fill),       cmocka_unit_test(test_dropout), cmocka_unit_test(test_dropout_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+//TEST timeout=60
+/* embedding, embedding_dw, position, position_dw. */
+#include "kernel_check.h"
+
+typedef struct size {
+    int64_t B, T, V, C;
+} size;
+
+static const size sizes[] = {{1, 1, 1, 1}, {2, 7, 131, 57}, {3, 65, 70, 129}, {1, 9, 300, 1100}};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+
+static void check_embedding(const level_pair *level, size s, zr_dtype g)
+{
+    const int64_t n = s.B * s.T;
+    int32_t *id = ids_random(n, s.V);
+    void *table = array_random(g, s.V * s.C, 1.0), *y = array_new(g, n * s.C);
+    kernel_call call = {.name = "embedding", .n_in = 2, .n_out = 1};
+    call.in[0] = tensor2(id, ZR_I32, s.B, s.T);
+    call.in[1] = tensor2(table, g, s.V, s.C);
+    call.out[0] = tensor3(y, g, s.B, s.T, s.C);
+    run_both(level, call, 0);
+    for (int64_t i = 0; i < n * s.C; i++)
+        assert_true(array_get(y, g, i) == array_get(table, g, id[i / s.C] * s.C + i % s.C));
+}
+
+static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
+{
+    const int64_t n = s.B * s.T;
+    int32_t *id = ids_random(n, (s.V + 1) / 2); /* upper half of the table: no token */
+    void *dy = array_random(g, n * s.C, 1.0), *dtable = array_new(w, s.V * s.C);
+    void *earlier = array_random(ZR_F32, s.V * s.C, 1.0);
+    double *want = add ? doubles_of(earlier, ZR_F32, s.V * s.C) : doubles_new(s.V * s.C);
+    for (int64_t i = 0; i < n * s.C; i++) want[id[i / s.C] * s.C + i % s.C] += array_get(dy, g, i);
+    kernel_call call = {.name = "embedding_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * n};
+    call.in[0] = tensor2(id, ZR_I32, s.B, s.T);
+    call.in[1] = tensor3(dy, g, s.B, s.T, s.C);
+    call.in[2] = add ? tensor2(earlier, ZR_F32, s.V, s.C) : tensor_absent();
+    call.out[0] = tensor2(dtable, w, s.V, s.C);
+    run_both(level, call, 4 * s.C);
+    assert_close("embedding_dw", dtable, w, want, s.V * s.C, 1e-6);
+}
+
+static void check_position(const level_pair *level, size s, zr_dtype g, int64_t first)
+{
+    const int64_t n = s.B * s.T * s.C, P = s.T + first + 2;
+    void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
+    double *want = doubles_of(x, g, n);
+    for (int64_t i = 0; i < n; i++)
+        want[i] += array_get(table, g, (first + i / s.C % s.T) * s.C + i % s.C);
+    kernel_call call = {.name = "position", .n_in = 2, .n_out = 1, .runtime = {.position = first}};
+    call.in[0] = tensor3(x, g, s.B, s.T, s.C);
+    call.in[1] = tensor2(table, g, P, s.C);
+    call.out[0] = tensor3(y, g, s.B, s.T, s.C);
+    run_both(level, call, 0);
+    assert_close("position", y, g, want, n, 1e-6);
+    run_in_place(level, call, 0, 0);
+}
+
+static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
+{
+    const int64_t n = s.B * s.T * s.C, P = s.T + 3;
+    void *dy = array_random(g, n, 1.0), *dtable = array_new(w, P * s.C);
+    void *earlier = array_random(ZR_F32, P * s.C, 1.0);
+    double *want = add ? doubles_of(earlier, ZR_F32, P * s.C) : doubles_new(P * s.C);
+    for (int64_t i = 0; i < n; i++) want[i % (s.T * s.C)] += array_get(dy, g, i);
+    kernel_call call = {.name = "position_dw", .n_in = 2, .n_out = 1};
+    call.in[0] = tensor3(dy, g, s.B, s.T, s.C);
+    call.in[1] = add ? tensor2(earlier, ZR_F32, P, s.C) : tensor_absent();
+    call.out[0] = tensor2(dtable, w, P, s.C);
+    run_both(level, call, 4 * s.C);
+    assert_close("position_dw", dtable, w, want, P * s.C, 1e-6);
+}
+
+static void values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < 2; g++) {
+            check_embedding(level, sizes[i], dtypes[g]);
+            check_position(level, sizes[i], dtypes[g], 0);
+            check_position(level, (size){1, 1, 1, sizes[i].C}, dtypes[g], 5);
+            for (int w = 0; w < 2; w++)
+                for (int add = 0; add < 2; add++) {
+                    check_embedding_dw(level, sizes[i], dtypes[g], dtypes[w], add);
+                    check_position_dw(level, sizes[i], dtypes[g], dtypes[w], add);
+                }
+            pool_clear();
+        }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for_every_level(values);
+}
+
+/* The same token n times: the sum is in token order, to the bit. */
+static void token_order(const level_pair *level)
+{
+    const int64_t T = 33, C = 5;
+    int32_t id[33] = {0};
+    float *dy = array_random(ZR_F32, T * C, 1.0), *dtable = array_new(ZR_F32, 300 * C), want[5] = {0};
+    for (int64_t t = 0; t < T; t++) {
+        id[t] = 256; /* the low byte of the key is that of id 0 */
+        for (int64_t c = 0; c < C; c++) want[c] += dy[t * C + c];
+    }
+    kernel_call call = {.name = "embedding_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * T};
+    call.in[0] = tensor2(id, ZR_I32, 1, T);
+    call.in[1] = tensor3(dy, ZR_F32, 1, T, C);
+    call.in[2] = tensor_absent();
+    call.out[0] = tensor2(dtable, ZR_F32, 300, C);
+    run_both(level, call, 4 * C);
+    assert_memory_equal(dtable + 256 * C, want, sizeof want);
+    assert_true(dtable[0] == 0.0f);
+}
+
+static void test_token_order(void **state)
+{
+    (void)state;
+    for_every_level(token_order);
+}
+
+static void bad_ids(const level_pair *level)
+{
+    static const int32_t bad[] = {-1, 131, INT32_MAX, INT32_MIN};
+    float *table = array_random(ZR_F32, 131 * 3, 1.0), *y = array_new(ZR_F32, 2 * 4 * 3);
+    for (int i = 0; i < 4; i++) {
+        int32_t id[8] = {0, 130, 5, 7, 1, 2, bad[i], 3};
+        kernel_call call = {.name = "embedding", .n_in = 2, .n_out = 1};
+        call.in[0] = tensor2(id, ZR_I32, 2, 4);
+        call.in[1] = tensor2(table, ZR_F32, 131, 3);
+        call.out[0] = tensor3(y, ZR_F32, 2, 4, 3);
+        assert_int_equal(kernel_run(level->three, &call), ZR_ERR_DATA);
+        char want[64];
+        snprintf(want, sizeof want, "token id %d at row 1, position 2 ", bad[i]);
+        assert_non_null(strstr(zr_error_message(), want));
+
+        kernel_call back = {.name = "embedding_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * 8 + 3 * 12};
+        back.in[0] = call.in[0];
+        back.in[1] = call.out[0];
+        back.in[2] = tensor_absent();
+        back.out[0] = call.in[1];
+        assert_int_equal(kernel_run(level->three, &back), ZR_ERR_DATA);
+    }
+}
+
+static void test_bad_ids(void **state)
+{
+    (void)state;
+    for_every_level(bad_ids);
+}
+
+static void too_long(const level_pair *level)
+{
+    float x[6] = {0}, table[12] = {0};
+    kernel_call call = {.name = "position", .n_in = 2, .n_out = 1, .runtime = {.position = 4}};
+    call.in[0] = call.out[0] = tensor3(x, ZR_F32, 1, 1, 3);
+    call.in[1] = tensor2(table, ZR_F32, 4, 3);
+    assert_int_equal(kernel_run(level->one, &call), ZR_ERR_DATA);
+    call.runtime.position = 3;
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+}
+
+static void test_too_long(void **state)
+{
+    (void)state;
+    for_every_level(too_long);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_token_order),
+        cmocka_unit_test(test_bad_ids),
+        cmocka_unit_test(test_too_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

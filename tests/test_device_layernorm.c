@@ -1,0 +1,214 @@
+//TEST timeout=60
+/* layernorm, layernorm_dx, layernorm_dw. */
+#include "kernel_check.h"
+
+#define EPS 1e-5
+
+typedef struct size {
+    int64_t rows, C;
+} size;
+
+static const size sizes[] = {{1, 1}, {3, 57}, {17, 64}, {70, 389}, {33, 1100}};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+
+/* ---- reference ------------------------------------------------------------------------------- */
+
+static void moments(const double *x, int64_t C, double *mean, double *rstd)
+{
+    double sum = 0.0, square = 0.0;
+    for (int64_t c = 0; c < C; c++) sum += x[c];
+    *mean = sum / (double)C;
+    for (int64_t c = 0; c < C; c++) square += (x[c] - *mean) * (x[c] - *mean);
+    *rstd = 1.0 / sqrt(square / (double)C + EPS);
+}
+
+static void forward(size s, const double *x, const double *gain, const double *bias, double *y)
+{
+    for (int64_t r = 0; r < s.rows; r++) {
+        double mean, rstd;
+        moments(x + r * s.C, s.C, &mean, &rstd);
+        for (int64_t c = 0; c < s.C; c++) y[r * s.C + c] = (x[r * s.C + c] - mean) * rstd * gain[c] + bias[c];
+    }
+}
+
+/* dx += ..., with the statistics given. */
+static void backward(size s, const double *dy, const double *x, const double *gain, const double *mean,
+                     const double *rstd, double *dx, double *dgain, double *dbias)
+{
+    for (int64_t r = 0; r < s.rows; r++) {
+        const double *d = dy + r * s.C, *v = x + r * s.C;
+        double a = 0.0, b = 0.0;
+        for (int64_t c = 0; c < s.C; c++) {
+            double xhat = (v[c] - mean[r]) * rstd[r];
+            a += d[c] * gain[c] / (double)s.C;
+            b += d[c] * gain[c] * xhat / (double)s.C;
+            dgain[c] += d[c] * xhat;
+            dbias[c] += d[c];
+        }
+        for (int64_t c = 0; c < s.C; c++)
+            dx[r * s.C + c] += rstd[r] * (d[c] * gain[c] - a - (v[c] - mean[r]) * rstd[r] * b);
+    }
+}
+
+typedef struct loss_context {
+    size s;
+    double *x, *gain, *bias, *weight, *y;
+} loss_context;
+
+static double loss(void *context)
+{
+    loss_context *l = context;
+    forward(l->s, l->x, l->gain, l->bias, l->y);
+    return weighted_sum(l->weight, l->y, l->s.rows * l->s.C);
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    const size s = {4, 7};
+    const int64_t n = s.rows * s.C;
+    loss_context l = {s, doubles_of(array_random(ZR_F32, n, 2.0), ZR_F32, n),
+                      doubles_of(array_random(ZR_F32, s.C, 1.0), ZR_F32, s.C),
+                      doubles_of(array_random(ZR_F32, s.C, 1.0), ZR_F32, s.C),
+                      doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n), doubles_new(n)};
+    double mean[4], rstd[4], *dx = doubles_new(n), *dgain = doubles_new(s.C), *dbias = doubles_new(s.C);
+    for (int64_t r = 0; r < s.rows; r++) moments(l.x + r * s.C, s.C, &mean[r], &rstd[r]);
+    backward(s, l.weight, l.x, l.gain, mean, rstd, dx, dgain, dbias);
+    assert_doubles_close("dx", dx, numeric_gradient(loss, &l, l.x, n), n, 1e-7);
+    assert_doubles_close("dgain", dgain, numeric_gradient(loss, &l, l.gain, s.C), s.C, 1e-7);
+    assert_doubles_close("dbias", dbias, numeric_gradient(loss, &l, l.bias, s.C), s.C, 1e-7);
+    pool_clear();
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Rows of different sizes and centres, the last one far from zero. */
+static void *make_rows(size s, zr_dtype g)
+{
+    void *x = array_random(g, s.rows * s.C, 1.0);
+    for (int64_t i = 0; i < s.rows * s.C; i++) {
+        int64_t r = i / s.C;
+        double centre = r + 1 == s.rows && s.rows > 1 ? 100.0 : 0.1 * (double)(r % 5);
+        array_set(x, g, i, array_get(x, g, i) * (double)(1 + r % 3) + centre);
+    }
+    return x;
+}
+
+static void check_forward(const level_pair *level, size s, zr_dtype g)
+{
+    const int64_t n = s.rows * s.C;
+    void *x = make_rows(s, g), *gain = array_random(g, s.C, 1.0), *bias = array_random(g, s.C, 1.0);
+    void *y = array_new(g, n), *mean = array_new(ZR_F32, s.rows), *rstd = array_new(ZR_F32, s.rows);
+    double *want = doubles_new(n), *want_mean = doubles_new(s.rows), *want_rstd = doubles_new(s.rows);
+    double *v = doubles_of(x, g, n);
+    forward(s, v, doubles_of(gain, g, s.C), doubles_of(bias, g, s.C), want);
+    for (int64_t r = 0; r < s.rows; r++) moments(v + r * s.C, s.C, &want_mean[r], &want_rstd[r]);
+    kernel_call call = {.name = "layernorm", .attr = {.f = {EPS}}, .n_in = 3, .n_out = 3};
+    call.in[0] = tensor2(x, g, s.rows, s.C);
+    call.in[1] = tensor1(gain, g, s.C);
+    call.in[2] = tensor1(bias, g, s.C);
+    call.out[0] = tensor2(y, g, s.rows, s.C);
+    call.out[1] = tensor1(mean, ZR_F32, s.rows);
+    call.out[2] = tensor1(rstd, ZR_F32, s.rows);
+    run_both(level, call, 0);
+    assert_close("mean", mean, ZR_F32, want_mean, s.rows, 1e-6);
+    assert_close("rstd", rstd, ZR_F32, want_rstd, s.rows, 1e-5);
+    assert_close("layernorm", y, g, want, n, 2e-5); /* the row centred at 100 carries 4e-6 of rounding a mean */
+}
+
+static void check_backward(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
+{
+    const int64_t n = s.rows * s.C;
+    void *x = make_rows(s, g), *gain = array_random(g, s.C, 1.0), *dy = array_random(g, n, 1.0);
+    void *earlier = array_random(g, n, 1.0), *dx = array_new(g, n);
+    void *dgain = array_new(w, s.C), *dbias = array_new(w, s.C);
+    float *mean = array_new(ZR_F32, s.rows), *rstd = array_new(ZR_F32, s.rows);
+    double *v = doubles_of(x, g, n), *want = add ? doubles_of(earlier, g, n) : doubles_new(n);
+    double *want_gain = doubles_new(s.C), *want_bias = doubles_new(s.C);
+    for (int64_t r = 0; r < s.rows; r++) {
+        double m, q;
+        moments(v + r * s.C, s.C, &m, &q);
+        mean[r] = (float)m;
+        rstd[r] = (float)q;
+    }
+    backward(s, doubles_of(dy, g, n), v, doubles_of(gain, g, s.C), doubles_of(mean, ZR_F32, s.rows),
+             doubles_of(rstd, ZR_F32, s.rows), want, want_gain, want_bias);
+    kernel_call call = {.name = "layernorm_dx", .attr = {.f = {EPS}}, .n_in = 6, .n_out = 1};
+    call.in[0] = tensor2(dy, g, s.rows, s.C);
+    call.in[1] = tensor2(x, g, s.rows, s.C);
+    call.in[2] = tensor1(gain, g, s.C);
+    call.in[3] = tensor1(mean, ZR_F32, s.rows);
+    call.in[4] = tensor1(rstd, ZR_F32, s.rows);
+    call.in[5] = add ? tensor2(earlier, g, s.rows, s.C) : tensor_absent();
+    call.out[0] = tensor2(dx, g, s.rows, s.C);
+    run_both(level, call, 0);
+    assert_close("layernorm_dx", dx, g, want, n, 1e-5);
+    run_in_place(level, call, 0, 0);
+    if (add) run_in_place(level, call, 5, 0);
+
+    kernel_call dw = {.name = "layernorm_dw", .attr = {.f = {EPS}}, .n_in = 4, .n_out = 2};
+    dw.scratch_bytes = 16 * 2 * 4 * s.C;
+    dw.in[0] = call.in[0];
+    dw.in[1] = call.in[1];
+    dw.in[2] = call.in[3];
+    dw.in[3] = call.in[4];
+    dw.out[0] = tensor1(dgain, w, s.C);
+    dw.out[1] = tensor1(dbias, w, s.C);
+    run_both(level, dw, 0);
+    assert_close("dgain", dgain, w, want_gain, s.C, 1e-5);
+    assert_close("dbias", dbias, w, want_bias, s.C, 1e-5);
+}
+
+static void values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < 2; g++) {
+            check_forward(level, sizes[i], dtypes[g]);
+            for (int w = 0; w < 2; w++) check_backward(level, sizes[i], dtypes[g], dtypes[w], w == 1);
+            check_backward(level, sizes[i], dtypes[g], ZR_F32, true);
+            pool_clear();
+        }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for_every_level(values);
+}
+
+/* A NaN anywhere in a row shows in the whole row, and in no other. */
+static void not_a_number(const level_pair *level)
+{
+    const size s = {3, 57};
+    for (int64_t at = 0; at < s.C; at += 7) {
+        float *x = array_random(ZR_F32, s.rows * s.C, 1.0), *gain = array_random(ZR_F32, s.C, 1.0);
+        float *y = array_new(ZR_F32, s.rows * s.C), mean[3], rstd[3];
+        x[s.C + at] = NAN;
+        kernel_call call = {.name = "layernorm", .attr = {.f = {EPS}}, .n_in = 3, .n_out = 3};
+        call.in[0] = tensor2(x, ZR_F32, s.rows, s.C);
+        call.in[1] = call.in[2] = tensor1(gain, ZR_F32, s.C);
+        call.out[0] = tensor2(y, ZR_F32, s.rows, s.C);
+        call.out[1] = tensor1(mean, ZR_F32, s.rows);
+        call.out[2] = tensor1(rstd, ZR_F32, s.rows);
+        assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+        for (int64_t i = 0; i < s.rows * s.C; i++) assert_int_equal(isnan(y[i]) != 0, i / s.C == 1);
+        assert_true(isnan(mean[1]) && isnan(rstd[1]));
+    }
+}
+
+static void test_not_a_number(void **state)
+{
+    (void)state;
+    for_every_level(not_a_number);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_not_a_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+// TEST timeout=60
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device/cpu/onednn.h"
+#include "device_levels.h"
+#include "kernel_call.h"
+
+typedef struct product_case {
+    const char *op;
+    int64_t rows, K, N;
+    bool transposed, extra; /* extra: a bias or earlier contributions */
+    zr_dtype dtype, out_dtype;
+} product_case;
+
+/* An array as the kernel sees it and as F32 with the same values. */
+typedef struct array {
+    float *value;
+    void *data;
+} array;
+
+static array make(int64_t n, zr_dtype dtype, uint32_t stream)
+{
+    array a = {.value = zr_alloc((size_t)n * 4)};
+    assert_non_null(a.value);
+    fill(a.value, n, stream);
+    a.data = a.value;
+    if (dtype == ZR_BF16) {
+        a.data = zr_alloc((size_t)n * 2);
+        assert_non_null(a.data);
+        narrow(a.data, a.value, n);
+    }
+    return a;
+}
+
+static void drop(array *a)
+{
+    if (a->data != a->value) zr_free(a->data);
+    zr_free(a->value);
+}
+
+/* The exact result lies within `slack` of `want`, so its rounding lies between those of the ends. */
+static void assert_rounded(double want, double slack, const void *out, zr_dtype dtype, int64_t i)
+{
+    float got, low = (float)(want - slack), high = (float)(want + slack);
+    if (dtype == ZR_BF16) {
+        got = zr_f32_from_bf16(((const uint16_t *)out)[i]);
+        low = zr_f32_from_bf16(zr_bf16_from_f32(low));
+        high = zr_f32_from_bf16(zr_bf16_from_f32(high));
+    } else {
+        got = ((const float *)out)[i];
+    }
+    if (!(got >= low && got <= high)) print_error("element %lld: %.9g, wanted %.9g\n", (long long)i, got, want);
+    assert_true(got >= low && got <= high);
+}
+
+/* Matrices of the product C = A B behind an op: strides of A (m,k) and B (k,n). */
+typedef struct reference {
+    int64_t m, n, k, a_row, a_col, b_row, b_col;
+} reference;
+
+static reference refer(const product_case *c)
+{
+    bool t = c->transposed;
+    if (strcmp(c->op, "linear") == 0) return (reference){c->rows, c->N, c->K, c->K, 1, t ? 1 : c->N, t ? c->K : 1};
+    if (strcmp(c->op, "linear_dx") == 0) return (reference){c->rows, c->K, c->N, c->N, 1, t ? c->K : 1, t ? 1 : c->N};
+    if (t) return (reference){c->N, c->K, c->rows, 1, c->N, c->K, 1};
+    return (reference){c->K, c->N, c->rows, 1, c->K, c->N, 1};
+}
+
+static void check_case(zr_device *device, const product_case *c)
+{
+    const reference r = refer(c);
+    bool forward = strcmp(c->op, "linear") == 0, dw = strcmp(c->op, "linear_dw") == 0;
+    int64_t extra_n = dw ? r.m * r.n : r.n;
+    array a = make(r.m * r.k, c->dtype, 1), b = make(r.k * r.n, c->dtype, 2);
+    array extra = make(extra_n, dw ? ZR_F32 : c->dtype, 3), out = make(r.m * r.n, c->out_dtype, 4);
+
+    kernel_call call = {.name = c->op, .attr.i[0] = c->transposed, .n_out = 1, .n_in = forward || dw ? 3 : 2};
+    zr_tensor at = forward || !dw ? tensor2(a.data, c->dtype, r.m, r.k) : tensor2(a.data, c->dtype, r.k, r.m);
+    zr_tensor bt = dw ? tensor2(b.data, c->dtype, r.k, r.n) : tensor2(b.data, c->dtype, 0, 0);
+    call.in[0] = dw && c->transposed ? bt : at;
+    call.in[1] = dw && c->transposed ? at : bt;
+    call.in[2] = c->extra ? tensor1(extra.data, dw ? ZR_F32 : c->dtype, extra_n) : tensor_absent();
+    call.out[0] = tensor2(out.data, c->out_dtype, r.m, r.n);
+    if (c->dtype == ZR_BF16 && !device->profile.bf16_products) call.scratch_bytes = 3 * device->profile.panel_bytes;
+    assert_int_equal(kernel_run(device, &call), ZR_OK);
+
+    /* Every element of small results, a sample of large ones. */
+    int64_t step = r.m * r.n * r.k > 4000000 ? 997 : 1;
+    for (int64_t i = 0; i < r.m * r.n; i += step) {
+        int64_t row = i / r.n, col = i % r.n;
+        double want = c->extra ? extra.value[dw ? i : col] : 0, size = fabs(want);
+        for (int64_t k = 0; k < r.k; k++) {
+            double term = (double)a.value[row * r.a_row + k * r.a_col] * b.value[k * r.b_row + col * r.b_col];
+            want += term;
+            size += fabs(term);
+        }
+        assert_rounded(want, 1e-6 * size, out.data, c->out_dtype, i);
+    }
+    drop(&a);
+    drop(&b);
+    drop(&extra);
+    drop(&out);
+}
+
+static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
+
+/* All types that an op has: its output is of its operands' type, or for dw also F32. */
+static void check_types(zr_device *device, product_case c)
+{
+    for (int dtype = 0; dtype < 2; dtype++) {
+        c.dtype = c.out_dtype = dtype ? ZR_BF16 : ZR_F32;
+        check_case(device, &c);
+        c.out_dtype = ZR_F32;
+        if (dtype && strcmp(c.op, "linear_dw") == 0) check_case(device, &c);
+    }
+}
+
+static void check_sizes(zr_device *device, const char *op)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 57, 131},  {57, 131, 1}, {57, 1, 131},
+                                       {131, 57, 57}, {57, 131, 57}, {64, 64, 64}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int flags = 0; flags < 4; flags++) {
+            bool extra = flags & 1;
+            if (extra && strcmp(op, "linear_dx") == 0) continue;
+            check_types(device, (product_case){op, sizes[i][0], sizes[i][1], sizes[i][2], flags & 2, extra, 0, 0});
+        }
+}
+
+static void check_products(zr_device *device)
+{
+    for (int i = 0; i < 3; i++) check_sizes(device, products[i]);
+}
+
+/* Longer than a panel in each direction: several blocks of m, n and k. */
+static void check_blocks(zr_device *device)
+{
+    static const int64_t sizes[][3] = {{3, 1100, 1100}, {1100, 1100, 3}, {1100, 3, 1100}};
+    for (int s = 0; s < 3; s++)
+        for (int i = 0; i < 3; i++) {
+            product_case c = {products[i], sizes[s][0], sizes[s][1], sizes[s][2], i == 1, i != 1, ZR_BF16, ZR_BF16};
+            check_case(device, &c);
+        }
+}
+
+static void check_db(zr_device *device)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {57, 131}, {131, 600}, {33, 257}};
+    for (int s = 0; s < 16; s++) {
+        int64_t rows = sizes[s / 4][0], cols = sizes[s / 4][1];
+        zr_dtype dtype = s & 1 ? ZR_BF16 : ZR_F32, out_dtype = s & 2 ? ZR_BF16 : ZR_F32;
+        bool with_earlier = s & 1;
+        array dy = make(rows * cols, dtype, 5), earlier = make(cols, ZR_F32, 6), db = make(cols, out_dtype, 7);
+        kernel_call call = {.name = "linear_db", .n_in = 2, .n_out = 1};
+        call.in[0] = tensor2(dy.data, dtype, rows, cols);
+        call.in[1] = with_earlier ? tensor1(earlier.data, ZR_F32, cols) : tensor_absent();
+        call.out[0] = tensor1(db.data, out_dtype, cols);
+        assert_int_equal(kernel_run(device, &call), ZR_OK);
+        for (int64_t i = 0; i < cols; i++) {
+            double want = with_earlier ? earlier.value[i] : 0, size = fabs(want);
+            for (int64_t r = 0; r < rows; r++) {
+                want += dy.value[r * cols + i];
+                size += fabs(dy.value[r * cols + i]);
+            }
+            assert_rounded(want, 1e-6 * size, db.data, out_dtype, i);
+        }
+        drop(&dy);
+        drop(&earlier);
+        drop(&db);
+    }
+}
+
+static void check_refusals(zr_device *device)
+{
+    float x[4] = {0};
+    uint16_t w[4] = {0};
+    kernel_call call = {.name = "linear", .n_in = 2, .n_out = 1};
+    call.in[0] = tensor2(x, ZR_F32, 2, 2);
+    call.in[1] = tensor2(w, ZR_BF16, 2, 2);
+    call.out[0] = tensor2(x, ZR_F32, 2, 2);
+    assert_int_equal(kernel_run(device, &call), ZR_ERR_DTYPE);
+    call.in[1] = tensor2(x, ZR_F32, 2, 2);
+    call.out[0] = tensor2(w, ZR_BF16, 2, 2);
+    assert_int_equal(kernel_run(device, &call), ZR_ERR_UNSUPPORTED);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    each_device(check_products);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    each_device(check_blocks);
+}
+
+static void test_db(void **state)
+{
+    (void)state;
+    each_device(check_db);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    each_device(check_refusals);
+}
+
+/* What the library takes for itself is not in the plan, so it has to stay small: GPT-2's head, the
+ * largest product of the 124M model. */
+static void test_scratch(void **state)
+{
+    (void)state;
+    const int64_t rows = 256, C = 768, V = 50257;
+    const zr__product_spec head[] = {
+        {.m = rows, .n = V, .k = C, .a = {C, 1}, .b = {1, C}},
+        {.m = rows, .n = C, .k = V, .a = {V, 1}, .b = {C, 1}},
+        {.m = V, .n = C, .k = rows, .a = {1, V}, .b = {C, 1}, .earlier = true},
+    };
+    zr_device *device = device_at(zr_device_cpu_level(), 2);
+    for (int i = 0; i < 6; i++) {
+        zr__product_spec spec = head[i / 2];
+        spec.dtype = spec.out_dtype = i % 2 && device->profile.bf16_products ? ZR_BF16 : ZR_F32;
+        spec.threads = 2;
+        zr__product *product = NULL;
+        assert_int_equal(zr__product_create(&spec, &product), ZR_OK);
+        assert_in_range(zr__product_scratch_bytes(product), 0, 8 << 20);
+        assert_null(strstr(zr__product_implementation(product), "ref"));
+        zr__product_destroy(&product);
+        assert_null(product);
+    }
+    zr_device_destroy(&device);
+}
+
+/* ZR_KERNELS also caps oneDNN, once for a process: this program again, for each level. */
+static void test_forced(void **state)
+{
+    (void)state;
+    for (const char *const *level = zr__cpu_levels(); *level; level++) {
+        if (!zr__cpu_has(*level)) continue;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("ZR_KERNELS", *level, 1);
+            dup2(STDERR_FILENO, STDOUT_FILENO);
+            execl("/proc/self/exe", "test_device_matmul", (char *)NULL);
+            _exit(127);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
+static void test_under_cap(void **state)
+{
+    (void)state;
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
+    assert_string_equal(zr_device_cpu_level(), getenv("ZR_KERNELS"));
+    assert_non_null(strstr(device->profile.name, getenv("ZR_KERNELS")));
+    check_products(device);
+    check_blocks(device);
+    zr_device_destroy(&device);
+    assert_null(device);
+}
+
+static void test_unknown_level(void **state)
+{
+    (void)state;
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    setenv("ZR_KERNELS", "v9", 1);
+    assert_int_equal(zr_device_create_cpu(&config, &device), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "v9"));
+    assert_null(device);
+    unsetenv("ZR_KERNELS");
+}
+
+int main(void)
+{
+    const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_blocks),  cmocka_unit_test(test_db),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_scratch), cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_unknown_level),
+    };
+    if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

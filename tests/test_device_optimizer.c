@@ -1,0 +1,190 @@
+// TEST timeout=60
+#include <math.h>
+#include <string.h>
+
+#include "device_levels.h"
+
+#define N 9001 /* more than the grain by which an update is given to threads */
+#define STEPS 3
+
+typedef struct arrays {
+    float weight[N], slot[2][N], grad[N];
+    uint16_t param16[N], grad16[N];
+} arrays;
+
+static arrays got, want;
+
+static const zr_optimizer rules[] = {
+    {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.95, 1e-8}, .weight_decay = 0.1},
+    {.name = "adam", .n_slots = 2, .hyper = {0.8, 0.999, 1e-6}, .weight_decay = 0.01},
+    {.name = "sgd", .n_slots = 0, .hyper = {0, 0}, .weight_decay = 0.01},
+    {.name = "sgd", .n_slots = 1, .hyper = {0.9, 0}, .weight_decay = 0},
+    {.name = "sgd", .n_slots = 1, .hyper = {0.9, 1}, .weight_decay = 0.01},
+};
+#define RULES (sizeof rules / sizeof *rules)
+
+static void start(arrays *a)
+{
+    memset(a, 0, sizeof *a);
+    fill(a->weight, N, 1);
+}
+
+static void next_grad(arrays *a, uint32_t step)
+{
+    fill(a->grad, N, 10 + step);
+    narrow(a->grad16, a->grad, N);
+}
+
+static zr_update_args args_of(arrays *a, const zr_optimizer *o, int64_t first, int64_t n, int64_t step, zr_dtype dtype)
+{
+    return (zr_update_args){.n = n,
+                            .weight = a->weight + first,
+                            .param16 = a->param16 + first,
+                            .grad = dtype == ZR_BF16 ? (void *)(a->grad16 + first) : a->grad + first,
+                            .grad_dtype = dtype,
+                            .slot = {a->slot[0] + first, a->slot[1] + first},
+                            .grad_scale = 0.5f,
+                            .lr = 0.01,
+                            .weight_decay = o->weight_decay,
+                            .step = step,
+                            .hyper = o->hyper};
+}
+
+/* One element as the papers and PyTorch's documentation write it, in double. */
+static void reference(const zr_optimizer *o, int64_t step, double g, double *w, double *s0, double *s1)
+{
+    const double lr = 0.01, *h = o->hyper;
+    g *= 0.5;
+    if (o->n_slots == 2) {
+        if (strcmp(o->name, "adamw") == 0)
+            *w -= lr * o->weight_decay * *w;
+        else
+            g += o->weight_decay * *w;
+        *s0 = h[0] * *s0 + (1 - h[0]) * g;
+        *s1 = h[1] * *s1 + (1 - h[1]) * g * g;
+        double m = *s0 / (1 - pow(h[0], (double)step)), v = *s1 / (1 - pow(h[1], (double)step));
+        *w -= lr * m / (sqrt(v) + h[2]);
+        return;
+    }
+    g += o->weight_decay * *w;
+    if (o->n_slots == 1) {
+        *s0 = h[0] * *s0 + g;
+        g = h[1] != 0 ? g + h[0] * *s0 : *s0;
+    }
+    *w -= lr * g;
+}
+
+static void check_reference(zr_device *device)
+{
+    for (size_t r = 0; r < RULES; r++) {
+        start(&got);
+        start(&want);
+        for (uint32_t step = 1; step <= STEPS; step++) {
+            next_grad(&got, step);
+            zr_dtype dtype = step % 2 ? ZR_F32 : ZR_BF16;
+            zr_update_args args = args_of(&got, &rules[r], 0, N, step, dtype);
+            memcpy(&want, &got, sizeof got);
+            assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            for (int64_t i = 0; i < N; i++) {
+                double w = want.weight[i], s0 = want.slot[0][i], s1 = want.slot[1][i];
+                reference(&rules[r], step, got.grad[i], &w, &s0, &s1);
+                assert_true(fabs(got.weight[i] - w) <= 4e-7 * (fabs(w) + 0.05));
+                assert_true(fabs(got.slot[0][i] - s0) <= 4e-7 * (fabs(s0) + 0.5));
+                assert_true(fabs(got.slot[1][i] - s1) <= 4e-7 * (fabs(s1) + 0.05));
+                assert_int_equal(got.param16[i], zr_bf16_from_f32(got.weight[i]));
+            }
+        }
+    }
+}
+
+/* Three ranges of a stretch, at odd places, give the bits of the whole. */
+static void check_cuts(zr_device *device)
+{
+    static const int64_t sizes[] = {1, 63, 64, 65, 1023};
+    for (size_t r = 0; r < RULES; r++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const int64_t cut[] = {0, 3, 3 + sizes[s], N};
+            start(&got);
+            next_grad(&got, 1);
+            memcpy(&want, &got, sizeof got);
+            zr_update_args args = args_of(&want, &rules[r], 0, N, 1, ZR_BF16);
+            assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            for (int c = 0; c < 3; c++) {
+                args = args_of(&got, &rules[r], cut[c], cut[c + 1] - cut[c], 1, ZR_BF16);
+                assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            }
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
+/* torch.optim.AdamW, lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients 3
+ * and -1, by hand: 2*0.95 - 0.1 = 1.8; then m = 0.17, v = 0.009991,
+ * 1.8*0.95 - 0.1 * (0.17/0.19) / sqrt(0.009991/0.001999) = 1.66997843 */
+static void check_by_hand(zr_device *device)
+{
+    const zr_optimizer adamw = {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.999, 1e-8}};
+    const zr_optimizer sgd = {.name = "sgd", .n_slots = 1, .hyper = {0.5, 1}};
+    float w = 2, m = 0, v = 0, g = 3;
+    zr_update_args args = {.n = 1,
+                           .weight = &w,
+                           .grad = &g,
+                           .slot = {&m, &v},
+                           .grad_scale = 1,
+                           .lr = 0.1,
+                           .weight_decay = 0.5,
+                           .step = 1,
+                           .hyper = adamw.hyper};
+    assert_int_equal(device->ops->update(device, &adamw, &args), ZR_OK);
+    assert_true(fabsf(w - 1.8f) < 3e-7f);
+    g = -1;
+    args.step = 2;
+    assert_int_equal(device->ops->update(device, &adamw, &args), ZR_OK);
+    assert_true(fabs(w - (1.71 - 0.1 * (0.17 / 0.19) / sqrt(0.009991 / 0.001999))) < 3e-7);
+
+    /* Nesterov: v = 0.5*4 + 2 = 4; w = 1 - 0.25 * (2 + 0.5*4) = 0, exact in binary. */
+    w = 1;
+    m = 4;
+    g = 2;
+    args.lr = 0.25;
+    args.weight_decay = 0;
+    args.hyper = sgd.hyper;
+    assert_int_equal(device->ops->update(device, &sgd, &args), ZR_OK);
+    assert_true(w == 0 && m == 4);
+}
+
+static void own_rule(const zr_update_args *args)
+{
+    for (int64_t i = 0; i < args->n; i++) args->weight[i] += (float)args->lr * ((const float *)args->grad)[i] + 1;
+}
+
+static void check_own_rule(zr_device *device)
+{
+    const zr_optimizer mine = {.name = "mine", .rule = own_rule}, unknown = {.name = "none such"};
+    start(&got);
+    start(&want);
+    next_grad(&got, 1);
+    zr_update_args args = args_of(&got, &mine, 0, N, 1, ZR_F32);
+    assert_int_equal(device->ops->update(device, &mine, &args), ZR_OK);
+    for (int64_t i = 0; i < N; i++) assert_true(got.weight[i] == want.weight[i] + (0.01f * got.grad[i] + 1));
+    assert_int_equal(device->ops->update(device, &unknown, &args), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "none such"));
+}
+
+#define EACH(name)                                                                                                     \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        each_device(check_##name);                                                                                     \
+    }
+EACH(reference)
+EACH(cuts)
+EACH(by_hand)
+EACH(own_rule)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cuts),
+                                       cmocka_unit_test(test_by_hand), cmocka_unit_test(test_own_rule)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

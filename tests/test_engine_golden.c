@@ -1,0 +1,249 @@
+//TEST timeout=120 tsan=1
+/* GPT-2 in fp32 against a trace that PyTorch computed in float64: logits, gradients, losses, norms, final weights; every
+ * stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. Skipped where the trace is absent. */
+#include "trainer.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <zr/checkpoint.h>
+
+enum { V = 256, T = 32, B = 4, STEPS = 10, LONGEST = 64 * 1024 };
+
+static struct {
+    char dir[4096];
+    bool present;
+    uint16_t token[STEPS * B * T + 1];
+    double loss[STEPS], norm[STEPS];
+    zr_safetensors *weights, *grads, *last, *logits;
+} golden;
+
+static void open_file(const char *name, zr_safetensors **file)
+{
+    char path[5000];
+    snprintf(path, sizeof path, "%s/%s", golden.dir, name);
+    if (zr_safetensors_open(path, file) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
+static int load(void **state)
+{
+    (void)state;
+    const char *shared = getenv("ZR_SHARED");
+    snprintf(golden.dir, sizeof golden.dir, "%s/golden/gpt2-tiny", shared ? shared : "../shared");
+    char path[5000];
+    snprintf(path, sizeof path, "%s/expected.json", golden.dir);
+    json_t *expected = json_load_file(path, 0, NULL);
+    if (!expected) return 0;
+    for (int i = 0; i < STEPS; i++) {
+        golden.loss[i] = json_real_value(json_array_get(json_object_get(expected, "losses"), (size_t)i));
+        golden.norm[i] = json_real_value(json_array_get(json_object_get(expected, "grad_norms"), (size_t)i));
+    }
+    json_decref(expected);
+    snprintf(path, sizeof path, "%s/tokens.bin", golden.dir);
+    FILE *f = fopen(path, "rb");
+    if (!f || fread(golden.token, 2, STEPS * B * T + 1, f) != STEPS * B * T + 1) fail_msg("%s is short", path);
+    fclose(f);
+    open_file("model/model.safetensors", &golden.weights);
+    open_file("grads_step1.safetensors", &golden.grads);
+    open_file("weights_step10.safetensors", &golden.last);
+    open_file("logits_step1.safetensors", &golden.logits);
+    golden.present = true;
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    zr_safetensors_close(&golden.weights);
+    zr_safetensors_close(&golden.grads);
+    zr_safetensors_close(&golden.last);
+    zr_safetensors_close(&golden.logits);
+    return 0;
+}
+
+static void need_golden(void)
+{
+    if (golden.present) return;
+    print_message("# skipped: no golden trace in %s (set ZR_SHARED)\n", golden.dir);
+    skip();
+}
+
+static int32_t token(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    (void)arg;
+    return golden.token[step * B * T + row * T + t];
+}
+
+static zr_status fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    (void)arg;
+    const zr_safetensors_tensor *tensor = zr_safetensors_find(golden.weights, param->name);
+    ZR_CHECK(tensor, ZR_ERR_DATA, "no %s", param->name);
+    return zr_safetensors_read_f32(golden.weights, tensor, first, n, out);
+}
+
+/* Differences of whole tensors, gathered over ranks: each rank writes what it owns. */
+typedef struct deltas {
+    float value[160][LONGEST];
+    int64_t seen[160];
+} deltas;
+
+static zr_status collect(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    deltas *d = arg;
+    int32_t index = (int32_t)(param->value); /* a number of its own for each parameter */
+    memcpy(d->value[index] + first, in, sizeof(float) * (size_t)n);
+    __atomic_add_fetch(&d->seen[index], n, __ATOMIC_RELAXED);
+    return ZR_OK;
+}
+
+static deltas gradients, weights;
+static float one[LONGEST];
+
+static zr_status read_gradients(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run;
+    (void)comm;
+    return zr_engine_read_grad(engine, collect, &gradients);
+}
+
+static zr_status read_weights(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run;
+    (void)comm;
+    return zr_engine_read(engine, collect, &weights);
+}
+
+/* The key third of c_attn.bias shifts all scores of a query alike: its exact gradient is 0, and Adam makes noise of it. */
+static bool is_key_bias(const char *name, int64_t i, int64_t n)
+{
+    size_t length = strlen(name);
+    return length > 11 && strcmp(name + length - 11, "c_attn.bias") == 0 && i >= n / 3 && i < 2 * n / 3;
+}
+
+static const float *whole(const deltas *d, const zr_param_info *param)
+{
+    assert_int_equal(d->seen[param->value], zr_shape_elems(&param->shape));
+    return d->value[param->value];
+}
+
+static void check_gradients(const zr_graph *g)
+{
+    for (int32_t p = 0; p < zr_graph_params(g); p++) {
+        const zr_param_info *param = zr_graph_param(g, p);
+        int64_t n = zr_shape_elems(&param->shape);
+        const float *got = whole(&gradients, param);
+        assert_int_equal(zr_safetensors_read_f32(golden.grads, zr_safetensors_find(golden.grads, param->name), 0, n, one), ZR_OK);
+        double largest = 0, worst = 0;
+        for (int64_t i = 0; i < n; i++) {
+            largest = fmax(largest, fabs(one[i]));
+            worst = fmax(worst, fabs((double)one[i] - got[i]));
+        }
+        if (!(worst <= 1e-4 * largest)) fail_msg("gradient of %s: off by %g, largest %g", param->name, worst, largest);
+    }
+}
+
+static void check_weights(const zr_graph *g)
+{
+    for (int32_t p = 0; p < zr_graph_params(g); p++) {
+        const zr_param_info *param = zr_graph_param(g, p);
+        int64_t n = zr_shape_elems(&param->shape), near = 0, counted = 0;
+        const float *got = whole(&weights, param);
+        assert_int_equal(zr_safetensors_read_f32(golden.last, zr_safetensors_find(golden.last, param->name), 0, n, one), ZR_OK);
+        for (int64_t i = 0; i < n; i++) {
+            if (is_key_bias(param->name, i, n)) continue;
+            double off = fabs((double)one[i] - got[i]);
+            counted++;
+            near += off <= 1e-5;
+            if (!(off <= 1e-3)) fail_msg("%s[%lld] is off by %g after 10 updates", param->name, (long long)i, off);
+        }
+        if (near * 100 < counted * 99) fail_msg("%s: only %lld of %lld elements within 1e-5", param->name, (long long)near, (long long)counted);
+    }
+}
+
+static trainer tiny(int stage, int ranks, int64_t accum)
+{
+    trainer run = {.config = {.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = T, .vocab_size = V, .layer_norm_epsilon = 1e-5,
+                              .initializer_range = 0.02},
+                   .layout = ZR_LAYOUT_INIT, .steps = STEPS, .lr = 1e-3, .clip = 1.0, .token = token, .fill = fill,
+                   .after_first = read_gradients, .after = read_weights};
+    run.layout.stage = stage;
+    run.layout.ranks = ranks;
+    run.layout.accum = accum;
+    run.layout.batch = B / (ranks * accum);
+    run.layout.seq = T;
+    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return run;
+}
+
+static void test_training(void **state)
+{
+    (void)state;
+    need_golden();
+    zr_gpt2_config config = tiny(0, 1, 1).config;
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_gpt2(&config).build(g, &config);
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 4; ranks *= 2)
+            for (int64_t accum = 1; ranks * accum <= B; accum *= 2) {
+                memset(gradients.seen, 0, sizeof gradients.seen);
+                memset(weights.seen, 0, sizeof weights.seen);
+                trainer run = tiny(stage, ranks, accum);
+                trainer_run(&run);
+                for (int i = 0; i < STEPS; i++) {
+                    if (!(fabs(run.loss[i] - golden.loss[i]) <= 2e-5 * golden.loss[i]))
+                        fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", stage, ranks, i, run.loss[i], golden.loss[i]);
+                    if (!(fabs(run.norm[i] - golden.norm[i]) <= 1e-4 * golden.norm[i]))
+                        fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", stage, ranks, i, run.norm[i], golden.norm[i]);
+                }
+                check_gradients(g);
+                check_weights(g);
+            }
+    zr_graph_destroy(&g);
+}
+
+/* The logits are what the evaluation schedule leaves behind. */
+static zr_status read_logits(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    zr_batch batch = {0};
+    double sum = 0;
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    zr_model model = zr_gpt2(&run->config);
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T};
+    zr_graph *g = NULL;
+    ZR_TRY(zr_graph_create(&spec, &g));
+    model.build(g, model.config);
+    ZR_TRY(zr_graph_finish(g));
+    zr_value logits = zr_graph_get_op(g, zr_graph_value(g, zr_graph_get_losses(g))->producer)->in[0];
+    zr_graph_destroy(&g);
+    zr_tensor tensor;
+    ZR_TRY(zr_engine_value(engine, ZR_EVAL, logits, &tensor));
+    memcpy(run->arg, tensor.data, sizeof(float) * T * V);
+    return ZR_OK;
+}
+
+static void test_logits(void **state)
+{
+    (void)state;
+    need_golden();
+    static float got[T * V];
+    for (int stage = 0; stage <= 3; stage += 3) {
+        trainer run = tiny(stage, 1, 1);
+        run.steps = 0;
+        run.after = read_logits;
+        run.arg = got;
+        trainer_run(&run);
+        assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, one), ZR_OK);
+        for (int i = 0; i < T * V; i++)
+            if (!(fabsf(got[i] - one[i]) <= 1e-4f)) fail_msg("logit %d: %.9g, wanted %.9g", i, (double)got[i], (double)one[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_training)};
+    return cmocka_run_group_tests(tests, load, unload);
+}

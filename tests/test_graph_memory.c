@@ -1,0 +1,58 @@
+// TEST timeout=20
+// LINK -Wl,--wrap=zr_alloc
+/* Building with each allocation failing in turn: an error, no crash, nothing lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "zr/models.h"
+
+static int allocs_left;
+
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return allocs_left-- > 0 ? __real_zr_alloc(bytes) : NULL;
+}
+
+static zr_status build(void)
+{
+    static const zr_gpt2_config config = {.n_layer = 3,
+                                          .n_head = 2,
+                                          .n_embd = 8,
+                                          .n_positions = 4,
+                                          .vocab_size = 5,
+                                          .layer_norm_epsilon = 1e-5,
+                                          .initializer_range = 0.02};
+    zr_graph_spec spec = {ZR_MODE_TRAIN, 1, 4, 0, ZR_F32, ZR_F32};
+    zr_graph *graph = NULL;
+    ZR_TRY(zr_graph_create(&spec, &graph));
+    zr_model model = zr_gpt2(&config);
+    model.build(graph, model.config);
+    zr_status status = zr_graph_finish(graph);
+    zr_graph_destroy(&graph);
+    return status;
+}
+
+static void test_each_allocation_may_fail(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (zr_status status = ZR_ERR_MEMORY; status != ZR_OK; n++) {
+        allocs_left = n;
+        status = build();
+        if (status != ZR_OK) assert_int_equal(status, ZR_ERR_MEMORY);
+        assert_true(n < 1000);
+    }
+    assert_true(n > 7); /* the graph, five arrays, names: all were reached */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

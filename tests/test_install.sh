@@ -1,0 +1,49 @@
+#TEST timeout=120
+# What `make install` leaves is enough: a program of one's own builds from it through pkg-config, and trains.
+set -u
+n=0
+result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
+
+if [ -n "${SAN-}" ]; then
+    echo 'ok 1 # SKIP a library under a sanitizer is not for installing'
+    exit 0
+fi
+command -v pkg-config >/dev/null 2>&1 || { echo 'ok 1 # SKIP no pkg-config'; exit 0; }
+
+cd "$ZR_SOURCE" || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+make -s install PREFIX="$tmp/usr" >/dev/null
+result $? 'make install'
+PKG_CONFIG_PATH=$tmp/usr/lib/pkgconfig
+export PKG_CONFIG_PATH
+
+# From a folder of its own, so that nothing of the source tree is found by luck.
+cp examples/own_model.c "$tmp/"
+cd "$tmp" || exit 1
+build() { # NAME FLAGS...
+    name=$1
+    shift
+    "${CC:-gcc}" -std=c11 -Wall -Wextra -Werror own_model.c -o "$name" "$@"
+}
+losses() { sed -n 's/^step .* loss //p' "$1"; }
+works() { # NAME: it trains, and its memory is what the plan said
+    "./$1" >"$1.out" || return 1
+    sed 's/^/# /' "$1.out"
+    losses "$1.out" | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR > 1 && last < first / 2) }' &&
+        [ "$(grep -c 'equal in every category' "$1.out")" = 2 ]
+}
+
+build shared $(pkg-config --cflags --libs zr) && LD_LIBRARY_PATH=$tmp/usr/lib works shared
+result $? 'the example against libzr.so'
+build static $(pkg-config --cflags --libs --static zr | sed 's/-lzr\b/-l:libzr.a/') && works static
+result $? 'the example against libzr.a'
+! ldd static | grep -q libzr
+result $? 'the static program asks for no libzr.so'
+sort shared.out >shared.sorted; sort static.out | cmp -s - shared.sorted
+result $? 'both print the same numbers'
+
+"$tmp/usr/bin/zr" info >info.out && grep -qF "$(pkg-config --modversion zr)" info.out
+result $? 'zr info prints the version of zr.pc'
+make -s -C "$ZR_SOURCE" uninstall PREFIX="$tmp/usr" && [ -z "$(find "$tmp/usr" -type f -o -type l)" ]
+result $? 'make uninstall leaves nothing'

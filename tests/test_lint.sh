@@ -1,0 +1,39 @@
+#TEST timeout=120
+# The tree keeps its own rules, and the check of them sees what breaks them.
+set -u
+n=0
+result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
+
+cd "$ZR_SOURCE" || exit 1
+scripts/lint --no-format "$ZR_BUILD"
+result $? 'layers, exported symbols, headers alone'
+
+# A tree of its own with one fault at a time.
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$tmp/scripts" "$tmp/include/zr" "$tmp/src/plan" "$tmp/src/comm" "$tmp/src/device/cpu" "$tmp/src/graph/ops"
+cp scripts/layers "$tmp/scripts/"
+for header in base comm graph; do echo >"$tmp/include/zr/$header.h"; done
+
+faulty() { # FILE TEXT WANTED
+    printf '%s\n' "$2" >"$tmp/$1"
+    out=$("$tmp/scripts/layers" 2>&1)
+    rc=$?
+    rm -f "$tmp/$1"
+    case $rc:$out in 1:*"$1:1: $3"*) result 0 "seen: $3" ;; *) echo "# $rc: $out"; result 1 "seen: $3" ;; esac
+}
+clean() { # FILE TEXT
+    printf '%s\n' "$2" >"$tmp/$1"
+    "$tmp/scripts/layers"
+    result $? "allowed: $2"
+    rm -f "$tmp/$1"
+}
+faulty src/plan/a.c '#include "zr/comm.h"' 'no such arrow: plan -> comm'
+faulty src/device/cpu/a.c '#include "graph/secret.h"' 'private header of another layer'
+faulty src/comm/threads.c '#include <mpi.h>' '<mpi.h> belongs to src/comm/mpi.c alone'
+faulty src/plan/a.c '#include "../comm/a.h"' 'name the layer'
+faulty src/plan/a.c 'void f(void) { exit(1); }' 'a library does not call'
+clean src/comm/mpi.c '#include <mpi.h>'
+clean src/device/cpu/a.c '#include "graph/ops/ops.h"'
+clean src/plan/a.c '/* exit(1) */ void f(int n) { snprintf("printf(", n); } // abort()'
+faulty include/zr/graph.h '#include "zr/comm.h"' 'no such arrow: graph -> comm'

@@ -1,0 +1,291 @@
+// TEST timeout=20
+/* GPT-2: names, shapes, sizes, initial values, what it refuses; the same parameters in every mode. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zr/models.h"
+
+/* The sizes of the golden trace. */
+static const zr_gpt2_config TINY = {.n_layer = 2,
+                                    .n_head = 4,
+                                    .n_embd = 64,
+                                    .n_positions = 32,
+                                    .vocab_size = 256,
+                                    .layer_norm_epsilon = 1e-5,
+                                    .initializer_range = 0.02};
+
+static const zr_graph_spec TRAIN = {ZR_MODE_TRAIN, 2, 16, 0, ZR_F32, ZR_F32};
+static const zr_graph_spec EVAL = {ZR_MODE_EVAL, 2, 16, 0, ZR_F32, ZR_F32};
+static const zr_graph_spec DECODE = {ZR_MODE_DECODE, 1, 1, 16, ZR_F32, ZR_F32};
+
+static zr_status build(const zr_gpt2_config *config, zr_graph_spec spec, zr_graph **graph)
+{
+    assert_int_equal(zr_graph_create(&spec, graph), ZR_OK);
+    zr_model model = zr_gpt2(config);
+    assert_string_equal(model.name, "gpt2");
+    model.build(*graph, model.config);
+    return zr_graph_finish(*graph);
+}
+
+static zr_graph *graph_of(const zr_gpt2_config *config, zr_graph_spec spec)
+{
+    zr_graph *graph = NULL;
+    zr_status status = build(config, spec, &graph);
+    if (status != ZR_OK) print_message("%s\n", zr_error_message());
+    assert_int_equal(status, ZR_OK);
+    return graph;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------- */
+
+typedef struct row {
+    const char *name;
+    int ndim;
+    int64_t dim[2];
+    double std; /* 0: zeros, -1: ones */
+} row;
+
+#define RESIDUAL 0.01 /* 0.02 / sqrt(2 * 2) */
+/* clang-format off */
+#define BLOCK(i)                                                                                                       \
+    {"transformer.h." i ".ln_1.weight", 1, {64, 0}, -1},                                                               \
+    {"transformer.h." i ".ln_1.bias", 1, {64, 0}, 0},                                                                  \
+    {"transformer.h." i ".attn.c_attn.weight", 2, {64, 192}, 0.02},                                                    \
+    {"transformer.h." i ".attn.c_attn.bias", 1, {192, 0}, 0},                                                          \
+    {"transformer.h." i ".attn.c_proj.weight", 2, {64, 64}, RESIDUAL},                                                 \
+    {"transformer.h." i ".attn.c_proj.bias", 1, {64, 0}, 0},                                                           \
+    {"transformer.h." i ".ln_2.weight", 1, {64, 0}, -1},                                                               \
+    {"transformer.h." i ".ln_2.bias", 1, {64, 0}, 0},                                                                  \
+    {"transformer.h." i ".mlp.c_fc.weight", 2, {64, 256}, 0.02},                                                       \
+    {"transformer.h." i ".mlp.c_fc.bias", 1, {256, 0}, 0},                                                             \
+    {"transformer.h." i ".mlp.c_proj.weight", 2, {256, 64}, RESIDUAL},                                                 \
+    {"transformer.h." i ".mlp.c_proj.bias", 1, {64, 0}, 0}
+/* clang-format on */
+
+static const row ROWS[] = {
+    {"transformer.wte.weight", 2, {256, 64}, 0.02},
+    {"transformer.wpe.weight", 2, {32, 64}, 0.02},
+    BLOCK("0"),
+    BLOCK("1"),
+    {"transformer.ln_f.weight", 1, {64, 0}, -1},
+    {"transformer.ln_f.bias", 1, {64, 0}, 0},
+};
+enum { N_ROWS = sizeof ROWS / sizeof *ROWS };
+
+static void test_parameters(void **state)
+{
+    (void)state;
+    zr_graph *graph = graph_of(&TINY, TRAIN);
+    assert_int_equal(zr_graph_params(graph), N_ROWS);
+    for (int32_t i = 0; i < N_ROWS; i++) {
+        const zr_param_info *p = zr_graph_param(graph, i);
+        const row *r = &ROWS[i];
+        assert_string_equal(p->name, r->name);
+        assert_int_equal(p->shape.ndim, r->ndim);
+        for (int d = 0; d < r->ndim; d++) assert_int_equal(p->shape.dim[d], r->dim[d]);
+        assert_int_equal(p->init.kind, r->std > 0 ? ZR_INIT_NORMAL : r->std < 0 ? ZR_INIT_ONE : ZR_INIT_ZERO);
+        if (r->std > 0) assert_true(fabs(p->init.std - r->std) < 1e-15);
+    }
+    assert_int_equal(zr_graph_param_elems(graph), 118528);
+    zr_graph_destroy(&graph);
+}
+
+static void test_units(void **state)
+{
+    (void)state;
+    zr_graph *graph = graph_of(&TINY, EVAL);
+    static const char *const name[] = {"embedding", "h.0", "h.1", "final"};
+    static const int64_t elems[] = {(256 + 32) * 64, 12 * 64 * 64 + 13 * 64, 12 * 64 * 64 + 13 * 64, 2 * 64};
+    assert_int_equal(zr_graph_units(graph), 4);
+    for (int32_t u = 0; u < 4; u++) {
+        assert_string_equal(zr_graph_unit_info(graph, u)->name, name[u]);
+        assert_int_equal(zr_graph_unit_info(graph, u)->elems, elems[u]);
+    }
+    zr_graph_destroy(&graph);
+}
+
+static void test_same_parameters_in_every_mode(void **state)
+{
+    (void)state;
+    zr_graph *graph[3] = {graph_of(&TINY, TRAIN), graph_of(&TINY, EVAL), graph_of(&TINY, DECODE)};
+    for (int m = 1; m < 3; m++) {
+        assert_int_equal(zr_graph_params(graph[m]), zr_graph_params(graph[0]));
+        for (int32_t i = 0; i < zr_graph_params(graph[0]); i++) {
+            const zr_param_info *a = zr_graph_param(graph[0], i), *b = zr_graph_param(graph[m], i);
+            assert_string_equal(a->name, b->name);
+            assert_true(zr_shape_equal(&a->shape, &b->shape));
+            assert_true(a->unit == b->unit && a->unit_offset == b->unit_offset && a->first == b->first);
+        }
+    }
+    for (int m = 0; m < 3; m++) zr_graph_destroy(&graph[m]);
+}
+
+static void test_inputs_and_outputs(void **state)
+{
+    (void)state;
+    zr_graph *eval = graph_of(&TINY, EVAL), *decode = graph_of(&TINY, DECODE);
+    assert_int_equal(zr_graph_inputs(eval), 2);
+    for (int32_t i = 0; i < 2; i++) {
+        const zr_type *type = &zr_graph_value(eval, zr_graph_input(eval, i))->type;
+        assert_true(type->dtype == ZR_I32 && type->shape.ndim == 2);
+        assert_true(type->shape.dim[0] == 2 && type->shape.dim[1] == 16);
+    }
+    assert_int_equal(zr_graph_get_output(eval), ZR_NONE);
+    assert_int_equal(zr_graph_value(eval, zr_graph_get_losses(eval))->type.dtype, ZR_F32);
+
+    assert_int_equal(zr_graph_inputs(decode), 1);
+    assert_int_equal(zr_graph_get_losses(decode), ZR_NONE);
+    const zr_shape logits = {3, {1, 1, 256}};
+    assert_true(zr_shape_equal(&zr_graph_value(decode, zr_graph_get_output(decode))->type.shape, &logits));
+    int caches = 0;
+    for (zr_value v = 0; v < zr_graph_values(decode); v++) caches += zr_graph_value(decode, v)->kind == ZR_VALUE_CACHE;
+    assert_int_equal(caches, 2);
+    zr_graph_destroy(&eval);
+    zr_graph_destroy(&decode);
+}
+
+/* Without dropout there is not one op too many: 10 a block, 2 before, 3 after. */
+static void test_ops(void **state)
+{
+    (void)state;
+    zr_graph *graph = graph_of(&TINY, EVAL);
+    assert_int_equal(zr_graph_ops(graph), 2 * 10 + 2 + 3);
+    zr_graph_destroy(&graph);
+}
+
+/* The names and shapes that Hugging Face wrote for the same sizes. */
+static void test_golden_names(void **state)
+{
+    (void)state;
+    const char *shared = getenv("ZR_SHARED");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/golden/gpt2-tiny/model/model.safetensors", shared ? shared : "../shared");
+    FILE *file = fopen(path, "rb");
+    if (!file) skip();
+    uint64_t bytes = 0;
+    assert_int_equal(fread(&bytes, sizeof bytes, 1, file), 1);
+    assert_in_range(bytes, 2, 1 << 20);
+    char *text = malloc(bytes);
+    assert_int_equal(fread(text, 1, bytes, file), bytes);
+    fclose(file);
+    json_t *header = json_loadb(text, bytes, 0, NULL);
+    assert_non_null(header);
+    json_object_del(header, "__metadata__");
+    zr_graph *graph = graph_of(&TINY, EVAL);
+    assert_int_equal(json_object_size(header), zr_graph_params(graph));
+    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
+        const zr_param_info *p = zr_graph_param(graph, i);
+        json_t *shape = json_object_get(json_object_get(header, p->name), "shape");
+        assert_int_equal(json_array_size(shape), p->shape.ndim);
+        for (int d = 0; d < p->shape.ndim; d++)
+            assert_int_equal(json_integer_value(json_array_get(shape, (size_t)d)), p->shape.dim[d]);
+    }
+    zr_graph_destroy(&graph);
+    json_decref(header);
+    free(text);
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static void test_presets(void **state)
+{
+    (void)state;
+    static const char *const name[] = {"gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1.5b"};
+    static const int64_t params[] = {124439808, 354823168, 774030080, 1557611200};
+    const char *const *list = zr_gpt2_presets();
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(list[i], name[i]);
+        zr_gpt2_config config;
+        assert_int_equal(zr_gpt2_preset(name[i], &config), ZR_OK);
+        assert_int_equal(zr_gpt2_check(&config), ZR_OK);
+        assert_true(config.embd_pdrop == 0 && config.resid_pdrop == 0 && config.attn_pdrop == 0);
+        zr_graph *graph = graph_of(&config, EVAL);
+        assert_int_equal(zr_graph_param_elems(graph), params[i]);
+        zr_graph_destroy(&graph);
+    }
+    assert_null(list[4]);
+    zr_gpt2_config config;
+    assert_int_equal(zr_gpt2_preset("gpt2-7b", &config), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b"));
+}
+
+static void refuse(zr_gpt2_config config, const char *text)
+{
+    assert_int_equal(zr_gpt2_check(&config), ZR_ERR_CONFIG);
+    if (!strstr(zr_error_message(), text)) print_message("%s\n", zr_error_message());
+    assert_non_null(strstr(zr_error_message(), text));
+    zr_graph *graph = NULL; /* and the builder refuses as well */
+    assert_int_equal(build(&config, EVAL, &graph), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), text));
+    zr_graph_destroy(&graph);
+}
+
+#define REFUSE(field, value, text)                                                                                     \
+    do {                                                                                                               \
+        zr_gpt2_config config = TINY;                                                                                  \
+        config.field = value;                                                                                          \
+        refuse(config, text);                                                                                          \
+    } while (0)
+
+static void test_impossible_sizes(void **state)
+{
+    (void)state;
+    REFUSE(n_layer, 0, "n_layer is 0");
+    REFUSE(n_layer, INT64_MAX, "n_layer");
+    REFUSE(n_head, -1, "n_head is -1");
+    REFUSE(n_head, 5, "n_embd 64 is not a multiple of n_head 5");
+    REFUSE(n_embd, 0, "n_embd is 0");
+    REFUSE(n_positions, 0, "n_positions is 0");
+    REFUSE(vocab_size, (int64_t)INT32_MAX + 1, "vocab_size");
+    REFUSE(embd_pdrop, 1, "embd_pdrop is 1");
+    REFUSE(resid_pdrop, -0.5, "resid_pdrop is -0.5");
+    REFUSE(attn_pdrop, NAN, "attn_pdrop");
+    REFUSE(layer_norm_epsilon, 0, "layer_norm_epsilon is 0");
+    REFUSE(initializer_range, INFINITY, "initializer_range");
+    zr_gpt2_config huge = TINY;
+    huge.n_layer = 65536;
+    huge.n_embd = (int64_t)1 << 30;
+    refuse(huge, "more parameters than 63 bits count");
+}
+
+static void test_sequences_too_long(void **state)
+{
+    (void)state;
+    zr_graph_spec train = TRAIN, decode = DECODE;
+    train.seq = decode.cache_len = TINY.n_positions;
+    zr_graph *graph = graph_of(&TINY, train);
+    zr_graph_destroy(&graph);
+    graph = graph_of(&TINY, decode);
+    zr_graph_destroy(&graph);
+    train.seq = decode.cache_len = TINY.n_positions + 1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(build(&TINY, i ? decode : train, &graph), ZR_ERR_CONFIG);
+        assert_non_null(strstr(zr_error_message(), "a sequence of 33 tokens is longer than n_positions, 32"));
+        zr_graph_destroy(&graph);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_same_parameters_in_every_mode),
+        cmocka_unit_test(test_inputs_and_outputs),
+        cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_golden_names),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_impossible_sizes),
+        cmocka_unit_test(test_sequences_too_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

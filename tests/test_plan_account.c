@@ -1,0 +1,190 @@
+//TEST timeout=60
+/* Memory and traffic of plans against the papers' formulas (ZeRO sections 5 and 7). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "gpt2_sizes.h"
+
+static zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 20};
+
+static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
+{
+    zr_model model = zr_gpt2(config);
+    zr_plan *plan = NULL;
+    zr_status st = zr_plan_create(&model, layout, &profile, &plan);
+    if (st != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    return plan;
+}
+
+static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.dtype = l.wire_dtype = dtype;
+    l.accum = accum;
+    l.batch = 1;
+    l.seq = 16;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+static const zr_gpt2_config small = {.n_layer = 3, .n_head = 3, .n_embd = 57, .n_positions = 19, .vocab_size = 131,
+                                     .layer_norm_epsilon = 1e-5, .initializer_range = 0.02};
+
+/* 16P; 4P + 12P/N; 2P + 14P/N; 16P/N, P the padded parameters. */
+static void test_states(void **state)
+{
+    (void)state;
+    const int ranks[] = {1, 2, 3, 4, 6, 64};
+    gpt2_sizes s = gpt2_count(&small);
+    for (int stage = 0; stage <= 3; stage++)
+        for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+            int64_t N = ranks[i], P = gpt2_padded(&s, N);
+            const int64_t want[] = {16 * P, 4 * P + 12 * P / N, 2 * P + 14 * P / N, 16 * P / N};
+            zr_layout l = layout_of(stage, ranks[i], ZR_BF16, 1);
+            zr_plan *plan = plan_of(&small, &l);
+            assert_int_equal(plan->params, s.params);
+            assert_int_equal(plan->padding_elems, P - s.params);
+            assert_int_equal(plan->memory.states_bytes, want[stage]);
+            zr_plan_destroy(&plan);
+        }
+}
+
+/* With several micro-batches the owner keeps fp32 sums: 4P/N, at stage 0 the whole, on top of what the stage keeps. */
+static void test_accumulators(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&small);
+    int64_t N = 4, P = gpt2_padded(&s, N);
+    const int64_t want[] = {2 * P + 2 * P + 4 * P + 12 * P, 2 * P + 2 * P + 4 * P / N + 12 * P / N, 2 * P + 4 * P / N + 12 * P / N,
+                            2 * P / N + 4 * P / N + 12 * P / N};
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(stage, (int)N, ZR_BF16, 3);
+        zr_plan *plan = plan_of(&small, &l);
+        assert_int_equal(plan->memory.states_bytes, want[stage]);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Bytes per parameter of other optimizers: K = 8 with momentum, 4 without (fp32 master included). */
+static void test_optimizers(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&small);
+    int64_t P = gpt2_padded(&s, 1);
+    zr_layout l = layout_of(0, 1, ZR_BF16, 1);
+    l.optimizer = zr_sgd(0.9, false, 0);
+    zr_plan *plan = plan_of(&small, &l);
+    assert_int_equal(plan->memory.category_bytes[ZR_OPTIM], 8 * P);
+    zr_plan_destroy(&plan);
+    l.optimizer = zr_sgd(0, false, 0);
+    plan = plan_of(&small, &l);
+    assert_int_equal(plan->memory.category_bytes[ZR_OPTIM], 4 * P);
+    zr_plan_destroy(&plan);
+    l = layout_of(0, 1, ZR_F32, 1);
+    plan = plan_of(&small, &l);
+    assert_int_equal(plan->memory.states_bytes, (4 + 4 + 8) * P);
+    zr_plan_destroy(&plan);
+}
+
+static void test_traffic(void **state)
+{
+    (void)state;
+    const int ranks[] = {1, 2, 3, 6, 16};
+    const int64_t buckets[] = {1, 1000, ZR_DEFAULT_BUCKET_ELEMS};
+    gpt2_sizes s = gpt2_count(&small);
+    for (int stage = 0; stage <= 3; stage++)
+        for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+            for (int64_t accum = 1; accum <= 4; accum += 3)
+                for (int bf16 = 0; bf16 <= 1; bf16++)
+                    for (int b = 0; b < 3; b++) {
+                        zr_layout l = layout_of(stage, ranks[i], bf16 ? ZR_BF16 : ZR_F32, accum);
+                        l.reduce_bucket_elems = l.gather_bucket_elems = buckets[b];
+                        zr_plan *plan = plan_of(&small, &l);
+                        zr_traffic want = gpt2_traffic(&s, stage, ranks[i], accum, bf16 ? 2 : 4, bf16 ? 2 : 4);
+                        for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) assert_int_equal(plan->traffic.bytes[k], want.bytes[k]);
+                        zr_plan_destroy(&plan);
+                    }
+}
+
+/* The exchange stage is the configured bucket, whatever the model: constant-size buffers (C_B). */
+static void test_stage(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 3, ZR_F32, 1);
+    l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* rounds up to 1056 = 11 x 96 */
+    zr_plan *plan = plan_of(&small, &l);
+    assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
+    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 4 * 1056);
+    assert_int_equal(plan->memory.total_bytes, plan->arena_bytes + 4 * 1056);
+    zr_plan_destroy(&plan);
+}
+
+/* At stage 3 without prefetch at most one segment's units are whole, with it two. */
+static void test_live_parameters(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&small);
+    int64_t N = 6, shards = gpt2_padded(&s, N) / N;
+    int64_t last = gpt2_pad(s.embedding, N) + gpt2_pad(s.final, N), block = gpt2_pad(s.block, N);
+    for (int ahead = 0; ahead <= 1; ahead++) {
+        zr_layout l = layout_of(3, (int)N, ZR_F32, 1);
+        l.prefetch = ahead;
+        zr_plan *plan = plan_of(&small, &l);
+        int64_t whole = ahead ? (last + block > 2 * block ? last + block : 2 * block) : (last > block ? last : block);
+        assert_int_equal(plan->memory.category_bytes[ZR_PARAM], 4 * (shards + whole));
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Planning is arithmetic: 1.5B parameters on 1,024 ranks well under a second. */
+static void test_large(void **state)
+{
+    (void)state;
+    zr_gpt2_config config;
+    assert_int_equal(zr_gpt2_preset("gpt2-1.5b", &config), ZR_OK);
+    gpt2_sizes s = gpt2_count(&config);
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(stage, 1024, ZR_BF16, 1);
+        l.seq = 1024;
+        double start = zr_clock_sec();
+        zr_plan *plan = plan_of(&config, &l);
+        double seconds = zr_clock_sec() - start;
+        assert_int_equal(plan->params, 1557611200);
+        int64_t P = gpt2_padded(&s, 1024);
+        const int64_t want[] = {16 * P, 4 * P + 12 * P / 1024, 2 * P + 14 * P / 1024, 16 * P / 1024};
+        assert_int_equal(plan->memory.states_bytes, want[stage]);
+        if (seconds > 0.9) fail_msg("planning took %.2f s", seconds);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Model FLOPs of a step: 72 B L s h^2 (1 + s/(6h) + V/(12 L h)), as the papers count. */
+static void test_flops(void **state)
+{
+    (void)state;
+    zr_gpt2_config config;
+    assert_int_equal(zr_gpt2_preset("gpt2-124m", &config), ZR_OK);
+    zr_layout l = layout_of(2, 8, ZR_BF16, 4);
+    l.batch = 2;
+    l.seq = 1024;
+    zr_plan *plan = plan_of(&config, &l);
+    double rows = 8 * 4 * 2, s = 1024, h = 768, L = 12, V = 50257;
+    double want = 72 * rows * L * s * h * h * (1 + s / (6 * h) + V / (12 * L * h));
+    assert_float_equal(plan->flops_model, want, 1e-9 * want);
+    zr_plan_destroy(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_states),  cmocka_unit_test(test_accumulators),    cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_traffic), cmocka_unit_test(test_stage),           cmocka_unit_test(test_live_parameters),
+        cmocka_unit_test(test_large),   cmocka_unit_test(test_flops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

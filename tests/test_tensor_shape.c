@@ -1,0 +1,80 @@
+//TEST timeout=20
+/* Types, shapes, bf16. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "zr/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+static void types(void **state)
+{
+    (void)state;
+    assert_string_equal(zr_dtype_name(ZR_BF16), "BF16");
+    assert_int_equal(zr_dtype_bytes(ZR_BF16), 2);
+    assert_int_equal(zr_dtype_bytes(ZR_I32), 4);
+    assert_string_equal(zr_dtype_name(ZR_DTYPES), "unknown");
+}
+
+static void shapes(void **state)
+{
+    (void)state;
+    const zr_shape none = {0}, row = {1, {7}}, cube = {3, {4, 32, 64}}, other = {3, {4, 32, 65}}, empty = {2, {0, 5}};
+    assert_int_equal(zr_shape_elems(&none), 1);
+    assert_int_equal(zr_shape_cols(&none), 1);
+    assert_int_equal(zr_shape_rows(&row), 1);
+    assert_int_equal(zr_shape_cols(&row), 7);
+    assert_int_equal(zr_shape_elems(&cube), 8192);
+    assert_int_equal(zr_shape_rows(&cube), 128);
+    assert_int_equal(zr_shape_elems(&empty), 0);
+    assert_true(zr_shape_equal(&cube, &cube));
+    assert_false(zr_shape_equal(&cube, &other));
+    assert_false(zr_shape_equal(&none, &row));
+}
+
+static void printed_shapes(void **state)
+{
+    (void)state;
+    const zr_shape cube = {3, {4, 32, 64}}, none = {0};
+    const zr_shape huge = {4, {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MIN}};
+    char text[128], small[6];
+    zr_shape_print(&cube, text, sizeof(text));
+    assert_string_equal(text, "(4, 32, 64)");
+    zr_shape_print(&none, text, sizeof(text));
+    assert_string_equal(text, "()");
+    zr_shape_print(&cube, small, sizeof(small));
+    assert_string_equal(small, "(4, 3");
+    zr_shape_print(&huge, text, sizeof(text));
+    assert_int_equal(strlen(text), 3 * 19 + 20 + 3 * 2 + 2);
+}
+
+static void bf16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    assert_int_equal(zr_bf16_from_f32(1.0f), 0x3F80);
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f), 0x3F80);             /* tie, to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82);   /* tie, to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f + 0x1p-20f), 0x3F81);
+    assert_int_equal(zr_bf16_from_f32(0x1.fffffep127f), 0x7F80);            /* beyond the largest: infinity */
+    assert_int_equal(zr_bf16_from_f32(-INFINITY), 0xFF80);
+    assert_true(isnan(zr_f32_from_bf16(zr_bf16_from_f32(NAN))));
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        float wide = zr_f32_from_bf16((uint16_t)bits);
+        if (!isnan(wide)) assert_int_equal(zr_bf16_from_f32(wide), bits);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types),
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(printed_shapes),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

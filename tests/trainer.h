@@ -1,0 +1,174 @@
+/* A training run of a small GPT-2 on thread ranks: what the engine tests vary. Every run checks that planned is measured. */
+#ifndef TRAINER_H
+#define TRAINER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zr.h>
+
+#define TRAINER_STEPS 16
+
+typedef struct trainer {
+    zr_gpt2_config config;
+    zr_layout layout;
+    int steps, threads;
+    double lr, clip;
+    uint64_t seed;
+    /* rows of a step: token t of row r (targets one later); NULL: pseudo-random tokens */
+    int32_t (*token)(void *arg, int64_t step, int64_t row, int64_t t);
+    void *token_arg;
+    zr_fill_fn fill; /* NULL: the model's initial values */
+    void *fill_arg;
+    const zr_kernel *kernels;
+    void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is made */
+    /* called on every rank after the last step, and after the first */
+    zr_status (*after)(struct trainer *run, zr_engine *engine, zr_comm *comm);
+    zr_status (*after_first)(struct trainer *run, zr_engine *engine, zr_comm *comm);
+    void *arg;
+    /* results, of rank 0 */
+    double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
+    bool skipped[TRAINER_STEPS];
+    int32_t bad_param[TRAINER_STEPS];
+    zr_memory planned;
+    zr_measured measured;
+    zr_traffic traffic;
+    uint64_t weights; /* a hash over all fp32 masters, in the order of the model */
+} trainer;
+
+static inline int32_t trainer_token(const trainer *run, int64_t step, int64_t row, int64_t t)
+{
+    if (run->token) return run->token(run->token_arg, step, row, t);
+    zr_rng rng = {.seed = 7, .purpose = ZR_RNG_SHUFFLE, .stream = 99, .step = (uint32_t)step};
+    return (int32_t)(zr_rng_u32(&rng, (uint64_t)(row * (run->layout.seq + 1) + t)) % (uint64_t)run->config.vocab_size);
+}
+
+static inline zr_status trainer_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    trainer *run = arg;
+    int32_t *tokens = input[0], *targets = input[1];
+    for (int64_t b = 0; b < run->layout.batch; b++)
+        for (int64_t t = 0; t < run->layout.seq; t++) {
+            tokens[b * run->layout.seq + t] = trainer_token(run, batch->step, batch->first_row + b, t);
+            targets[b * run->layout.seq + t] = trainer_token(run, batch->step, batch->first_row + b, t + 1);
+        }
+    return ZR_OK;
+}
+
+/* Each element is hashed with its place, so the sum does not depend on who owns it. */
+static inline zr_status trainer_hash(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], 4);
+        uint64_t x = ((uint64_t)(param->first + first + i) << 32 | bits) * 0x9e3779b97f4a7c15u;
+        x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+        sum += x ^ x >> 32;
+    }
+    *(uint64_t *)arg += sum;
+    return ZR_OK;
+}
+
+static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_engine *engine)
+{
+    zr_measured m;
+    zr_engine_measured(engine, &m);
+    for (int c = 0; c < ZR_CATEGORIES; c++)
+        ZR_CHECK(m.memory.category_bytes[c] == plan->memory.category_bytes[c], ZR_ERR_INTERNAL, "%s: planned %lld, measured %lld",
+                 zr_category_name((zr_category)c), (long long)plan->memory.category_bytes[c], (long long)m.memory.category_bytes[c]);
+    ZR_CHECK(m.memory.states_bytes == plan->memory.states_bytes && m.memory.total_bytes == plan->memory.total_bytes, ZR_ERR_INTERNAL,
+             "states or total: planned %lld and %lld, measured %lld and %lld", (long long)plan->memory.states_bytes,
+             (long long)plan->memory.total_bytes, (long long)m.memory.states_bytes, (long long)m.memory.total_bytes);
+    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
+        ZR_CHECK(m.traffic.bytes[k] == plan->traffic.bytes[k] * m.steps, ZR_ERR_INTERNAL, "traffic %d: planned %lld a step, measured %lld in %lld", k,
+                 (long long)plan->traffic.bytes[k], (long long)m.traffic.bytes[k], (long long)m.steps);
+    run->planned = plan->memory;
+    run->traffic = plan->traffic;
+    run->measured = m;
+    return ZR_OK;
+}
+
+static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
+{
+    for (int i = 0; i < run->steps; i++) {
+        zr_step_args args = {.step = i, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+        zr_step_result result;
+        ZR_TRY(zr_engine_step(engine, &args, &result));
+        if (comm->rank == 0) {
+            run->loss[i] = result.loss;
+            run->norm[i] = result.grad_norm;
+            run->skipped[i] = result.skipped;
+            run->bad_param[i] = result.bad_param;
+        }
+        if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));
+    }
+    ZR_TRY(zr_engine_flush(engine));
+    if (run->after) ZR_TRY(run->after(run, engine, comm));
+    uint64_t hash = 0, total = 0;
+    ZR_TRY(zr_engine_read(engine, trainer_hash, &hash));
+    double part[4], *all = malloc(sizeof part * (size_t)comm->size);
+    for (int k = 0; k < 4; k++) part[k] = (double)(hash >> 16 * k & 0xffff);
+    zr_status st = zr_comm_scalars(comm, part, 4, all);
+    for (int r = 0; r < comm->size; r++)
+        for (int k = 0; k < 4; k++) total += (uint64_t)all[4 * r + k] << 16 * k;
+    free(all);
+    ZR_TRY(st);
+    if (comm->rank == 0) {
+        run->weights = total;
+        if (run->steps > 0) ZR_TRY(trainer_accounts(run, plan, engine));
+    }
+    return ZR_OK;
+}
+
+static inline zr_status trainer_rank(zr_comm *comm, void *arg)
+{
+    trainer *run = arg;
+    zr_model model = zr_gpt2(&run->config);
+    zr_device_config wanted = {run->threads ? run->threads : 1, run->kernels};
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    zr_engine *engine = NULL;
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
+    if (run->tune) run->tune(run, device);
+    ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
+    ZR_TRY_GOTO(st, zr_plan_check(plan), done);
+    ZR_TRY_GOTO(st, zr_engine_create(plan, device, comm, run->seed, &engine), done);
+    ZR_TRY_GOTO(st, zr_engine_fill(engine, run->fill, run->fill_arg), done);
+    ZR_TRY_GOTO(st, trainer_steps(run, plan, engine, comm), done);
+done:
+    zr_engine_destroy(&engine);
+    zr_plan_destroy(&plan);
+    zr_device_destroy(&device);
+    return st;
+}
+
+/* On thread ranks, as many as the layout has. */
+static inline void trainer_run(trainer *run)
+{
+    zr_status st = zr_comm_threads_run(run->layout.ranks, trainer_rank, run);
+    if (st != ZR_OK)
+        fail_msg("stage %d, %d ranks, %lld micro-batches: %s\n%s", run->layout.stage, run->layout.ranks, (long long)run->layout.accum,
+                 zr_error_message(), zr_error_trace());
+}
+
+/* 57 wide, 3 heads, 131 tokens: nothing divides. */
+static inline trainer trainer_odd(void)
+{
+    trainer run = {.config = {.n_layer = 2, .n_head = 3, .n_embd = 57, .n_positions = 17, .vocab_size = 131, .layer_norm_epsilon = 1e-5,
+                              .initializer_range = 0.02},
+                   .layout = ZR_LAYOUT_INIT, .steps = 4, .lr = 1e-2, .clip = 1.0, .seed = 5};
+    run.layout.batch = 2;
+    run.layout.seq = 17;
+    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return run;
+}
+
+#endif
