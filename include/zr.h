@@ -12,5 +12,7 @@
 #include "zr/device.h"
 #include "zr/comm.h"
 #include "zr/engine.h"
+#include "zr/data.h"
+#include "zr/checkpoint.h"
 
 #endif

@@ -38,9 +38,11 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":0}}", 1, "fields other than"},
     {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "duplicate"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "tensor \"a\": duplicate name"},
+     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+     2, "tensor \"a\": duplicate name"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-     "\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "tensor \"a\": duplicate name"},
+     "\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+     2, "tensor \"a\": duplicate name"},
     {"{\"a\":{\"dtype\":\"X8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "unknown dtype \"X8\""},
     {"{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"f32\""},
     {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"dtype\" must be a string"},
@@ -61,11 +63,15 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[281474976710657],\"data_offsets\":[0,1]}}", 1, "wanted 0 .. 2^48"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4194305,4194305,211106198978564],\"data_offsets\":[0,4]}}", 4, "passes 2^48"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[16777216,16777216,2],\"data_offsets\":[0,0]}}", 0, "passes 2^48"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[281474976710656,281474976710656,0],\"data_offsets\":[0,0]}}", 0, "passes 2^48"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[281474976710656,281474976710656,0],\"data_offsets\":[0,0]}}", 0,
+     "passes 2^48"},
     {"{\"a\":{\"dtype\":\"F64\",\"shape\":[281474976710656],\"data_offsets\":[0,0]}}", 0, "wanted at most 2^48"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "hold 4 bytes, its shape and dtype F32 need 8"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,0]}}", 0, "hold 0 bytes, its shape and dtype F32 need 4"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]}}", 4, "hold 4 bytes, its shape and dtype F32 need 0"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+     "hold 4 bytes, its shape and dtype F32 need 8"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,0]}}", 0,
+     "hold 0 bytes, its shape and dtype F32 need 4"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]}}", 4,
+     "hold 4 bytes, its shape and dtype F32 need 0"},
     {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
     {"{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
     /* places */
@@ -73,17 +79,25 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}}", 1, "wanted 0 <= begin"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 1, "wanted 0 <= begin"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[5,6]}}", 1, "wanted 0 <= begin"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[9223372036854775807,9223372036854775807]}}", 1, "wanted 0 <="},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[9223372036854775807,9223372036854775807]}}", 1,
+     "wanted 0 <="},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "leaves a hole"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}", 3, "tensor \"b\": begins at 2 of the data, leaves a hole"},
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+     3, "tensor \"b\": begins at 2 of the data, leaves a hole"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, "tensor \"b\": begins at 1 of the data, overlaps"},
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+     3, "tensor \"b\": begins at 1 of the data, overlaps"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "tensor \"b\": begins at 0 of the data, overlaps"},
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+     2, "tensor \"b\": begins at 0 of the data, overlaps"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[1,1]}}", 2, "tensor \"b\": begins at 1 of the data, overlaps"},
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[1,1]}}",
+     2, "tensor \"b\": begins at 1 of the data, overlaps"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, "2 bytes of data, its tensors fill 1"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[2,0],\"data_offsets\":[0,0]}}",
+     0, "tensor \"b\": is empty and reuses the place of \"a\""},
     {"{}", 1, "1 bytes of data, its tensors fill 0"},
 };
 

@@ -101,7 +101,8 @@ static void places_are_found(void **state)
 static void printing_reads_back(void **state)
 {
     (void)state;
-    static const char text[] = "{\"a\": [0.1, 1e-5, 1.0, 3, -7, true, null], \"b\": {\"c\\n\\\"\": \"\\\\ \\u0001 é\"}, \"d\": {}, \"e\": []}";
+    static const char text[] =
+        "{\"a\": [0.1, 1e-5, 1.0, 3, -7, true, null], \"b\": {\"c\\n\\\"\": \"\\\\ \\u0001 é\"}, \"d\": {}, \"e\": []}";
     json_t *root, *again;
     char *printed;
     assert_int_equal(zr__json_parse(text, sizeof(text) - 1, "f", &root), ZR_OK);
@@ -132,8 +133,9 @@ static void files_that_cannot_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_name_their_place),   cmocka_unit_test(depth_is_limited), cmocka_unit_test(size_is_limited),
-        cmocka_unit_test(windows_files_are_welcome), cmocka_unit_test(places_are_found), cmocka_unit_test(printing_reads_back),
+        cmocka_unit_test(errors_name_their_place),   cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(size_is_limited),           cmocka_unit_test(windows_files_are_welcome),
+        cmocka_unit_test(places_are_found),          cmocka_unit_test(printing_reads_back),
         cmocka_unit_test(files_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

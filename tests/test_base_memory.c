@@ -82,9 +82,12 @@ static void clock_does_not_go_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zero_and_aligned), cmocka_unit_test(impossible_sizes_give_null),
-        cmocka_unit_test(ledger_keeps_the_high_water_mark), cmocka_unit_test(traffic_adds_up),
-        cmocka_unit_test(names), cmocka_unit_test(clock_does_not_go_back),
+        cmocka_unit_test(memory_is_zero_and_aligned),
+        cmocka_unit_test(impossible_sizes_give_null),
+        cmocka_unit_test(ledger_keeps_the_high_water_mark),
+        cmocka_unit_test(traffic_adds_up),
+        cmocka_unit_test(names),
+        cmocka_unit_test(clock_does_not_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

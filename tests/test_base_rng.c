@@ -105,12 +105,9 @@ static void every_word_matters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),
-        cmocka_unit_test(counter_words),
-        cmocka_unit_test(elements_of_a_block),
-        cmocka_unit_test(normal_does_not_depend_on_cuts),
-        cmocka_unit_test(normal_has_its_moments),
-        cmocka_unit_test(every_word_matters),
+        cmocka_unit_test(known_answers),          cmocka_unit_test(counter_words),
+        cmocka_unit_test(elements_of_a_block),    cmocka_unit_test(normal_does_not_depend_on_cuts),
+        cmocka_unit_test(normal_has_its_moments), cmocka_unit_test(every_word_matters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,8 +79,7 @@ static void every_status_has_its_own_text(void **state)
 {
     (void)state;
     for (int i = 0; i < ZR_STATUS_COUNT; i++)
-        for (int j = 0; j < i; j++)
-            assert_string_not_equal(zr_status_text((zr_status)i), zr_status_text((zr_status)j));
+        for (int j = 0; j < i; j++) assert_string_not_equal(zr_status_text((zr_status)i), zr_status_text((zr_status)j));
     assert_string_equal(zr_status_text(ZR_OK), "success");
     assert_string_equal(zr_status_text(ZR_STATUS_COUNT), "unknown status");
 }

@@ -71,10 +71,24 @@ static void byte_counts(void **state)
         const char *text;
         int64_t bytes; /* -1: refused */
     } count[] = {
-        {"0", 0},           {"1048576", 1048576}, {"2GiB", (int64_t)2 << 30}, {"32 GB", 32000000000}, {"1.5KiB", 1536},
-        {"7B", 7},          {"1TiB", (int64_t)1 << 40}, {"", -1},          {"GiB", -1},            {"-1", -1},
-        {"2gib", -1},       {"2GiBs", -1},        {"1e3", -1},             {"9007199254740993", -1},
-        {"99999999TB", -1}, {"0x10", -1},         {"1.2345KB", -1},        {"99999999999999999999999", -1},
+        {"0", 0},
+        {"1048576", 1048576},
+        {"2GiB", (int64_t)2 << 30},
+        {"32 GB", 32000000000},
+        {"1.5KiB", 1536},
+        {"7B", 7},
+        {"1TiB", (int64_t)1 << 40},
+        {"", -1},
+        {"GiB", -1},
+        {"-1", -1},
+        {"2gib", -1},
+        {"2GiBs", -1},
+        {"1e3", -1},
+        {"9007199254740993", -1},
+        {"99999999TB", -1},
+        {"0x10", -1},
+        {"1.2345KB", -1},
+        {"99999999999999999999999", -1},
     };
     for (size_t i = 0; i < sizeof(count) / sizeof(count[0]); i++) {
         int64_t bytes = -1;
@@ -133,9 +147,14 @@ static void growing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),        cmocka_unit_test(shortest_reads_back), cmocka_unit_test(the_locale_does_not_matter),
-        cmocka_unit_test(byte_counts),    cmocka_unit_test(distances),           cmocka_unit_test(nearest_names),
-        cmocka_unit_test(control_bytes_are_escaped), cmocka_unit_test(growing),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(shortest_reads_back),
+        cmocka_unit_test(the_locale_does_not_matter),
+        cmocka_unit_test(byte_counts),
+        cmocka_unit_test(distances),
+        cmocka_unit_test(nearest_names),
+        cmocka_unit_test(control_bytes_are_escaped),
+        cmocka_unit_test(growing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

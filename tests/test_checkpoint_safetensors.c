@@ -45,7 +45,8 @@ static void expect_refusal(const char *path, const char *fragment, const char *w
 {
     zr_safetensors *st = NULL;
     zr_status status = zr_safetensors_open(path, &st);
-    if (status == ZR_ERR_DATA && !st && strstr(zr_error_message(), fragment) && strstr(zr_error_message(), path)) return;
+    if (status == ZR_ERR_DATA && !st && strstr(zr_error_message(), fragment) && strstr(zr_error_message(), path))
+        return;
     fail_msg("%s: status %d, message: %s; wanted \"%s\"", what, status, zr_error_message(), fragment);
 }
 
@@ -66,11 +67,14 @@ static void lengths_are_checked_before_anything(void **state)
         size_t file_bytes;
         const char *fragment;
     } bad[] = {
-        {0, 0, "0 bytes, wanted at least 8"},       {2, 7, "7 bytes, wanted at least 8"},
-        {0, 8, "a header of 0 bytes"},              {1, 9, "a header of 1 bytes"},
+        {0, 0, "0 bytes, wanted at least 8"},
+        {2, 7, "7 bytes, wanted at least 8"},
+        {0, 8, "a header of 0 bytes"},
+        {1, 9, "a header of 1 bytes"},
         {3, 10, "a header of 3 bytes, but the file has only 10"},
         {100000000, 100, "a header of 100000000 bytes, but the file has only 100"},
-        {100000001, 100, "wanted 2 .. 100000000"},  {UINT64_MAX, 100, "wanted 2 .. 100000000"},
+        {100000001, 100, "wanted 2 .. 100000000"},
+        {UINT64_MAX, 100, "wanted 2 .. 100000000"},
         {UINT64_MAX - 7, 100, "wanted 2 .. 100000000"},
     };
     memset(image, ' ', 128);
@@ -93,10 +97,12 @@ static void headers_may_hold_anything_legal(void **state)
         {"{\n \"a\" : {\"shape\":[], \"dtype\":\"F32\", \"data_offsets\":[0, 4] }\t}\n", 4, 1},
         {"{\"\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, 1},
         {"{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
-         "\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, 2},
+         "\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+         2, 2},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-         "\"c\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[4,4]}}", 4, 3},
+         "\"c\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[4,4]}}",
+         4, 3},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}}", 2, 1},
         {"{\"\\u00e9\\\"}{\":{\"dtype\":\"F6_E3M2\",\"shape\":[4],\"data_offsets\":[0,3]}}", 3, 1},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, 1},
@@ -116,7 +122,8 @@ static void tensors_are_found_by_name(void **state)
     (void)state;
     zr_safetensors *st;
     const char *path = put_tensors("{\"b\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[4,10]},"
-                                   "\"ab\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 10);
+                                   "\"ab\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+                                   10);
     assert_int_equal(zr_safetensors_open(path, &st), ZR_OK);
     assert_string_equal(zr_safetensors_path(st), path);
     const zr_safetensors_tensor *b = zr_safetensors_find(st, "b");
@@ -142,7 +149,8 @@ static void ranges_and_types_are_checked(void **state)
     zr_safetensors *st;
     float out[4];
     const char *path = put_tensors("{\"f\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},"
-                                   "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[12,16]}}", 16);
+                                   "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[12,16]}}",
+                                   16);
     assert_int_equal(zr_safetensors_open(path, &st), ZR_OK);
     const zr_safetensors_tensor *f = zr_safetensors_find(st, "f");
     assert_int_equal(zr_safetensors_read_f32(st, f, 0, 3, out), ZR_OK);

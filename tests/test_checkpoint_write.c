@@ -258,16 +258,11 @@ static void every_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_as_the_format_says),
-        cmocka_unit_test(no_tensors_make_a_file_too),
-        cmocka_unit_test(threads_write_their_ranges),
-        cmocka_unit_test(processes_write_their_ranges),
-        cmocka_unit_test(impossible_files_are_refused),
-        cmocka_unit_test(full_disks_show_at_once),
-        cmocka_unit_test(nothing_is_replaced_or_followed),
-        cmocka_unit_test(files_are_committed_whole),
-        cmocka_unit_test(names_without_a_folder_are_committed),
-        cmocka_unit_test(every_failed_allocation_is_reported),
+        cmocka_unit_test(bytes_are_as_the_format_says),         cmocka_unit_test(no_tensors_make_a_file_too),
+        cmocka_unit_test(threads_write_their_ranges),           cmocka_unit_test(processes_write_their_ranges),
+        cmocka_unit_test(impossible_files_are_refused),         cmocka_unit_test(full_disks_show_at_once),
+        cmocka_unit_test(nothing_is_replaced_or_followed),      cmocka_unit_test(files_are_committed_whole),
+        cmocka_unit_test(names_without_a_folder_are_committed), cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

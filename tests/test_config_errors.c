@@ -34,7 +34,8 @@ static void expect_override(zr_status status, const char *override, const char *
 static void unknown_keys(void **state)
 {
     (void)state;
-    expect(ZR_ERR_CONFIG, "{\n \"train\": {\"stpes\": 3}}", "c.json:2:12: train.stpes: unknown key; did you mean train.steps?");
+    expect(ZR_ERR_CONFIG, "{\n \"train\": {\"stpes\": 3}}",
+           "c.json:2:12: train.stpes: unknown key; did you mean train.steps?");
     expect(ZR_ERR_CONFIG, "{\"optimzer\": {}}", "c.json:1:2: optimzer: unknown key; did you mean optimizer?");
     expect(ZR_ERR_CONFIG, "{\"stage\": 2}", "c.json:1:2: stage: unknown key; did you mean zero_optimization.stage?");
     expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"reduce_bucket\": 2}}",
@@ -43,7 +44,8 @@ static void unknown_keys(void **state)
     expect(ZR_ERR_CONFIG, "{\"qwertyuiop\": 2}", "c.json:1:2: qwertyuiop: unknown key; docs/config.md lists them all");
     expect(ZR_ERR_CONFIG, "{\"train.steps\": 2}",
            "c.json:1:2: train.steps: unknown key; in a file write nested objects, not dots");
-    expect(ZR_ERR_CONFIG, "{\"a\\u001b[31m\": 2}", "c.json:1:1: a\\x1b[31m: unknown key; docs/config.md lists them all");
+    expect(ZR_ERR_CONFIG, "{\"a\\u001b[31m\": 2}",
+           "c.json:1:1: a\\x1b[31m: unknown key; docs/config.md lists them all");
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": {\"a\": 1}}}",
            "c.json:1:12: train.steps: found an object, wanted an integer from 1 to 2^53");
 }
@@ -67,7 +69,8 @@ static void wrong_values(void **state)
            "c.json:1:12: train.seed: found 1e+300, wanted an integer from 0 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": 1e400}",
            "c.json:1:23: gradient_clipping: real number overflow near '1e400'");
-    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -Infinity}", "c.json:1:23: gradient_clipping: invalid token near '-'");
+    expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -Infinity}",
+           "c.json:1:23: gradient_clipping: invalid token near '-'");
     expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": NaN}", "c.json:1:23: gradient_clipping: invalid token near 'NaN'");
     expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -0.5}",
            "c.json:1:2: gradient_clipping: found -0.5, wanted a number of at least 0");
@@ -110,15 +113,24 @@ static void not_built(void **state)
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
            "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; available: AdamW, Adam, SGD");
     expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"stage3_param_persistence_threshold\": 1e5}}",
-           "c.json:1:24: zero_optimization.stage3_param_persistence_threshold: 100000.0 is not available yet; available: 0");
+           "c.json:1:24: zero_optimization.stage3_param_persistence_threshold: 100000.0 is not available yet; "
+           "available: 0");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
-    static const char *const more[] = {
-        "parallel.tensor=2", "train.save_interval=10", "train.reproducible=world", "gradient_reduction=step",
-        "activation_checkpointing.policy=unit", "activation_checkpointing.partition_activations=true",
-        "activation_checkpointing.cpu_checkpointing=true", "zero_optimization.offload_optimizer.device=cpu",
-        "zero_optimization.offload_param.device=nvme", "zero_optimization.stage3_max_live_parameters=1e9",
-        "data_types.grad_accum_dtype=bf16", "communication_data_type=fp16", "scheduler.type=OneCycle", "model.type=llama"};
+    static const char *const more[] = {"parallel.tensor=2",
+                                       "train.save_interval=10",
+                                       "train.reproducible=world",
+                                       "gradient_reduction=step",
+                                       "activation_checkpointing.policy=unit",
+                                       "activation_checkpointing.partition_activations=true",
+                                       "activation_checkpointing.cpu_checkpointing=true",
+                                       "zero_optimization.offload_optimizer.device=cpu",
+                                       "zero_optimization.offload_param.device=nvme",
+                                       "zero_optimization.stage3_max_live_parameters=1e9",
+                                       "data_types.grad_accum_dtype=bf16",
+                                       "communication_data_type=fp16",
+                                       "scheduler.type=OneCycle",
+                                       "model.type=llama"};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
         assert_memory_equal(zr_error_message() + strlen("command line: "), more[i], strcspn(more[i], "="));
@@ -140,16 +152,19 @@ static void off_values_are_fine(void **state)
 static void overrides(void **state)
 {
     (void)state;
-    expect_override(ZR_ERR_CONFIG, "--train.stepz=3", "command line: train.stepz: unknown key; did you mean train.steps?");
+    expect_override(ZR_ERR_CONFIG, "--train.stepz=3",
+                    "command line: train.stepz: unknown key; did you mean train.steps?");
     expect_override(ZR_ERR_CONFIG, "train.steps=abc",
                     "command line: train.steps: found \"abc\", wanted an integer from 1 to 2^53");
     expect_override(ZR_ERR_CONFIG, "train.steps=1e400",
                     "command line: train.steps: found \"1e400\", wanted an integer from 1 to 2^53");
     expect_override(ZR_ERR_CONFIG, "--train.steps", "command line: --train.steps: wanted --key.path=value");
     expect_override(ZR_ERR_CONFIG, "=3", "command line: =3: wanted --key.path=value");
-    expect_override(ZR_ERR_CONFIG, "train.steps.x=3", "command line: train.steps.x=3: a part of that path is not an object");
+    expect_override(ZR_ERR_CONFIG, "train.steps.x=3",
+                    "command line: train.steps.x=3: a part of that path is not an object");
     expect_override(ZR_ERR_CONFIG, "a..b=3", "command line: a: unknown key; docs/config.md lists them all");
-    expect_override(ZR_ERR_CONFIG, "--optimzer.params.lr=1", "command line: optimzer: unknown key; did you mean optimizer?");
+    expect_override(ZR_ERR_CONFIG, "--optimzer.params.lr=1",
+                    "command line: optimzer: unknown key; did you mean optimizer?");
     expect_override(ZR_ERR_CONFIG, "optimizer={\"params\":{\"lr\":-1}}",
                     "command line: optimizer.params.lr: found -1, wanted a number of at least 0");
 }
@@ -221,11 +236,16 @@ static void missing_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_keys),      cmocka_unit_test(wrong_values),
-        cmocka_unit_test(bad_json),          cmocka_unit_test(not_built),
-        cmocka_unit_test(off_values_are_fine), cmocka_unit_test(overrides),
-        cmocka_unit_test(impossible_models), cmocka_unit_test(parameters_of_another_type),
-        cmocka_unit_test(batch_contradictions), cmocka_unit_test(missing_files),
+        cmocka_unit_test(unknown_keys),
+        cmocka_unit_test(wrong_values),
+        cmocka_unit_test(bad_json),
+        cmocka_unit_test(not_built),
+        cmocka_unit_test(off_values_are_fine),
+        cmocka_unit_test(overrides),
+        cmocka_unit_test(impossible_models),
+        cmocka_unit_test(parameters_of_another_type),
+        cmocka_unit_test(batch_contradictions),
+        cmocka_unit_test(missing_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

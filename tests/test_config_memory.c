@@ -35,8 +35,9 @@ static void *json_allocate(size_t bytes)
 
 static zr_status whole_life(void)
 {
-    static const char text[] = "{\"train\": {\"output_dir\": \"runs/a\"}, \"optimizer\": {\"params\": {\"betas\": [0.9, 0.95]}},"
-                               " \"dump_state\": true}";
+    static const char text[] =
+        "{\"train\": {\"output_dir\": \"runs/a\"}, \"optimizer\": {\"params\": {\"betas\": [0.9, 0.95]}},"
+        " \"dump_state\": true}";
     static const char *const overrides[] = {"zero_optimization.stage=2"};
     zr_config *config;
     char *json = NULL;

@@ -69,12 +69,15 @@ static void defaults(void **state)
 static const char deepspeed[] =
     "\xEF\xBB\xBF{\r\n"
     "  \"train_batch_size\": 16, \"gradient_accumulation_steps\": 2,\r\n"
-    "  \"optimizer\": {\"type\": \"adam\", \"params\": {\"lr\": 3e-4, \"betas\": [0.8, 0.95], \"adam_w_mode\": false}},\r\n"
-    "  \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, \"warmup_type\": \"linear\"}},\r\n"
+    "  \"optimizer\": {\"type\": \"adam\", \"params\": {\"lr\": 3e-4, \"betas\": [0.8, 0.95], \"adam_w_mode\": "
+    "false}},\r\n"
+    "  \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, \"warmup_type\": "
+    "\"linear\"}},\r\n"
     "  \"gradient_clipping\": \"auto\", \"bf16\": {\"enabled\": true},\r\n"
     "  \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 5e8, \"contiguous_gradients\": true,\r\n"
     "     \"stage3_prefetch_bucket_size\": 0, \"offload_param\": {\"device\": \"none\", \"pin_memory\": true}},\r\n"
-    "  \"train\": {\"steps\": 70}, \"memory\": {\"limit\": \"1.5GiB\"}, \"model\": {\"dropout\": 0.1, \"attn_pdrop\": 0.2}\r\n"
+    "  \"train\": {\"steps\": 70}, \"memory\": {\"limit\": \"1.5GiB\"}, \"model\": {\"dropout\": 0.1, \"attn_pdrop\": "
+    "0.2}\r\n"
     "}\r\n";
 
 static void a_deepspeed_file(void **state)
@@ -95,7 +98,8 @@ static void a_deepspeed_file(void **state)
     assert_int_equal(c->memory.limit_bytes, 1610612736);
     assert_true(c->model.embd_pdrop == 0.1 && c->model.resid_pdrop == 0.1 && c->model.attn_pdrop == 0.2);
     assert_true(has_note(c, "gradient_clipping: auto, taken as 0.0"));
-    assert_true(has_note(c, "zero_optimization.contiguous_gradients has no meaning here: gradients are always contiguous"));
+    assert_true(
+        has_note(c, "zero_optimization.contiguous_gradients has no meaning here: gradients are always contiguous"));
     assert_true(has_note(c, "zero_optimization.offload_param.pin_memory has no meaning here: "
                             "read with a device other than none only"));
     assert_true(zr_config_given(c, "zero_optimization.stage"));
@@ -107,8 +111,9 @@ static void a_deepspeed_file(void **state)
 static void later_overrides_win(void **state)
 {
     (void)state;
-    static const char text[] = "{\"train\": {\"steps\": 5, \"seed\": 7}, \"fp16\": {\"enabled\": true}, \"optimizer\": null}";
-    static const char *const override[] = {"--train.steps=6", "fp16.enabled=false", "train.steps=8",
+    static const char text[] =
+        "{\"train\": {\"steps\": 5, \"seed\": 7}, \"fp16\": {\"enabled\": true}, \"optimizer\": null}";
+    static const char *const override[] = {"--train.steps=6",          "fp16.enabled=false",   "train.steps=8",
                                            "optimizer.params.lr=0.25", "data.train=a b=c.txt", "memory.limit=2GiB"};
     zr_config *c;
     assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, 6, &c), ZR_OK);
@@ -170,8 +175,7 @@ static void sizes_of_presets(void **state)
     zr_config_destroy(&c);
     c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
     assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
-    assert_string_equal(zr_error_message(),
-                        "model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
+    assert_string_equal(zr_error_message(), "model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
     zr_config_destroy(&c);
     c = load("{\"data\": {\"tokenizer\": \"bytes\"}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
@@ -185,8 +189,10 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
     char note[160];
     zr_config *c = load("{\"zero_optimization\": {\"allgather_bucket_size\": 1000}}", NULL);
     assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
-    snprintf(note, sizeof(note), "zero_optimization.allgather_bucket_size: 1000 is rounded up to 1056, "
-             "a multiple of %d x 3 ranks", ZR_SHARD_ALIGN);
+    snprintf(note, sizeof(note),
+             "zero_optimization.allgather_bucket_size: 1000 is rounded up to 1056, "
+             "a multiple of %d x 3 ranks",
+             ZR_SHARD_ALIGN);
     assert_true(has_note(c, note));
     zr_config_destroy(&c);
 }
@@ -194,8 +200,9 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
 static void resolved_files_load_again(void **state)
 {
     (void)state;
-    static const char *const text[] = {"{}", deepspeed, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
-                                       "{\"scheduler\": {\"type\": \"WarmupCosineLR\"}, \"data\": {\"train\": \"a\\\"b\\\\\\n\"}}"};
+    static const char *const text[] = {
+        "{}", deepspeed, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
+        "{\"scheduler\": {\"type\": \"WarmupCosineLR\"}, \"data\": {\"train\": \"a\\\"b\\\\\\n\"}}"};
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
         char *once = resolved(text[i], NULL), *twice = resolved(once, NULL);
         assert_string_equal(once, twice);

@@ -123,7 +123,8 @@ static void sizes_and_headers_are_checked(void **state)
     image_bytes = 21;
     refused(ZR_ERR_DATA, "odd.bin", 256, "21 bytes, an odd number");
     add_header(20240520, 1, 10);
-    refused(ZR_ERR_DATA, "nothing.bin", 256, "the header says 10 tokens of 2 bytes, so 1044 bytes in all; the file has 1024");
+    refused(ZR_ERR_DATA, "nothing.bin", 256,
+            "the header says 10 tokens of 2 bytes, so 1044 bytes in all; the file has 1024");
     image_bytes += 21;
     refused(ZR_ERR_DATA, "half.bin", 256, "the file has 1045");
     image_bytes = 1000;
@@ -179,7 +180,8 @@ static void odd_paths_work(void **state)
         assert_int_equal(open_image(names[i], 256, 4, &data), ZR_OK);
         zr_data_close(&data);
     }
-    assert_int_equal(zr_data_open(in_tempdir("gone\x1b[31m\n"), NULL, 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_data_open(in_tempdir("gone\x1b[31m\n"), NULL, 256, 4, ZR_SEQUENTIAL, 0, &data),
+                     ZR_ERR_NOT_FOUND);
     assert_null(strchr(zr_error_message(), '\x1b'));
     assert_null(strchr(zr_error_message(), '\n'));
     char *longer = calloc(1, 10000);

@@ -9,7 +9,7 @@ typedef struct size {
 } size;
 
 /* Around the edges of blocks (48 queries, 96 keys), odd heads, heads wider than a register tile. */
-static const size sizes[] = {{1, 1, 1, 1},  {2, 1, 3, 19},  {2, 33, 3, 19}, {1, 48, 2, 64},
+static const size sizes[] = {{1, 1, 1, 1},  {2, 1, 3, 19},   {2, 33, 3, 19}, {1, 48, 2, 64},
                              {1, 97, 3, 5}, {2, 150, 3, 19}, {1, 193, 1, 72}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
@@ -183,7 +183,11 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
     float *lse = array_new(ZR_F32, n_lse);
     kernel_call call = forward_call(s, scale, p, qkv, g, y, lse);
-    reference f = {s, (float)scale, make_factors(s, &call.runtime, 5, p), doubles_of(qkv, g, 3 * n), doubles_new(n),
+    reference f = {s,
+                   (float)scale,
+                   make_factors(s, &call.runtime, 5, p),
+                   doubles_of(qkv, g, 3 * n),
+                   doubles_new(n),
                    doubles_new(n_lse)};
     forward(&f);
     run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
@@ -271,8 +275,8 @@ static void check_cached(const level_pair *level, size s, zr_dtype g)
     const double scale = 1.0 / sqrt((double)s.D);
     char *qkv = array_random(g, 3 * s.T * C, 2.0), *cache = array_new(g, 2 * length * C);
     char *y = array_new(g, s.T * C);
-    reference f = {s, (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C),
-                   doubles_new(s.n_head * s.T)};
+    reference f = {
+        s, (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C), doubles_new(s.n_head * s.T)};
     forward(&f);
     for (int64_t t = 0; t < s.T; t++) {
         kernel_call call = {.name = "attention_cached", .attr = attributes(s, scale, 0.0), .n_in = 2, .n_out = 1};

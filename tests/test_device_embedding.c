@@ -46,8 +46,7 @@ static void check_position(const level_pair *level, size s, zr_dtype g, int64_t 
     const int64_t n = s.B * s.T * s.C, P = s.T + first + 2;
     void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
     double *want = doubles_of(x, g, n);
-    for (int64_t i = 0; i < n; i++)
-        want[i] += array_get(table, g, (first + i / s.C % s.T) * s.C + i % s.C);
+    for (int64_t i = 0; i < n; i++) want[i] += array_get(table, g, (first + i / s.C % s.T) * s.C + i % s.C);
     kernel_call call = {.name = "position", .n_in = 2, .n_out = 1, .runtime = {.position = first}};
     call.in[0] = tensor3(x, g, s.B, s.T, s.C);
     call.in[1] = tensor2(table, g, P, s.C);

@@ -68,10 +68,12 @@ static void test_reference(void **state)
     (void)state;
     const size s = {4, 7};
     const int64_t n = s.rows * s.C;
-    loss_context l = {s, doubles_of(array_random(ZR_F32, n, 2.0), ZR_F32, n),
+    loss_context l = {s,
+                      doubles_of(array_random(ZR_F32, n, 2.0), ZR_F32, n),
                       doubles_of(array_random(ZR_F32, s.C, 1.0), ZR_F32, s.C),
                       doubles_of(array_random(ZR_F32, s.C, 1.0), ZR_F32, s.C),
-                      doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n), doubles_new(n)};
+                      doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n),
+                      doubles_new(n)};
     double mean[4], rstd[4], *dx = doubles_new(n), *dgain = doubles_new(s.C), *dbias = doubles_new(s.C);
     for (int64_t r = 0; r < s.rows; r++) moments(l.x + r * s.C, s.C, &mean[r], &rstd[r]);
     backward(s, l.weight, l.x, l.gain, mean, rstd, dx, dgain, dbias);

@@ -1,5 +1,6 @@
-// TEST timeout=60
+//TEST timeout=60
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -213,6 +214,48 @@ static void test_refusals(void **state)
     each_device(check_refusals);
 }
 
+#define SIDE 131
+
+typedef struct rank {
+    pthread_t thread;
+    const uint16_t *x, *w;
+    uint16_t y[SIDE * SIDE];
+    zr_status status;
+} rank;
+
+static void *rank_main(void *argument)
+{
+    rank *r = argument;
+    zr_device *device = device_at(zr_device_cpu_level(), 2);
+    kernel_call call = {.name = "linear", .n_in = 2, .n_out = 1, .scratch_bytes = 3 * device->profile.panel_bytes};
+    call.in[0] = tensor2((void *)r->x, ZR_BF16, SIDE, SIDE);
+    call.in[1] = tensor2((void *)r->w, ZR_BF16, SIDE, SIDE);
+    call.out[0] = tensor2(r->y, ZR_BF16, SIDE, SIDE);
+    for (int i = 0; i < 20 && r->status == ZR_OK; i++) r->status = kernel_run(device, &call);
+    zr_device_destroy(&device);
+    return NULL;
+}
+
+/* Ranks that are threads of one process: each makes and runs its own products, with the same bits. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    static rank ranks[4];
+    array x = make(SIDE * SIDE, ZR_BF16, 8), w = make(SIDE * SIDE, ZR_BF16, 9);
+    for (int i = 0; i < 4; i++) {
+        ranks[i].x = x.data;
+        ranks[i].w = w.data;
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
+        assert_int_equal(ranks[i].status, ZR_OK);
+        assert_memory_equal(ranks[i].y, ranks[0].y, sizeof ranks[i].y);
+    }
+    drop(&x);
+    drop(&w);
+}
+
 /* What the library takes for itself is not in the plan, so it has to stay small: GPT-2's head, the
  * largest product of the 124M model. */
 static void test_scratch(void **state)
@@ -290,9 +333,9 @@ int main(void)
 {
     const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_blocks),  cmocka_unit_test(test_db),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_scratch), cmocka_unit_test(test_forced),
-        cmocka_unit_test(test_unknown_level),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_blocks),        cmocka_unit_test(test_db),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_ranks),         cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_forced),   cmocka_unit_test(test_unknown_level),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

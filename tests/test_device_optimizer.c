@@ -1,4 +1,4 @@
-// TEST timeout=60
+//TEST timeout=60
 #include <math.h>
 #include <string.h>
 

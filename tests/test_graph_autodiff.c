@@ -1,4 +1,4 @@
-// TEST timeout=60
+//TEST timeout=60
 /* Adjoints: every op's, and a whole model's, against finite differences in double; the rules of values
  * and of parameters' gradients. */
 #include <setjmp.h>

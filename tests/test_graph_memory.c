@@ -1,5 +1,5 @@
-// TEST timeout=20
-// LINK -Wl,--wrap=zr_alloc
+//TEST timeout=20
+//LINK -Wl,--wrap=zr_alloc
 /* Building with each allocation failing in turn: an error, no crash, nothing lost. */
 #include <setjmp.h>
 #include <stdarg.h>

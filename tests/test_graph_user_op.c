@@ -1,4 +1,4 @@
-// TEST timeout=20
+//TEST timeout=20
 /* A user's op lives in the user's file: y = s * x with a learned scale s for each column, its adjoint,
  * and adjoints that break the rules. Public headers only. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// TEST timeout=20
+//TEST timeout=20
 /* GPT-2: names, shapes, sizes, initial values, what it refuses; the same parameters in every mode. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -56,10 +56,10 @@ static void bf16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     assert_int_equal(zr_bf16_from_f32(1.0f), 0x3F80);
-    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f), 0x3F80);             /* tie, to even */
-    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82);   /* tie, to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f), 0x3F80);           /* tie, to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82); /* tie, to even */
     assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f + 0x1p-20f), 0x3F81);
-    assert_int_equal(zr_bf16_from_f32(0x1.fffffep127f), 0x7F80);            /* beyond the largest: infinity */
+    assert_int_equal(zr_bf16_from_f32(0x1.fffffep127f), 0x7F80); /* beyond the largest: infinity */
     assert_int_equal(zr_bf16_from_f32(-INFINITY), 0xFF80);
     assert_true(isnan(zr_f32_from_bf16(zr_bf16_from_f32(NAN))));
     for (uint32_t bits = 0; bits < 0x10000; bits++) {

@@ -41,7 +41,7 @@ typedef struct zr_safetensors_tensor {
 } zr_safetensors_tensor;
 
 /** Open and check a file's header: sizes, JSON, names, types and that the tensors tile the rest of the
- *  file exactly.
+ *  file exactly (two empty tensors in one place do not).
  *  ZR_ERR_NOT_FOUND missing, unreadable, not a regular file; ZR_ERR_DATA naming file and tensor. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_open(const char *path, zr_safetensors **st);
 ZR_API void zr_safetensors_close(zr_safetensors **st);

@@ -38,11 +38,11 @@ typedef struct zr_config_sizes {
 /** Everything of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
 typedef struct zr_config {
     struct {
-        const char *type;   /* "gpt2" */
-        const char *preset; /* sizes come from zr_gpt2_preset */
-        const char *init;   /* directory with config.json and model.safetensors; sizes come from it */
+        const char *type;      /* "gpt2" */
+        const char *preset;    /* sizes come from zr_gpt2_preset */
+        const char *init;      /* directory with config.json and model.safetensors; sizes come from it */
         zr_config_sizes sizes; /* open (0) after loading with preset or init, or where not given */
-        double dropout; /* what the file says for all three, or 0 */
+        double dropout;        /* what the file says for all three, or 0 */
         double embd_pdrop, resid_pdrop, attn_pdrop;
         double layer_norm_epsilon;
         double initializer_range;
@@ -64,8 +64,8 @@ typedef struct zr_config {
     struct {
         int64_t steps;
         int64_t seed;
-        int64_t eval_interval; /* 0: never */
-        int64_t eval_batches;  /* 0: all of val */
+        int64_t eval_interval;  /* 0: never */
+        int64_t eval_batches;   /* 0: all of val */
         const char *output_dir; /* NULL: runs/<model>-<time> */
         int64_t threads;        /* 0: auto */
         int64_t save_interval;  /* 0: none */
@@ -97,8 +97,8 @@ typedef struct zr_config {
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch overlap_comm;    /* AUTO until resolved: on at stage 3 */
-        int64_t prefetch_bucket_elems;    /* 0: stage 3 does not gather the next unit ahead */
+        zr_config_switch overlap_comm; /* AUTO until resolved: on at stage 3 */
+        int64_t prefetch_bucket_elems; /* 0: stage 3 does not gather the next unit ahead */
     } zero;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
@@ -169,13 +169,13 @@ typedef struct zr_key {
     const char *path; /* "train.steps"; a last "*" stands for all other keys of that object */
     zr_key_type type;
     zr_key_state state;
-    double min, max;       /* INT, NUMBER, BYTES */
-    const char *choices;   /* CHOICE, STRING: "a|b|c", in the order of the enum */
-    const char *built;     /* LIMITED: the values that work, "0" or "a|b" */
-    const char *standard;  /* the default as JSON */
-    const char *help;      /* one line */
-    size_t offset;         /* of its field in zr_config; SIZE_MAX: none */
-    unsigned only;         /* 1 << type of the optimizers or schedulers that have it; 0: all */
+    double min, max;      /* INT, NUMBER, BYTES */
+    const char *choices;  /* CHOICE, STRING: "a|b|c", in the order of the enum */
+    const char *built;    /* LIMITED: the values that work, "0" or "a|b" */
+    const char *standard; /* the default as JSON */
+    const char *help;     /* one line */
+    size_t offset;        /* of its field in zr_config; SIZE_MAX: none */
+    unsigned only;        /* 1 << type of the optimizers or schedulers that have it; 0: all */
 } zr_key;
 
 /** The table. */

@@ -95,8 +95,7 @@ zr_status zr__file_sync(const zr__file *file)
 zr_status zr__file_reserve(const zr__file *file, int64_t bytes)
 {
     int failed;
-    do
-        failed = fallocate(file->fd, 0, 0, bytes);
+    do failed = fallocate(file->fd, 0, 0, bytes);
     while (failed && errno == EINTR);
     if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) failed = ftruncate(file->fd, bytes);
     ZR_CHECK(!failed, ZR_ERR_IO, "%s: no room for %lld bytes: %s", file->name, (long long)bytes, strerror(errno));

@@ -19,7 +19,8 @@ static zr_status read_all(int fd, const char *name, char *buffer, size_t *bytes)
         ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
         if (n == 0) return ZR_OK;
         *bytes += (size_t)n;
-        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller", name);
+        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller",
+                 name);
     }
 }
 
@@ -51,32 +52,41 @@ done:
     return st;
 }
 
-static void print_trail(const char *text, const zr__json_trail *trail, zr__text *path)
+/* One more part of a path. Messages take no memory: they must work when there is none. */
+static void add_part(char *out, size_t size, const char *key, size_t index)
 {
+    size_t used = strlen(out);
+    if (key) {
+        if (used && used + 1 < size) out[used++] = '.';
+        zr__text_escape(key, out + used, size - used);
+    } else {
+        snprintf(out + used, size - used, "[%zu]", index);
+    }
+}
+
+static void print_trail(const char *text, const zr__json_trail *trail, char *out, size_t size)
+{
+    out[0] = '\0';
     for (int i = 0; i < trail->depth; i++) {
+        char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
-        if (trail->level[i].bracket == '[') {
-            zr__text_add(path, "[%zu]", trail->level[i].index);
-        } else if (end > begin + 1) {
-            size_t length = end - begin - 2 < 64 ? end - begin - 2 : 64;
-            zr__text_add(path, "%s%.*s", path->length ? "." : "", (int)length, text + begin + 1);
-        }
+        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* no key yet */
+        if (trail->level[i].bracket == '{')
+            snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
+        add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);
     }
 }
 
 /* "name:line:column: key.path: reason" for the token that reaches byte `stop`. */
 static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
 {
-    char shown[NAME_BYTES], why[256], where[96] = "";
+    char shown[NAME_BYTES], why[256], where[96];
     int line, column;
     zr__json_trail trail;
     zr__json_token token;
-    zr__text path = {0};
     (void)zr__json_walk(text, bytes, stop, &trail, &token);
     zr__json_line(text, token.begin, &line, &column);
-    print_trail(text, &trail, &path);
-    if (path.data) zr__text_escape(path.data, where, sizeof(where));
-    zr__text_clear(&path);
+    print_trail(text, &trail, where, sizeof(where));
     return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
                    *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
 }
@@ -107,21 +117,16 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return fail_at(text, bytes, name, stop, error.text);
 }
 
-static void print_place(const zr__json_place *place, zr__text *path)
+static void print_place(const zr__json_place *place, char *out, size_t size)
 {
     if (!place->parent) return;
-    print_place(place->parent, path);
-    if (place->key)
-        zr__text_add(path, "%s%s", path->length ? "." : "", place->key);
-    else
-        zr__text_add(path, "[%zu]", place->index);
+    print_place(place->parent, out, size);
+    add_part(out, size, place->key, place->index);
 }
 
 const char *zr__json_path(const zr__json_place *place, char *out, size_t size)
 {
-    zr__text path = {0};
-    print_place(place, &path);
-    zr__text_escape(path.data ? path.data : "", out, size);
-    zr__text_clear(&path);
+    out[0] = '\0';
+    print_place(place, out, size);
     return out;
 }

@@ -55,18 +55,32 @@ static void print_value(zr__text *out, const json_t *json, int indent)
 {
     char number[ZR_NUMBER_BYTES];
     switch (json_typeof(json)) {
-    case JSON_OBJECT: print_object(out, json, indent); break;
-    case JSON_ARRAY: print_array(out, json, indent); break;
-    case JSON_STRING: print_string(out, json_string_value(json)); break;
-    case JSON_INTEGER: zr__text_add(out, "%lld", (long long)json_integer_value(json)); break;
+    case JSON_OBJECT:
+        print_object(out, json, indent);
+        break;
+    case JSON_ARRAY:
+        print_array(out, json, indent);
+        break;
+    case JSON_STRING:
+        print_string(out, json_string_value(json));
+        break;
+    case JSON_INTEGER:
+        zr__text_add(out, "%lld", (long long)json_integer_value(json));
+        break;
     case JSON_REAL:
         zr__text_shortest(json_real_value(json), number);
         /* A real stays one when it is read again. */
         zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
         break;
-    case JSON_TRUE: zr__text_add(out, "true"); break;
-    case JSON_FALSE: zr__text_add(out, "false"); break;
-    case JSON_NULL: zr__text_add(out, "null"); break;
+    case JSON_TRUE:
+        zr__text_add(out, "true");
+        break;
+    case JSON_FALSE:
+        zr__text_add(out, "false");
+        break;
+    case JSON_NULL:
+        zr__text_add(out, "null");
+        break;
     }
 }
 

@@ -14,8 +14,8 @@ typedef struct zr__json_trail {
     int depth;
     struct {
         char bracket;
-        bool value;            /* after ':' */
-        size_t begin, end;     /* of the last key, quotes included */
+        bool value;        /* after ':' */
+        size_t begin, end; /* of the last key, quotes included */
         size_t index;
     } level[ZR_JSON_MAX_DEPTH];
 } zr__json_trail;

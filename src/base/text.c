@@ -104,9 +104,16 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
     static const struct {
         const char *name;
         int64_t factor;
-    } unit[] = {{"", 1},           {"B", 1},
-                {"KiB", 1024},     {"MiB", 1024 * 1024},   {"GiB", 1024 * 1024 * 1024}, {"TiB", 1024LL << 30},
-                {"KB", 1000},      {"MB", 1000000},        {"GB", 1000000000},          {"TB", 1000000000000}};
+    } unit[] = {{"", 1},
+                {"B", 1},
+                {"KiB", 1024},
+                {"MiB", 1024 * 1024},
+                {"GiB", 1024 * 1024 * 1024},
+                {"TiB", 1024LL << 30},
+                {"KB", 1000},
+                {"MB", 1000000},
+                {"GB", 1000000000},
+                {"TB", 1000000000000}};
     const int64_t most = 1LL << 53;
     int64_t value = 0, part = 1;
     const char *at = text;

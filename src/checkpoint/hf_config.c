@@ -40,9 +40,8 @@ static const int_field int_fields[] = {
 };
 
 static const real_field real_fields[] = {
-    {PLACE(embd_pdrop), 0.1, 0, 1},           {PLACE(resid_pdrop), 0.1, 0, 1},
-    {PLACE(attn_pdrop), 0.1, 0, 1},           {PLACE(layer_norm_epsilon), 1e-5, 0, 1},
-    {PLACE(initializer_range), 0.02, 0, 1e3},
+    {PLACE(embd_pdrop), 0.1, 0, 1},          {PLACE(resid_pdrop), 0.1, 0, 1},          {PLACE(attn_pdrop), 0.1, 0, 1},
+    {PLACE(layer_norm_epsilon), 1e-5, 0, 1}, {PLACE(initializer_range), 0.02, 0, 1e3},
 };
 
 enum { INTS = sizeof(int_fields) / sizeof(int_fields[0]), REALS = sizeof(real_fields) / sizeof(real_fields[0]) };
@@ -100,10 +99,10 @@ static zr_status check_architecture(const reader *r, const zr_hf_gpt2 *config)
              "%s: unsupported architecture: activation_function is %s, wanted \"gelu_new\" or \"gelu_pytorch_tanh\"",
              r->file, show(activation, text));
     const json_t *inner = json_object_get(r->root, "n_inner");
-    bool usual = !inner || json_is_null(inner) ||
-                 (json_is_integer(inner) && json_integer_value(inner) == 4 * config->n_embd);
-    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s, wanted null or 4 x n_embd = %lld", r->file,
-             show(inner, text), (long long)(4 * config->n_embd));
+    bool usual =
+        !inner || json_is_null(inner) || (json_is_integer(inner) && json_integer_value(inner) == 4 * config->n_embd);
+    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s, wanted null or 4 x n_embd = %lld",
+             r->file, show(inner, text), (long long)(4 * config->n_embd));
     ZR_TRY(want_bool(r, "scale_attn_weights", true));
     ZR_TRY(want_bool(r, "scale_attn_by_inverse_layer_idx", false));
     ZR_TRY(want_bool(r, "add_cross_attention", false));
@@ -201,8 +200,7 @@ static size_t digits_for(const zr_hf_gpt2 *config)
         double number;
         char text[ZR_NUMBER_BYTES];
         memcpy(&number, (const char *)config + real_fields[i].place, sizeof(number));
-        do
-            snprintf(text, sizeof(text), "%.*g", (int)digits, number);
+        do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
         while (strtod(text, NULL) != number && digits++ < 17);
     }
     return digits < 17 ? digits : 17;

@@ -110,13 +110,13 @@ const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const
     return NULL;
 }
 
-zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
-                                int64_t n)
+zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n)
 {
     char quoted[ZR_QUOTE_BYTES];
     ZR_CHECK(first >= 0 && n >= 0 && first <= tensor->elems && n <= tensor->elems - first, ZR_ERR_ARG,
-             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name, zr__text_escape(tensor->name, quoted, sizeof(quoted)),
-             (long long)n, (long long)first, (long long)tensor->elems);
+             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name,
+             zr__text_escape(tensor->name, quoted, sizeof(quoted)), (long long)n, (long long)first,
+             (long long)tensor->elems);
     return ZR_OK;
 }
 

@@ -15,8 +15,8 @@ typedef struct zr__safetensors_header {
     zr_safetensors_tensor *tensor; /* in the order of their bytes */
     int64_t count;
     const zr_safetensors_tensor **by_name; /* in the order of strcmp */
-    char *names;   /* what tensor[i].name points into */
-    int64_t *dims; /* likewise, dim */
+    char *names;                           /* what tensor[i].name points into */
+    int64_t *dims;                         /* likewise, dim */
 } zr__safetensors_header;
 
 /** Check the JSON text[0, bytes) against a file of file_bytes whose tensors begin after it; `name` is the

@@ -15,22 +15,20 @@
 #include <string.h>
 
 /* The format's types; bits, because some are smaller than a byte. */
-#define DTYPE_LIST(X)                                                                                                  \
-    X("BOOL", 8) X("U8", 8) X("I8", 8) X("F8_E5M2", 8) X("F8_E4M3", 8) X("F8_E8M0", 8) X("I16", 16) X("U16", 16)       \
-    X("F16", 16) X("BF16", 16) X("I32", 32) X("U32", 32) X("F32", 32) X("F64", 64) X("I64", 64) X("U64", 64)           \
-    X("C64", 64) X("F4", 4) X("F6_E2M3", 6) X("F6_E3M2", 6)
-
 static const struct {
-    const char *name;
+    char name[8];
     int bits;
 } dtypes[] = {
-#define DTYPE_ROW(name, bits) {name, bits},
-    DTYPE_LIST(DTYPE_ROW)
-#undef DTYPE_ROW
+    {"F32", 32},    {"BF16", 16},   {"F16", 16},    {"F64", 64}, {"C64", 64},    {"I64", 64},    {"I32", 32},
+    {"I16", 16},    {"I8", 8},      {"U64", 64},    {"U32", 32}, {"U16", 16},    {"U8", 8},      {"BOOL", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
 };
 
+/* The first of them can be loaded. */
+enum { LOADABLE = 3, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
+
 /* No entry is shorter than "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
-enum { ENTRY_BYTES_MIN = 49, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
+enum { ENTRY_BYTES_MIN = 49 };
 
 typedef struct parser {
     const char *file;
@@ -70,7 +68,7 @@ static zr_status read_dtype(const parser *p, const json_t *entry, zr_safetensors
         if (strcmp(json_string_value(value), dtypes[i].name) != 0) continue;
         tensor->dtype = dtypes[i].name;
         *bits = dtypes[i].bits;
-        tensor->loadable = !strcmp(tensor->dtype, "F32") || !strcmp(tensor->dtype, "BF16") || !strcmp(tensor->dtype, "F16");
+        tensor->loadable = i < LOADABLE;
         return ZR_OK;
     }
     char shown[ZR_QUOTE_BYTES];
@@ -111,8 +109,8 @@ static zr_status read_offsets(const parser *p, const json_t *entry, int bits, zr
                   "data_offsets [%lld, %lld], wanted 0 <= begin <= end <= %lld, the bytes after the header",
                   (long long)begin, (long long)end, (long long)p->data_bytes);
     int64_t wanted_bits = tensor->elems * bits; /* at most 2^54 */
-    REFUSE_UNLESS(wanted_bits % 8 == 0, p, "%lld elements of %d bits do not fill whole bytes",
-                  (long long)tensor->elems, bits);
+    REFUSE_UNLESS(wanted_bits % 8 == 0, p, "%lld elements of %d bits do not fill whole bytes", (long long)tensor->elems,
+                  bits);
     REFUSE_UNLESS(wanted_bits / 8 <= ZR_SAFETENSORS_BYTES_MAX, p, "%lld bytes, wanted at most 2^48",
                   (long long)(wanted_bits / 8));
     REFUSE_UNLESS(end - begin == wanted_bits / 8, p, "data_offsets hold %lld bytes, its shape and dtype %s need %lld",
@@ -252,11 +250,13 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Sorted, each begins where the last ended: no hole, no overlap, nothing left over. */
+/* Sorted, each begins where the last ended: no hole, no overlap, nothing left over; and no two in one place,
+ * as empty ones could be. */
 static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;
     if (header->count) qsort(header->tensor, (size_t)header->count, sizeof(header->tensor[0]), by_offset);
+    char other[ZR_QUOTE_BYTES];
     int64_t at = p->data_start;
     for (int64_t i = 0; i < header->count; i++) {
         const zr_safetensors_tensor *tensor = &header->tensor[i];
@@ -265,6 +265,9 @@ static zr_status check_tiling(parser *p)
                       (long long)(tensor->offset - p->data_start),
                       tensor->offset < at ? "overlaps: the one before ends" : "leaves a hole: the one before ends",
                       (long long)(at - p->data_start));
+        REFUSE_UNLESS(tensor->bytes || i == 0 || tensor[-1].bytes || tensor[-1].offset != at, p,
+                      "is empty and reuses the place of \"%s\"",
+                      zr__text_escape(tensor[-1].name, other, sizeof(other)));
         at += tensor->bytes;
     }
     ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA, "%s: %lld bytes of data, its tensors fill %lld", p->file,

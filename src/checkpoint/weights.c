@@ -71,7 +71,8 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
              shown, shown_file);
     if (!file_named(weights, name)) ZR_TRY(open_file(weights, dir, name));
     ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
-             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, shown, shown_file);
+             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, shown,
+             shown_file);
     return ZR_OK;
 }
 
@@ -276,7 +277,8 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
     return false;
 }
 
-static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
+static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
+                             size_t size)
 {
     zr__text text = {0};
     char *lines = NULL, name[ZR_QUOTE_BYTES];
@@ -292,7 +294,8 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
     if (extras > LINES_MAX) zr__text_add(&text, " and %lld more", (long long)(extras - LINES_MAX));
     ZR_TRY(zr__text_take(&text, &lines));
     if (extras)
-        snprintf(note, size, "%s: %lld tensors that the model does not have: %s", weights->dir, (long long)extras, lines);
+        snprintf(note, size, "%s: tensors that the model does not have (%lld): %s", weights->dir, (long long)extras,
+                 lines);
     else if (size)
         note[0] = '\0';
     zr_free(lines);

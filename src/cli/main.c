@@ -63,8 +63,8 @@ static zr_status find(const char *name, const cli_command **command)
         ZR_CHECK(strcmp(name, not_built[i]) != 0, ZR_ERR_UNSUPPORTED, "zr %s is not built yet", name);
     }
     const char *near = zr__text_nearest(name, names, N_COMMANDS);
-    return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"%s%s; `zr --help` lists them", name,
-                   near ? "; did you mean " : "", near ? near : "");
+    if (near) return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
+    return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
 }
 
 /** Before MPI has said which rank this is: as the launcher says. */
@@ -111,6 +111,7 @@ static zr_status start(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
         print_help(stderr);

@@ -1,7 +1,5 @@
 #include "cli/cli.h"
 
-#include "base/text.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,15 +10,25 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
+/** Control bytes as \xNN; the library has already escaped what came out of files, so backslashes stay. */
+static void printable(const char *text, size_t bytes, char *out, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes && n + 5 < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        n += (size_t)snprintf(out + n, size - n, c < 0x20 || c == 0x7f ? "\\x%02x" : "%c", c);
+    }
+    out[n] = '\0';
+}
+
 /** One whole write, so that lines of several ranks do not mix. */
 static void write_lines(const char *message)
 {
-    char out[2 * MESSAGE_BYTES], line[MESSAGE_BYTES], shown[MESSAGE_BYTES];
+    char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
     size_t length = 0;
     for (int n = 0; *message && n < MAX_LINES; n++) {
         size_t bytes = strcspn(message, "\n");
-        snprintf(line, sizeof(line), "%.*s", (int)bytes, message);
-        zr__text_escape(line, shown, sizeof(shown));
+        printable(message, bytes, shown, sizeof(shown));
         length += (size_t)snprintf(out + length, sizeof(out) - length, "zr: %s%s\n", n ? "  " : "", shown);
         if (length >= sizeof(out)) length = sizeof(out) - 1;
         message += bytes + (message[bytes] == '\n');

@@ -83,7 +83,8 @@ const char *zr__choice_list(const char *choices, char *out, size_t size)
     size_t used = 0;
     out[0] = '\0';
     for (const char *at = choices; *at && used + 3 < size; at++)
-        used += (size_t)(*at == '|' ? snprintf(out + used, size - used, ", ") : snprintf(out + used, size - used, "%c", *at));
+        used += (size_t)(*at == '|' ? snprintf(out + used, size - used, ", ")
+                                    : snprintf(out + used, size - used, "%c", *at));
     return out;
 }
 
@@ -91,13 +92,27 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
 {
     char list[160];
     switch (key->type) {
-    case ZR_KEY_BOOL: snprintf(out, size, "true or false"); break;
-    case ZR_KEY_SWITCH: snprintf(out, size, "true, false or \"auto\""); break;
-    case ZR_KEY_INT: range_text(key, "an integer", out, size); break;
-    case ZR_KEY_NUMBER: range_text(key, "a number", out, size); break;
-    case ZR_KEY_BYTES: snprintf(out, size, "bytes, such as 1073741824 or \"1GiB\""); break;
-    case ZR_KEY_PAIR: snprintf(out, size, "two numbers from 0 to below 1"); break;
-    case ZR_KEY_ANY: snprintf(out, size, "any value"); break;
+    case ZR_KEY_BOOL:
+        snprintf(out, size, "true or false");
+        break;
+    case ZR_KEY_SWITCH:
+        snprintf(out, size, "true, false or \"auto\"");
+        break;
+    case ZR_KEY_INT:
+        range_text(key, "an integer", out, size);
+        break;
+    case ZR_KEY_NUMBER:
+        range_text(key, "a number", out, size);
+        break;
+    case ZR_KEY_BYTES:
+        snprintf(out, size, "bytes, such as 1073741824 or \"1GiB\"");
+        break;
+    case ZR_KEY_PAIR:
+        snprintf(out, size, "two numbers from 0 to below 1");
+        break;
+    case ZR_KEY_ANY:
+        snprintf(out, size, "any value");
+        break;
     case ZR_KEY_STRING:
     case ZR_KEY_CHOICE:
         if (key->choices)

@@ -58,7 +58,8 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
         zr__json_path(&place, path, sizeof(path));
         const zr_key *key = zr__key_find(path);
         if (strchr(name, '.'))
-            return zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
+            return zr__config_fail(source, &place, ZR_ERR_CONFIG,
+                                   "unknown key; in a file write nested objects, not dots");
         if (key) {
             ZR_TRY(zr__value_set(config, key, value, source, &place));
         } else if (!zr__key_is_section(path)) {
@@ -90,8 +91,7 @@ static void derive(zr_config *config)
 static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
 {
     const zr__json_place top = {0};
-    if (!json_is_object(root))
-        return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+    if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     ZR_TRY(set_defaults(config));
     ZR_TRY(walk(config, root, source, &top));

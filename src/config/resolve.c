@@ -75,7 +75,8 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     if (config->model.preset && config->model.init)
         return fail_key(source, "model", "preset", "given beside model.init; both give every size, keep one");
     if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0) {
-        snprintf(message, sizeof(message), "%" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head, sizes->n_embd);
+        snprintf(message, sizeof(message), "%" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head,
+                 sizes->n_embd);
         return fail_key(source, "model", "n_head", message);
     }
     if (sizes->n_positions && config->data.seq_length > sizes->n_positions) {
@@ -92,7 +93,8 @@ zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, c
     for (int i = 0; i < SIZES; i++) {
         int64_t had = *size_field(&config->model.sizes, i), has = *size_field(&from, i);
         ZR_CHECK(had == 0 || had == has, ZR_ERR_CONFIG,
-                 "model.%s: %" PRId64 " differs from the %" PRId64 " of %s; leave it out", size_name[i], had, has, origin);
+                 "model.%s: %" PRId64 " differs from the %" PRId64 " of %s; leave it out", size_name[i], had, has,
+                 origin);
     }
     config->model.sizes = from;
     return ZR_OK;
@@ -169,8 +171,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
 {
     int64_t unit = (int64_t)SHARD_ALIGN_ELEMS * ranks, rest = elems % unit;
     if (rest == 0 || !zr_config_given(config, name)) return ZR_OK;
-    return zr__config_note(config, "%s: %" PRId64 " is rounded up to %" PRId64 ", a multiple of %d x %d ranks", name, elems,
-                           elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
+    return zr__config_note(config, "%s: %" PRId64 " is rounded up to %" PRId64 ", a multiple of %d x %d ranks", name,
+                           elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
 zr_status zr_config_resolve(zr_config *config, int ranks)

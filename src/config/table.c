@@ -17,6 +17,7 @@
 #define DECAY (1u << ZR_SCHEDULER_WARMUP_DECAY)
 #define COSINE (1u << ZR_SCHEDULER_WARMUP_COSINE)
 
+/* clang-format off */
 #define BOOL(p, d, ...) {.path = p, .type = ZR_KEY_BOOL, .standard = d, __VA_ARGS__}
 #define SWITCH(p, d, ...) {.path = p, .type = ZR_KEY_SWITCH, .standard = d, __VA_ARGS__}
 #define INT(p, d, ...) {.path = p, .type = ZR_KEY_INT, .standard = d, __VA_ARGS__}
@@ -26,6 +27,7 @@
 #define PAIR(p, d, ...) {.path = p, .type = ZR_KEY_PAIR, .standard = d, __VA_ARGS__}
 #define BYTES(p, d, ...) {.path = p, .type = ZR_KEY_BYTES, .standard = d, __VA_ARGS__}
 #define ANY(p, ...) {.path = p, .type = ZR_KEY_ANY, .standard = "null", __VA_ARGS__}
+/* clang-format on */
 
 #define AUTO "\"auto\""
 #define ZERO "zero_optimization."
@@ -33,7 +35,8 @@
 static const zr_key table[] = {
     STRING("model.type", "\"gpt2\"", .choices = "gpt2|bert|llama", FIELD(model.type), ONLY("gpt2"),
            .help = "kind of model"),
-    STRING("model.preset", "null", FIELD(model.preset), ALL, .help = "a named shape, such as gpt2-124m: gives every size"),
+    STRING("model.preset", "null", FIELD(model.preset), ALL,
+           .help = "a named shape, such as gpt2-124m: gives every size"),
     STRING("model.init", "null", FIELD(model.init), ALL,
            .help = "directory with config.json and model.safetensors to start from: gives every size"),
     INT("model.n_layer", AUTO, FIELD(model.sizes.n_layer), FROM(1), ALL, .help = "transformer blocks; auto: 12"),
@@ -93,7 +96,8 @@ static const zr_key table[] = {
         .help = "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks"),
     INT("train_micro_batch_size_per_gpu", AUTO, FIELD(micro_batch_size), FROM(1), ALL,
         .help = "samples of a micro-batch on one rank; 1 when none of the three is given"),
-    INT("gradient_accumulation_steps", AUTO, FIELD(accumulation_steps), FROM(1), ALL, .help = "micro-batches of a step"),
+    INT("gradient_accumulation_steps", AUTO, FIELD(accumulation_steps), FROM(1), ALL,
+        .help = "micro-batches of a step"),
 
     CHOICE("optimizer.type", "AdamW|Adam|SGD|Lamb|Lion|Adagrad|Muon|OneBitAdam|OneBitLamb|ZeroOneAdam", "\"AdamW\"",
            FIELD(optimizer.type), ONLY("AdamW|Adam|SGD"), .help = "update rule"),
@@ -106,8 +110,10 @@ static const zr_key table[] = {
            .help = "of tensors of two and more dimensions"),
     BOOL("optimizer.params.adam_w_mode", "true", FIELD(optimizer.adam_w_mode), ALL, .only = ADAM,
          .help = "decoupled weight decay; false: an L2 term"),
-    NUMBER("optimizer.params.momentum", "0.0", FIELD(optimizer.momentum), RANGE(0, 1), ALL, .only = SGD, .help = "of SGD"),
-    BOOL("optimizer.params.nesterov", "false", FIELD(optimizer.nesterov), ALL, .only = SGD, .help = "Nesterov's momentum"),
+    NUMBER("optimizer.params.momentum", "0.0", FIELD(optimizer.momentum), RANGE(0, 1), ALL, .only = SGD,
+           .help = "of SGD"),
+    BOOL("optimizer.params.nesterov", "false", FIELD(optimizer.nesterov), ALL, .only = SGD,
+         .help = "Nesterov's momentum"),
     NUMBER("optimizer.params.dampening", "0", NO_FIELD, RANGE(0, 1), ONLY("0"), .only = SGD, .help = "of the momentum"),
     BOOL("optimizer.params.bias_correction", "true", NO_FIELD, ONLY("true"), .only = ADAMS,
          .help = "moments divided by 1 - beta^t"),
@@ -117,7 +123,8 @@ static const zr_key table[] = {
     BOOL("optimizer.params.fused", "true", UNUSED, .help = "the update is always one pass"),
 
     CHOICE("scheduler.type", "none|WarmupLR|WarmupDecayLR|WarmupCosineLR|LRRangeTest|OneCycle", "\"none\"",
-           FIELD(scheduler.type), ONLY("none|WarmupLR|WarmupDecayLR|WarmupCosineLR"), .help = "learning rate over steps"),
+           FIELD(scheduler.type), ONLY("none|WarmupLR|WarmupDecayLR|WarmupCosineLR"),
+           .help = "learning rate over steps"),
     NUMBER("scheduler.params.warmup_min_lr", "0.0", FIELD(scheduler.warmup_min_lr), ANY_NUMBER, ALL,
            .only = WARMUP | DECAY, .help = "where the warm-up starts"),
     NUMBER("scheduler.params.warmup_max_lr", "0.001", FIELD(scheduler.warmup_max_lr), ANY_NUMBER, ALL,
@@ -156,8 +163,8 @@ static const zr_key table[] = {
     ANY("amp.*", UNUSED, .help = "read with amp.enabled only"),
     CHOICE("communication_data_type", "auto|fp32|bf16|fp16", AUTO, FIELD(communication_dtype), ONLY("auto|fp32|bf16"),
            .help = "gradients on the wire; auto: bf16 with bf16.enabled, else fp32"),
-    CHOICE("data_types.grad_accum_dtype", "auto|fp32|bf16|fp16", "\"fp32\"", FIELD(grad_accum_dtype),
-           ONLY("auto|fp32"), .help = "sums over micro-batches"),
+    CHOICE("data_types.grad_accum_dtype", "auto|fp32|bf16|fp16", "\"fp32\"", FIELD(grad_accum_dtype), ONLY("auto|fp32"),
+           .help = "sums over micro-batches"),
 
     INT(ZERO "stage", "0", FIELD(zero.stage), RANGE(0, 3), ALL,
         .help = "0: nothing is sharded; 1: optimizer states; 2: gradients too; 3: parameters too"),
@@ -176,7 +183,8 @@ static const zr_key table[] = {
     INT(ZERO "stage3_max_live_parameters", AUTO, NO_FIELD, FROM(0), ONLY("auto"), .help = "auto: two units"),
     INT(ZERO "stage3_max_reuse_distance", "0", NO_FIELD, FROM(0), ONLY("0"),
         .help = "a unit needed again so soon is kept"),
-    BOOL(ZERO "stage3_gather_16bit_weights_on_model_save", "true", UNUSED, .help = "the final weights are always whole"),
+    BOOL(ZERO "stage3_gather_16bit_weights_on_model_save", "true", UNUSED,
+         .help = "the final weights are always whole"),
     BOOL(ZERO "stage3_use_all_reduce_for_fetch_params", "false", UNUSED, .help = "parameters are gathered"),
     INT(ZERO "stage3_module_granularity_threshold", "0", UNUSED, FROM(0), .help = "a unit is a transformer block"),
     INT(ZERO "sub_group_size", "1000000000", UNUSED, FROM(1), .help = "the update takes shards in constant memory"),

@@ -123,18 +123,28 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field,
         field->turned = json_is_true(value) ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
         *bytes = sizeof(field->turned);
         return json_is_boolean(value);
-    case ZR_KEY_INT: *bytes = sizeof(field->integer); return read_int(key, value, &field->integer);
-    case ZR_KEY_BYTES: *bytes = sizeof(field->integer); return read_bytes(key, value, &field->integer);
+    case ZR_KEY_INT:
+        *bytes = sizeof(field->integer);
+        return read_int(key, value, &field->integer);
+    case ZR_KEY_BYTES:
+        *bytes = sizeof(field->integer);
+        return read_bytes(key, value, &field->integer);
     case ZR_KEY_NUMBER:
         *bytes = sizeof(field->number);
         return read_number(key->min, key->max, value, &field->number);
-    case ZR_KEY_PAIR: *bytes = sizeof(field->pair); return read_pair(value, field->pair);
-    case ZR_KEY_CHOICE: *bytes = sizeof(field->choice); return read_choice(key, value, &field->choice);
+    case ZR_KEY_PAIR:
+        *bytes = sizeof(field->pair);
+        return read_pair(value, field->pair);
+    case ZR_KEY_CHOICE:
+        *bytes = sizeof(field->choice);
+        return read_choice(key, value, &field->choice);
     case ZR_KEY_STRING:
         *bytes = sizeof(field->string);
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
-    case ZR_KEY_ANY: *bytes = 0; return true;
+    case ZR_KEY_ANY:
+        *bytes = 0;
+        return true;
     }
     return false;
 }
@@ -148,10 +158,15 @@ static void *field_of(const zr_config *config, const zr_key *key)
 static void store_open(zr_config *config, const zr_key *key)
 {
     static const zr__field zero;
-    static const size_t bytes[] = {
-        [ZR_KEY_BOOL] = sizeof(zero.yes),       [ZR_KEY_SWITCH] = sizeof(zero.turned), [ZR_KEY_INT] = sizeof(zero.integer),
-        [ZR_KEY_NUMBER] = sizeof(zero.number),  [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_CHOICE] = sizeof(zero.choice),
-        [ZR_KEY_PAIR] = sizeof(zero.pair),      [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
+    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),
+                                   [ZR_KEY_SWITCH] = sizeof(zero.turned),
+                                   [ZR_KEY_INT] = sizeof(zero.integer),
+                                   [ZR_KEY_NUMBER] = sizeof(zero.number),
+                                   [ZR_KEY_STRING] = sizeof(zero.string),
+                                   [ZR_KEY_CHOICE] = sizeof(zero.choice),
+                                   [ZR_KEY_PAIR] = sizeof(zero.pair),
+                                   [ZR_KEY_BYTES] = sizeof(zero.integer),
+                                   [ZR_KEY_ANY] = 0};
     if (key->offset == SIZE_MAX) return;
     memcpy(field_of(config, key), &zero, bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
@@ -189,10 +204,12 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
     config->state->given[index_of(key)] = false;
     if (key->type != ZR_KEY_ANY && !open_string && is_word(value, auto_word)) {
         ZR_TRY(zr__value_default(config, key));
-        if (!standard_is(key, "\"auto\"")) ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, key->standard));
+        if (!standard_is(key, "\"auto\""))
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, key->standard));
         return ZR_OK;
     }
-    if (json_is_null(value) && (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
+    if (json_is_null(value) &&
+        (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
     zr__field field;
@@ -203,7 +220,8 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
                                show(value, found, sizeof(found)), zr__choice_list(key->built, list, sizeof(list)));
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
-        ZR_TRY(zr__config_note(config, "%s has no meaning here: %s", zr__json_path(place, path, sizeof(path)), key->help));
+        ZR_TRY(
+            zr__config_note(config, "%s has no meaning here: %s", zr__json_path(place, path, sizeof(path)), key->help));
     }
     ZR_TRY(store(config, key, &field, bytes));
     config->state->given[index_of(key)] = true;
@@ -239,14 +257,18 @@ static json_t *choice_json(const zr_key *key, int index)
 static json_t *field_json(const zr_key *key, const void *field)
 {
     switch (key->type) {
-    case ZR_KEY_BOOL: return json_boolean(*(const bool *)field);
+    case ZR_KEY_BOOL:
+        return json_boolean(*(const bool *)field);
     case ZR_KEY_SWITCH: {
         zr_config_switch turned = *(const zr_config_switch *)field;
         return turned == ZR_SWITCH_AUTO ? json_string(auto_word) : json_boolean(turned == ZR_SWITCH_ON);
     }
-    case ZR_KEY_NUMBER: return json_real(*(const double *)field);
-    case ZR_KEY_PAIR: return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
-    case ZR_KEY_CHOICE: return choice_json(key, *(const int *)field);
+    case ZR_KEY_NUMBER:
+        return json_real(*(const double *)field);
+    case ZR_KEY_PAIR:
+        return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
+    case ZR_KEY_CHOICE:
+        return choice_json(key, *(const int *)field);
     case ZR_KEY_INT:
     case ZR_KEY_BYTES: {
         int64_t integer = *(const int64_t *)field;
@@ -256,7 +278,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         const char *string = *(const char *const *)field;
         return string ? json_stringn_nocheck(string, strlen(string)) : json_null();
     }
-    case ZR_KEY_ANY: break;
+    case ZR_KEY_ANY:
+        break;
     }
     return json_null();
 }

@@ -52,8 +52,8 @@ static zr_status read_llmc(zr_data *data, uint32_t magic)
     data->token_bytes = wide ? 4 : 2;
     data->first_byte = LLMC_HEADER_BYTES;
     ZR_CHECK(data->file.bytes >= LLMC_HEADER_BYTES, ZR_ERR_DATA,
-             "%s: an llm.c file (magic %u) ends inside its header: %lld bytes, wanted at least %d", data->file.name, magic,
-             (long long)data->file.bytes, LLMC_HEADER_BYTES);
+             "%s: an llm.c file (magic %u) ends inside its header: %lld bytes, wanted at least %d", data->file.name,
+             magic, (long long)data->file.bytes, LLMC_HEADER_BYTES);
     ZR_TRY(zr__file_read(&data->file, 4, word, sizeof(word), ZR_ERR_DATA));
     int32_t version = (int32_t)le_u32(word, 4), count = (int32_t)le_u32(word + 4, 4);
     ZR_CHECK(version == wanted_version, ZR_ERR_DATA, "%s: byte 4: llm.c version %d, wanted %lld for magic %u",
@@ -61,8 +61,8 @@ static zr_status read_llmc(zr_data *data, uint32_t magic)
     ZR_CHECK(count >= 0, ZR_ERR_DATA, "%s: byte 8: token count %d, wanted 0 .. 2147483647", data->file.name, count);
     int64_t wanted_bytes = LLMC_HEADER_BYTES + (int64_t)count * data->token_bytes;
     ZR_CHECK(data->file.bytes == wanted_bytes, ZR_ERR_DATA,
-             "%s: byte 8: the header says %d tokens of %d bytes, so %lld bytes in all; the file has %lld", data->file.name,
-             count, data->token_bytes, (long long)wanted_bytes, (long long)data->file.bytes);
+             "%s: byte 8: the header says %d tokens of %d bytes, so %lld bytes in all; the file has %lld",
+             data->file.name, count, data->token_bytes, (long long)wanted_bytes, (long long)data->file.bytes);
     data->tokens = count;
     return ZR_OK;
 }
@@ -95,8 +95,7 @@ static zr_status read_text(zr_data *data)
 static zr_status read_format(zr_data *data)
 {
     unsigned char word[4] = {0};
-    if (data->file.bytes >= 4)
-        ZR_TRY(zr__file_read(&data->file, 0, word, sizeof(word), ZR_ERR_DATA));
+    if (data->file.bytes >= 4) ZR_TRY(zr__file_read(&data->file, 0, word, sizeof(word), ZR_ERR_DATA));
     uint32_t magic = le_u32(word, 4);
     uint32_t swapped = (uint32_t)word[0] << 24 | (uint32_t)word[1] << 16 | (uint32_t)word[2] << 8 | word[3];
     ZR_CHECK(swapped != LLMC_MAGIC_U16 && swapped != LLMC_MAGIC_U32, ZR_ERR_DATA,
@@ -135,8 +134,8 @@ static zr_status spot_check(const zr_data *data)
         /* last * i / checks, which could overflow. */
         int64_t position = last / checks * i + last % checks * i / checks;
         unsigned char at[4];
-        ZR_TRY(zr__file_read(&data->file, data->first_byte + position * data->token_bytes, at,
-                             data->token_bytes, ZR_ERR_IO));
+        ZR_TRY(zr__file_read(&data->file, data->first_byte + position * data->token_bytes, at, data->token_bytes,
+                             ZR_ERR_IO));
         ZR_TRY(check_token(data, position, le_u32(at, data->token_bytes)));
     }
     return ZR_OK;
@@ -147,8 +146,7 @@ static zr_status read_window(zr_data *data, int64_t first, int32_t *tokens, int3
     int64_t n = data->seq_length;
     int width = data->token_bytes;
     ZR_TRY(zr__file_unchanged(&data->file));
-    ZR_TRY(zr__file_read(&data->file, data->first_byte + first * width, data->stage, (n + 1) * width,
-                         ZR_ERR_IO));
+    ZR_TRY(zr__file_read(&data->file, data->first_byte + first * width, data->stage, (n + 1) * width, ZR_ERR_IO));
     for (int64_t i = 0; i <= n; i++) {
         uint32_t token = le_u32(data->stage + i * width, width);
         ZR_TRY(check_token(data, first + i, token));
@@ -172,8 +170,7 @@ static zr_status open_into(zr_data *data, const char *path, const char *tokenize
     ZR_TRY(spot_check(data));
     int64_t stage_bytes = (data->seq_length + 1) * data->token_bytes; /* at most the file's */
     data->stage = zr_alloc((size_t)stage_bytes);
-    ZR_CHECK(data->stage, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)stage_bytes,
-             data->file.name);
+    ZR_CHECK(data->stage, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)stage_bytes, data->file.name);
     data->windows = (data->tokens - 1) / data->seq_length;
     int64_t shuffled = (data->tokens - data->seq_length) / data->seq_length;
     data->epoch_samples = data->order == ZR_SEQUENTIAL ? data->windows : shuffled > 1 ? shuffled : 1;
@@ -190,8 +187,8 @@ zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_si
     ZR_CHECK(order == ZR_SEQUENTIAL || order == ZR_SHUFFLED, ZR_ERR_ARG, "order %d is none", (int)order);
     zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "%zu bytes for a data file", sizeof(*data));
-    *data = (zr_data){
-        .file = {.fd = -1}, .vocab_size = vocab_size, .seq_length = seq_length, .order = order, .seed = seed};
+    *data =
+        (zr_data){.file = {.fd = -1}, .vocab_size = vocab_size, .seq_length = seq_length, .order = order, .seed = seed};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, open_into(data, path, tokenizer), failed);
     *out = data;
@@ -243,8 +240,7 @@ zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_tok
     ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in epoch %lld, wanted below 2^32", (long long)sample,
              (long long)epoch);
     int64_t room = data->tokens - data->seq_length; /* a single window may begin at so many tokens */
-    int64_t offset =
-        zr__order_offset(data->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
+    int64_t offset = zr__order_offset(data->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     int64_t window = zr__order_permute(data->seed, (uint32_t)epoch, data->epoch_samples, i);
     *first_token = offset + window * data->seq_length;
     return ZR_OK;

@@ -37,8 +37,7 @@ int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i)
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
     /* The walk ends: it follows a cycle that contains i, which is below n. */
-    do
-        value = feistel(&rng, half_bits, value);
+    do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;
 }

@@ -65,8 +65,8 @@ zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, i
 
 zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
-    ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld",
-             token, (long long)tokenizer->vocab);
+    ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld", token,
+             (long long)tokenizer->vocab);
     tokenizer->decode(token, text, bytes);
     return ZR_OK;
 }

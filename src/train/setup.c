@@ -34,8 +34,11 @@ static zr_status sizes_from_init(zr_config *config)
 static zr_status sizes_from_preset(zr_config *config)
 {
     zr_gpt2_config gpt2;
-    char origin[96];
-    ZR_TRY(zr_gpt2_preset(config->model.preset, &gpt2));
+    char origin[96], reason[256];
+    if (zr_gpt2_preset(config->model.preset, &gpt2) != ZR_OK) {
+        snprintf(reason, sizeof(reason), "%s", zr_error_message());
+        return ZR_FAIL(ZR_ERR_CONFIG, "model.preset: %s", reason);
+    }
     snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
     zr_config_sizes sizes = sizes_of(&gpt2);
     ZR_TRY(zr_config_set_sizes(config, &sizes, origin));

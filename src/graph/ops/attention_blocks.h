@@ -18,21 +18,21 @@
 
 /** Offsets in floats from the start of a thread's scratch, each a multiple of 16 (64 bytes); -1: not there. */
 typedef struct zr__attention_layout {
-    int64_t width;  /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
-    int64_t keys_t; /* forward: all key blocks, backward: one; each (D, KEYS) */
-    int64_t keys;   /* backward: (KEYS, width) */
+    int64_t width;    /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
+    int64_t keys_t;   /* forward: all key blocks, backward: one; each (D, KEYS) */
+    int64_t keys;     /* backward: (KEYS, width) */
     int64_t values_t; /* backward: (D, KEYS) */
-    int64_t values; /* forward: (T, width) */
-    int64_t q;      /* forward: (QUERIES, width), backward: (T, width); scaled */
-    int64_t y;      /* forward: (QUERIES, width) */
-    int64_t dy;     /* backward: (T, width) */
-    int64_t dq;     /* backward: (T, width) */
-    int64_t dk, dv; /* backward: (KEYS, width) */
-    int64_t p;      /* (QUERIES, KEYS) scores, then probabilities */
-    int64_t ds;     /* backward: (QUERIES, KEYS) */
-    int64_t kept;   /* backward: (QUERIES, KEYS) factors of dropout */
-    int64_t stat;   /* forward: maximum, sum (QUERIES each); backward: sum of dy y (T) */
-    int64_t floats; /* all of it */
+    int64_t values;   /* forward: (T, width) */
+    int64_t q;        /* forward: (QUERIES, width), backward: (T, width); scaled */
+    int64_t y;        /* forward: (QUERIES, width) */
+    int64_t dy;       /* backward: (T, width) */
+    int64_t dq;       /* backward: (T, width) */
+    int64_t dk, dv;   /* backward: (KEYS, width) */
+    int64_t p;        /* (QUERIES, KEYS) scores, then probabilities */
+    int64_t ds;       /* backward: (QUERIES, KEYS) */
+    int64_t kept;     /* backward: (QUERIES, KEYS) factors of dropout */
+    int64_t stat;     /* forward: maximum, sum (QUERIES each); backward: sum of dy y (T) */
+    int64_t floats;   /* all of it */
 } zr__attention_layout;
 
 static inline int64_t zr__attention_take(int64_t *used, int64_t floats)

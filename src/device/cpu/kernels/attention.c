@@ -143,8 +143,7 @@ static void query_block(const head *s, const zr__attention_layout *at, float *wo
         const int64_t n = keys_seen(s, i0, nq, j0);
         zr__tile_a q = {work + at->q, s->width, 1}, probability = {p, NK, 1};
         zr__tile_product(nq, whole_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NK, p, NK, false);
-        for (int64_t i = 0; i < nq; i++)
-            row_online(s, p + i * NK, i0 + i, j0, n, y + i * s->width, max + i, sum + i);
+        for (int64_t i = 0; i < nq; i++) row_online(s, p + i * NK, i0 + i, j0, n, y + i * s->width, max + i, sum + i);
         zr__tile_product(nq, s->width, n, probability, work + at->values + j0 * s->width, s->width, y, s->width,
                          j0 > 0);
     }
@@ -156,12 +155,10 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
     for (int64_t j0 = 0; j0 < s->T; j0 += NK)
         pack_transposed(work + at->keys_t + j0 * s->D, qkv, s, 1, j0, zr__min64(NK, s->T - j0));
-    for (int64_t j = 0; j < s->T; j++)
-        pack_row(work + at->values + j * s->width, qkv, qkv_at(s, j, 2), s, 1.0f);
+    for (int64_t j = 0; j < s->T; j++) pack_row(work + at->values + j * s->width, qkv, qkv_at(s, j, 2), s, 1.0f);
     for (int64_t i0 = 0; i0 < s->T; i0 += NQ) {
         const int64_t nq = zr__min64(NQ, s->T - i0);
-        for (int64_t i = 0; i < nq; i++)
-            pack_row(work + at->q + i * s->width, qkv, qkv_at(s, i0 + i, 0), s, s->scale);
+        for (int64_t i = 0; i < nq; i++) pack_row(work + at->q + i * s->width, qkv, qkv_at(s, i0 + i, 0), s, s->scale);
         query_block(s, at, work, i0, nq);
         const float *max = work + at->stat, *sum = max + NQ;
         for (int64_t i = 0; i < nq; i++) {
@@ -179,7 +176,7 @@ static zr_status attention(const zr_kernel_args *args)
     const head all = head_make(args, qkv);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false);
     const int64_t heads = qkv->shape.dim[0] * all.n_head;
-#pragma omp parallel for num_threads(zr__team(args, heads * all.T * all.T)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
         head s = all;
         head_select(&s, args->runtime, index, at.width);
@@ -270,7 +267,7 @@ static zr_status attention_dx(const zr_kernel_args *args)
     const head all = head_make(args, qkv);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true);
     const int64_t heads = qkv->shape.dim[0] * all.n_head;
-#pragma omp parallel for num_threads(zr__team(args, heads * all.T * all.T)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
         head s = all;
         head_select(&s, args->runtime, index, at.width);
@@ -330,7 +327,7 @@ static zr_status attention_cached(const zr_kernel_args *args)
     const size_t row = (size_t)(C * zr_dtype_bytes(cache->dtype));
     memcpy((char *)cache->data + (size_t)position * row, (const char *)qkv->data + row, row);
     memcpy((char *)cache->data + (size_t)(length + position) * row, (const char *)qkv->data + 2 * row, row);
-#pragma omp parallel for num_threads(zr__team(args, n * C)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, n *C)) schedule(static)
     for (int64_t h = 0; h < n_head; h++) {
         float *score = (float *)args->scratch + h * length;
         cached_scores(args, score, h * D, n, C, D);

@@ -50,7 +50,7 @@ static zr_status cross_entropy(const zr_kernel_args *args)
     const int32_t *target = targets->data;
     float *losses = args->out[0].data, *lses = args->out[1].data;
     ZR_TRY(check_targets(targets, V));
-#pragma omp parallel for num_threads(zr__team(args, rows * V)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, rows *V)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         float max, sum;
         row_softmax(logits, r, V, &max, &sum);
@@ -87,7 +87,7 @@ static zr_status cross_entropy_dx(const zr_kernel_args *args)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), V = zr_shape_cols(&args->in[1].shape);
     ZR_TRY(check_targets(&args->in[2], V));
-#pragma omp parallel for num_threads(zr__team(args, rows * V)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, rows *V)) schedule(static)
     for (int64_t r = 0; r < rows; r++) row_dx(args, r, V);
     return ZR_OK;
 }

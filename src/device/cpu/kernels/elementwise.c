@@ -5,30 +5,34 @@
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f
 
-/* x within +-limit, so that no power of it overflows; NaN passes. */
-static inline float gelu_clamp(float x, float limit)
-{
-    x = limit < x ? limit : x;
-    return -limit > x ? -limit : x;
-}
-
-/* e = exp(-2u): (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears -1. */
+/* e = exp(-2u): (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears -1. Where
+ * powers of x overflow, e is 0 or infinite, as it should be. */
 static inline float gelu_exp(float x)
 {
     return zr__expf(-2.0f * GELU_A * x * ZR_FMA(GELU_B * x, x, 1.0f));
 }
 
-/* At -16, e is infinite: y is 0 from there down, as exactly as x is y at the other end. */
 static void gelu_run(float *restrict y, const float *restrict x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] * (1.0f / (1.0f + gelu_exp(gelu_clamp(x[i], 16.0f))));
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + gelu_exp(x[i]));
 }
 
-/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel; at 10, e is still finite. */
-static void gelu_dx_run(float *restrict dx, const float *restrict dy, const float *restrict x, int64_t n)
+/* out = x within +-10, NaN as it is */
+static void clamp_run(float *restrict out, const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        float v = gelu_clamp(x[i], 10.0f);
+        float v = 10.0f < x[i] ? 10.0f : x[i];
+        out[i] = -10.0f > v ? -10.0f : v;
+    }
+}
+
+/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. At -10 and beyond the slope is 0 in
+ * fp32, and there e is still finite. The clamp is a loop of its own: together gcc branches. */
+static void gelu_dx_run(float *restrict dx, const float *restrict dy, const float *restrict x, int64_t n)
+{
+    clamp_run(dx, x, n);
+    for (int64_t i = 0; i < n; i++) {
+        float v = dx[i];
         float e = gelu_exp(v);
         float s = 1.0f / (1.0f + e);
         float slope = 2.0f * GELU_A * ZR_FMA(3.0f * GELU_B * v, v, 1.0f); /* of 2u */

@@ -23,10 +23,10 @@ static zr_status embedding(const zr_kernel_args *args)
     const int64_t n = zr_shape_elems(&ids->shape), C = zr_shape_cols(&table->shape);
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
     ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), table->shape.dim[0]));
-#pragma omp parallel for num_threads(zr__team(args, n * C)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, n *C)) schedule(static)
     for (int64_t i = 0; i < n; i++)
-        memcpy((char *)args->out[0].data + (size_t)i * row_bytes,
-               (const char *)table->data + (size_t)id[i] * row_bytes, row_bytes);
+        memcpy((char *)args->out[0].data + (size_t)i * row_bytes, (const char *)table->data + (size_t)id[i] * row_bytes,
+               row_bytes);
     return ZR_OK;
 }
 
@@ -116,7 +116,7 @@ static zr_status position(const zr_kernel_args *args)
     ZR_CHECK(first >= 0 && first + T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence", (long long)T,
              (long long)first, (long long)P);
-#pragma omp parallel for num_threads(zr__team(args, rows * C)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         float xbuf[ZR_CHUNK], tbuf[ZR_CHUNK], y[ZR_CHUNK];
         for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {

@@ -34,7 +34,7 @@ static zr_status layernorm(const zr_kernel_args *args)
     const zr_tensor *x = &args->in[0], *gain = &args->in[1], *bias = &args->in[2], *out = &args->out[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     float *means = args->out[1].data, *rstds = args->out[2].data;
-#pragma omp parallel for num_threads(zr__team(args, rows * C)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], y[ZR_CHUNK], mean, rstd;
         row_moments(x, r, C, args->op->attr.f[0], &mean, &rstd);
@@ -95,7 +95,7 @@ static void row_dx(const zr_kernel_args *args, int64_t row, int64_t C)
 static zr_status layernorm_dx(const zr_kernel_args *args)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
-#pragma omp parallel for num_threads(zr__team(args, rows * C)) schedule(static)
+#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) row_dx(args, r, C);
     return ZR_OK;
 }
@@ -125,7 +125,7 @@ static zr_status layernorm_dw(const zr_kernel_args *args)
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
     const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK;
     float *partial = args->scratch; /* (ROW_CHUNKS, 2, C) */
-#pragma omp parallel num_threads(zr__team(args, rows * C))
+#pragma omp parallel num_threads(zr__team(args, rows *C))
     {
 #pragma omp for collapse(2) schedule(static)
         for (int64_t k = 0; k < ROW_CHUNKS; k++)
@@ -135,7 +135,7 @@ static zr_status layernorm_dw(const zr_kernel_args *args)
                 chunk_dw(args, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0, zr__min64(ZR_CHUNK, C - c0),
                          dgain, dgain + C);
             }
-        /* The two outputs' pieces one after the other, chunks added in order. */
+            /* The two outputs' pieces one after the other, chunks added in order. */
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < 2 * pieces; piece++) {
             const zr_tensor *out = &args->out[piece / pieces];

@@ -1,0 +1,120 @@
+//TEST timeout=400
+/* Resident memory of GPT-2 124M as the interface promises: a process's own anonymous memory and its own window bytes stay
+ * within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialisation to the saved model. Watched from outside. */
+#include "cli_run.h"
+
+#include <dirent.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { MAX_PROCESSES = 16 };
+
+/* Is this process "zr train" with our output directory? */
+static bool is_ours(long pid, const char *run)
+{
+    char path[64], text[8192];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    const char *name = strrchr(text, '/');
+    if (strcmp(name ? name + 1 : text, "zr") != 0) return false;
+    for (size_t i = 0; i < n; i += strlen(text + i) + 1)
+        if (strstr(text + i, run)) return true;
+    return false;
+}
+
+static int64_t anonymous_bytes(long pid)
+{
+    char path[64], line[200];
+    long long kib = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %lld kB", &kib);
+    if (f) fclose(f);
+    return (int64_t)kib * 1024;
+}
+
+/* Start a run, look at its processes until it ends; the highest anonymous memory of any. */
+static int64_t watch(const char *command, const char *run, int *rc)
+{
+    int64_t highest = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    while (waitpid(child, rc, WNOHANG) == 0) {
+        DIR *proc = opendir("/proc");
+        for (struct dirent *d = proc ? readdir(proc) : NULL; d; d = readdir(proc)) {
+            long pid = strtol(d->d_name, NULL, 10);
+            if (pid <= 1 || !is_ours(pid, run)) continue;
+            int64_t now = anonymous_bytes(pid);
+            if (now > highest) highest = now;
+        }
+        if (proc) closedir(proc);
+        usleep(5000);
+    }
+    return highest;
+}
+
+static void check(int ranks, bool mpi, int stage, bool bf16)
+{
+    char run[400], command[4000], path[600];
+    snprintf(run, sizeof run, "%s/run-%d-%d-%d-%d", cli_dir, ranks, mpi, stage, bf16);
+    snprintf(command, sizeof command,
+             "exec %s %s train '%s/config.json' --quiet %s --zero_optimization.stage=%d --bf16.enabled=%s --train.output_dir='%s' >'%s/log' 2>&1",
+             cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), stage, bf16 ? "true" : "false", run, cli_dir);
+    int rc = 0;
+    int64_t highest = watch(command, run, &rc);
+    if (rc != 0) {
+        cli_print_log();
+        fail_msg("%s ended with %d", run, rc);
+    }
+    snprintf(path, sizeof path, "%s/run.json", run);
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    json_t *memory = json_object_get(json_object_get(root, "planned"), "memory");
+    int64_t total = json_integer_value(json_object_get(memory, "total")), own = mpi ? 1 : ranks;
+    int64_t window = mpi ? json_integer_value(json_object_get(memory, "buffer")) : 0;
+    int64_t limit = (int64_t)(1.03 * (double)(own * total)) + (48 << 20);
+    int64_t reported = json_integer_value(json_object_get(root, "peak_rss_bytes"));
+    print_message("# %d ranks %s stage %d %s: %lld MiB seen, %lld reported, %lld promised\n", ranks, mpi ? "mpi" : "threads", stage,
+                  bf16 ? "bf16" : "fp32", (long long)(highest + window) >> 20, (long long)reported >> 20, (long long)limit >> 20);
+    assert_true(total > 0 && highest + window > own * total / 2); /* the run was seen at work */
+    if (highest + window > limit) fail_msg("%lld bytes are above the promised %lld", (long long)(highest + window), (long long)limit);
+    if (reported > limit) fail_msg("run.json says %lld bytes, above the promised %lld", (long long)reported, (long long)limit);
+    json_decref(root);
+    cli_shell("rm -rf '%s'", run);
+}
+
+static void test_rss(void **state)
+{
+    (void)state;
+    char text[4001], config[2000];
+    for (int i = 0; i < 4000; i++) text[i] = (char)('a' + i * i % 26);
+    text[4000] = 0;
+    cli_write("text", text);
+    snprintf(config, sizeof config,
+             "{\"model\": {\"preset\": \"gpt2-124m\"}, \"data\": {\"train\": \"%s/text\", \"seq_length\": 64},"
+             " \"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 1.0, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-4}},"
+             " \"train\": {\"steps\": 2}}",
+             cli_dir);
+    cli_write("config.json", config);
+    bool mpirun = cli_have_mpirun();
+    if (!mpirun) print_message("# no mpirun: threads only\n");
+    for (int bf16 = 0; bf16 <= 1; bf16++)
+        for (int stage = 0; stage <= 3; stage += 3) {
+            check(1, false, stage, bf16);
+            check(2, false, stage, bf16);
+            if (mpirun) check(2, true, stage, bf16);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rss)};
+    return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
+}
