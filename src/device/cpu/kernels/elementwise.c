@@ -70,15 +70,19 @@ static zr_status gelu_dx(const zr_kernel_args *args)
 
 static zr_status add(const zr_kernel_args *args)
 {
-    const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
+    const zr_tensor *a = &args->in[0], *b = args->n_in > 1 ? &args->in[1] : NULL, *out = &args->out[0]; /* without b: a copy */
     const int64_t elems = zr_shape_elems(&a->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
         float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], y[ZR_CHUNK];
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        const float *u = zr__view(abuf, a->data, a->dtype, i, n), *v = zr__view(bbuf, b->data, b->dtype, i, n);
-        for (int64_t j = 0; j < n; j++) y[j] = u[j] + v[j];
-        zr__store(out->data, out->dtype, i, y, n);
+        const float *u = zr__view(abuf, a->data, a->dtype, i, n);
+        if (b && b->data) {
+            const float *v = zr__view(bbuf, b->data, b->dtype, i, n);
+            for (int64_t j = 0; j < n; j++) y[j] = u[j] + v[j];
+            u = y;
+        }
+        zr__store(out->data, out->dtype, i, u, n);
     }
     return ZR_OK;
 }
