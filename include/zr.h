@@ -14,5 +14,6 @@
 #include "zr/engine.h"
 #include "zr/data.h"
 #include "zr/checkpoint.h"
+#include "zr/train.h"
 
 #endif

@@ -57,6 +57,9 @@ run 'a filter that nothing meets' '0 passed, 0 failed' 1 other
 script long '#TEST long=1
 echo ok 1'
 run 'long tests wait to be asked for' '0 passed, 0 failed, 1 skipped' 0
+script needs '#TEST needs=/no/such/file
+echo ok 1'
+run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0
 script np '#TEST np=1,2
 echo ok 1'
 run 'no mpirun: skipped aloud' '0 passed, 0 failed, 2 skipped' 0

@@ -16,6 +16,15 @@
 extern "C" {
 #endif
 
+/* ---- this machine ---------------------------------------------------------------------------- */
+
+/** Processors this process may use, at least 1: its affinity, capped by the CPU quota of its control group. */
+ZR_API int zr_host_cores(void);
+
+/** Bytes that can still be taken without swapping or being killed: the smaller of MemAvailable and what
+ *  the control groups leave; -1 when neither is known. */
+ZR_API int64_t zr_host_available_bytes(void);
+
 /* ---- learning rate --------------------------------------------------------------------------- */
 
 /**
@@ -96,16 +105,16 @@ typedef struct zr_train_info {
     const zr_plan *plan;
     const zr_comm *comm;
     const char *output_dir;
-    int threads;        /* of each rank */
+    int threads;                      /* of each rank */
     int64_t train_tokens, val_tokens; /* of the files; val 0: none */
 } zr_train_info;
 
 /** One step; tokens and rates of all ranks. */
 typedef struct zr_train_step {
-    int64_t step;    /* from 1 */
-    int64_t steps;   /* of the run */
+    int64_t step;  /* from 1 */
+    int64_t steps; /* of the run */
     double loss, grad_norm, lr;
-    int64_t tokens;  /* of this step */
+    int64_t tokens; /* of this step */
     double step_sec, tokens_per_sec, samples_per_sec;
     double tflops;   /* per rank, hardware FLOPs */
     double mfu;      /* NaN: the peak is unknown */
@@ -125,20 +134,20 @@ typedef struct zr_observer {
     void (*step)(void *arg, const zr_train_step *step);
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*note)(void *arg, const char *text); /* a warning, one line */
-    bool (*stop)(void *arg); /* asked on every rank after each step: end here? One rank is enough. */
+    bool (*stop)(void *arg);                   /* asked on every rank after each step: end here? One rank is enough. */
 } zr_observer;
 
 /** How it went. Zero-initialise. Filled as far as it came, also on failure. */
 typedef struct zr_train_result {
-    int64_t steps;     /* done */
+    int64_t steps; /* done */
     int64_t skipped;
-    double loss;       /* of the last step */
-    double val_loss;   /* NaN: no evaluation */
+    double loss;     /* of the last step */
+    double val_loss; /* NaN: no evaluation */
     double wall_sec;
     int64_t peak_rss_bytes; /* highest of all processes; -1 unknown */
     zr_report planned, measured;
-    bool saved;        /* model/ is whole */
-    bool agreed;       /* every rank returns this status: none waits for another */
+    bool saved;  /* model/ is whole */
+    bool agreed; /* every rank returns this status: none waits for another */
 } zr_train_result;
 
 /**
@@ -157,12 +166,12 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
 
 /** What `zr eval` finds. */
 typedef struct zr_eval_result {
-    double loss;       /* mean over tokens, natural logarithm */
-    double perplexity; /* e^loss */
+    double loss;          /* mean over tokens, natural logarithm */
+    double perplexity;    /* e^loss */
     double bits_per_byte; /* NaN: the text behind the tokens is unknown */
     int64_t tokens;
     int64_t params;
-    char data[1024];   /* the file read */
+    char data[1024]; /* the file read */
 } zr_eval_result;
 
 /** Loss of the weights in `dir` (a run's directory or a Hugging Face directory) over all whole windows of
@@ -176,7 +185,7 @@ typedef struct zr_generate_args {
     double temperature; /* 0: the likeliest token each time */
     int64_t top_k;      /* draw from the k likeliest; 0: from all */
     uint64_t seed;
-    int threads;        /* 0: all processors */
+    int threads; /* 0: all processors */
 } zr_generate_args;
 
 /** Text of one token as it is made. */

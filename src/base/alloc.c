@@ -2,21 +2,31 @@
 #include "zr/base.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 
-enum { ALIGN_BYTES = 64 };
+enum { ALIGN_BYTES = 64, LARGE_BYTES = 8 << 20 };
 
+/* calloc gives large blocks as fresh pages, zero already and taken when first touched, by the thread that uses them. The
+ * block's own address stands before the aligned one. */
 void *zr_alloc(size_t bytes)
 {
-    if (bytes > (size_t)PTRDIFF_MAX - ALIGN_BYTES) return NULL;
-    /* aligned_alloc wants a multiple; no bytes still give a pointer of their own. */
-    size_t rounded = bytes ? (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES : ALIGN_BYTES;
-    void *memory = aligned_alloc(ALIGN_BYTES, rounded);
-    if (memory) memset(memory, 0, rounded);
+    const size_t extra = ALIGN_BYTES + sizeof(void *);
+    if (bytes > (size_t)PTRDIFF_MAX - extra) return NULL;
+    char *block = calloc(1, bytes + extra);
+    if (!block) return NULL;
+    char *memory = block + sizeof(void *);
+    memory += (ALIGN_BYTES - (uintptr_t)memory % ALIGN_BYTES) % ALIGN_BYTES;
+    ((void **)memory)[-1] = block;
+#ifdef MADV_HUGEPAGE
+    if (bytes >= LARGE_BYTES) { /* fewer page faults and address look-ups; a refusal costs nothing */
+        const uintptr_t page = 4096, begin = ((uintptr_t)memory + page - 1) / page * page;
+        (void)madvise((void *)begin, ((uintptr_t)memory + bytes - begin) / page * page, MADV_HUGEPAGE);
+    }
+#endif
     return memory;
 }
 
 void zr_free(void *memory)
 {
-    free(memory);
+    if (memory) free(((void **)memory)[-1]);
 }

@@ -47,11 +47,16 @@ static zr_status read_color(cli_args *args, const char *text)
 static zr_status read_value(cli_args *args, const cli_option *option, const char *text)
 {
     switch (option->kind) {
-    case CLI_INT: return read_int(args, option, text);
-    case CLI_REAL: return read_real(args, option, text);
-    case CLI_TEXT: *(const char **)option->out = text; return ZR_OK;
+    case CLI_INT:
+        return read_int(args, option, text);
+    case CLI_REAL:
+        return read_real(args, option, text);
+    case CLI_TEXT:
+        *(const char **)option->out = text;
+        return ZR_OK;
     case CLI_FLAG:
-    case CLI_NOT_BUILT: break;
+    case CLI_NOT_BUILT:
+        break;
     }
     return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
 }
@@ -93,8 +98,8 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     }
     if (!option) {
         if (!args->keys || !equals) return unknown(args, name);
-        ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value; put them into CONFIG.json",
-                 CLI_MAX_OVERRIDES);
+        ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
+                 "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
         args->override[args->n_overrides++] = word;
         return ZR_OK;
     }
@@ -126,7 +131,8 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
         } else if (options && strncmp(word, "--", 2) == 0) {
             ZR_TRY(read_long(args, word + 2, i + 1 < argc ? argv[i + 1] : NULL, &used));
         } else if (options && word[0] == '-' && word[1]) {
-            return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command, word);
+            return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
+                           word);
         } else {
             ZR_TRY(read_operand(args, word));
         }

@@ -21,8 +21,8 @@ typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     cli_kind kind;
     void *out;
-    double least;       /* INT, REAL */
-    const char *value;  /* "N" in the help; NULL: none */
+    double least;      /* INT, REAL */
+    const char *value; /* "N" in the help; NULL: none */
     const char *help;
 } cli_option;
 
@@ -100,7 +100,7 @@ const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
 typedef struct cli_table {
     zr_report report[4];
     bool planned[4];
-    int chosen;          /* its column is marked */
+    int chosen;           /* its column is marked */
     int64_t memory_bytes; /* of a rank, to say what fits; 0: not asked */
 } cli_table;
 
@@ -114,10 +114,10 @@ void cli_schedule_print(FILE *out, const zr_plan *plan);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;  /* steps between plain lines */
-    double begin;   /* seconds */
+    int64_t every;      /* steps between plain lines */
+    double begin;       /* seconds */
     int64_t peak_bytes; /* of a rank, planned and therefore true */
-    int64_t first_step; /* steps done before `begin` */
+    double shown;       /* when the refreshing line was last written */
 } cli_progress;
 
 /** Callbacks that write a run's progress to stderr; `progress` is borrowed. */

@@ -7,8 +7,8 @@ static void print_json(const zr_eval_result *r)
 {
     char loss[ZR_NUMBER_BYTES], ppl[ZR_NUMBER_BYTES], bits[ZR_NUMBER_BYTES];
     printf("{\"loss\":%s, \"perplexity\":%s, \"bits_per_byte\":%s, \"tokens\":%lld, \"params\":%lld, \"data\":",
-           cli_json_number(r->loss, loss), cli_json_number(r->perplexity, ppl),
-           cli_json_number(r->bits_per_byte, bits), (long long)r->tokens, (long long)r->params);
+           cli_json_number(r->loss, loss), cli_json_number(r->perplexity, ppl), cli_json_number(r->bits_per_byte, bits),
+           (long long)r->tokens, (long long)r->params);
     cli_json_print(stdout, r->data, (int64_t)strlen(r->data));
     printf("}\n");
 }
@@ -17,8 +17,8 @@ static void print_text(const zr_eval_result *r)
 {
     char bits[48] = "unknown (tokens without a tokenizer)", data[2048];
     if (isfinite(r->bits_per_byte)) snprintf(bits, sizeof(bits), "%.5f", r->bits_per_byte);
-    printf("loss           %.6f\nperplexity     %.4f\nbits per byte  %s\ntokens         %lld\ndata           %s\n", r->loss,
-           r->perplexity, bits, (long long)r->tokens, zr__text_escape(r->data, data, sizeof(data)));
+    printf("loss           %.6f\nperplexity     %.4f\nbits per byte  %s\ntokens         %lld\ndata           %s\n",
+           r->loss, r->perplexity, bits, (long long)r->tokens, zr__text_escape(r->data, data, sizeof(data)));
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)

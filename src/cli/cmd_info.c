@@ -1,7 +1,5 @@
 #include "cli/cli.h"
 
-#include "train/host.h"
-
 #include <jansson.h>
 #include <string.h>
 
@@ -31,13 +29,13 @@ static zr_status collect(info *i)
 {
     zr_device *device = NULL;
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
-    config.threads = zr__host_cores();
+    config.threads = zr_host_cores();
     ZR_TRY(zr_device_create_cpu(&config, &device));
     i->profile = device->profile;
     zr_device_destroy(&device);
     read_processor(i->processor, sizeof(i->processor));
     i->cores = config.threads;
-    i->memory_bytes = (double)zr__host_available_bytes();
+    i->memory_bytes = (double)zr_host_available_bytes();
     const char *mpi = zr_comm_mpi_version();
     snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
     return ZR_OK;
@@ -69,8 +67,7 @@ static void print_text(const info *i)
     printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->profile.bf16_products ? "yes" : "no");
     printf("devices     cpu\ntransports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
-    printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(),
-           __VERSION__);
+    printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(), __VERSION__);
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)

@@ -34,10 +34,11 @@ static void print_text(const zr_config *config, int ranks, const zr_profile *pro
     cli_table table = {.memory_bytes = memory_bytes};
     cli_table_fill(&table, config, ranks, profile);
     const zr_report *report = &table.report[table.chosen];
-    printf("parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank, %lld micro-batch%s a step; scratch as on %s\n",
-           cli_amount((double)report->params, params), config->bf16 ? "bf16" : "fp32", ranks, ranks == 1 ? "" : "s",
-           (long long)config->micro_batch_size, (long long)config->data.seq_length,
-           (long long)config->accumulation_steps, config->accumulation_steps == 1 ? "" : "es", profile->name);
+    printf(
+        "parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank, %lld micro-batch%s a step; scratch as on %s\n",
+        cli_amount((double)report->params, params), config->bf16 ? "bf16" : "fp32", ranks, ranks == 1 ? "" : "s",
+        (long long)config->micro_batch_size, (long long)config->data.seq_length, (long long)config->accumulation_steps,
+        config->accumulation_steps == 1 ? "" : "es", profile->name);
     cli_table_print(stdout, &table, false);
 }
 

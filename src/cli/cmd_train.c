@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -44,6 +45,7 @@ typedef struct job {
     const zr_config *config;
     zr_observer observer;
     zr_train_result result; /* rank 0's, or this process's */
+    char message[2048];     /* how rank 0 puts a failure that all agreed on */
 } job;
 
 static zr_status train_rank(zr_comm *comm, void *arg)
@@ -52,6 +54,14 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     zr_train_result result = {0};
     zr_status st = zr_train_run(j->config, comm, &j->observer, &result);
     if (comm->rank == 0 || strcmp(comm->transport, "mpi") == 0) j->result = result;
+    if (st != ZR_OK && comm->rank == 0) snprintf(j->message, sizeof(j->message), "%s", zr_error_message());
+    return st;
+}
+
+static zr_status train_threads(int ranks, job *j)
+{
+    zr_status st = zr_comm_threads_run(ranks, train_rank, j);
+    if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
     return st;
 }
 
@@ -107,8 +117,9 @@ static zr_status print_json(const zr_config *config, const zr_train_result *resu
     cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
     printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
            "\"peak_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s}\n",
-           (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss), cli_json_number(result->val_loss, val),
-           cli_json_number(result->wall_sec, wall), (long long)result->peak_rss_bytes, planned, measured);
+           (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss),
+           cli_json_number(result->val_loss, val), cli_json_number(result->wall_sec, wall),
+           (long long)result->peak_rss_bytes, planned, measured);
 done:
     zr_free(planned);
     zr_free(measured);
@@ -117,10 +128,10 @@ done:
 
 static void print_summary(const zr_config *config, const zr_train_result *result)
 {
-    char val[64] = "";
+    char val[64] = "", dir[PATH_MAX];
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
     cli_say("%lld steps in %.1f s, loss %.5f%s; the weights are in %s/model", (long long)result->steps,
-            result->wall_sec, result->loss, val, config->train.output_dir);
+            result->wall_sec, result->loss, val, zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
 }
 
 static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
@@ -131,7 +142,7 @@ static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
     catch_signals();
-    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : zr_comm_threads_run(ranks, train_rank, &j);
+    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
     if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
     if (st == ZR_OK && first && args->json) st = print_json(config, &j.result);

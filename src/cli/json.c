@@ -5,9 +5,11 @@
 /** Bytes of the UTF-8 sequence that starts at text, 0 when there is none. */
 static int64_t sequence(const unsigned char *text, int64_t bytes)
 {
-    int64_t n = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3
-                : text[0] >= 0xf0 && text[0] < 0xf5                      ? 4
-                                                                         : 0;
+    int64_t n = text[0] < 0x80                      ? 1
+                : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+                : (text[0] & 0xf0) == 0xe0          ? 3
+                : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+                                                    : 0;
     if (n == 0 || n > bytes) return 0;
     for (int64_t i = 1; i < n; i++) {
         if ((text[i] & 0xc0) != 0x80) return 0;

@@ -17,37 +17,52 @@ static const char *const not_built[] = {"convert", "inspect", "verify"};
 int cli_exit_code(zr_status status)
 {
     switch (status) {
-    case ZR_OK: return 0;
-    case ZR_ERR_ARG: return 2;
-    case ZR_ERR_DATA: return 65;
-    case ZR_ERR_NOT_FOUND: return 66;
-    case ZR_ERR_UNSUPPORTED: return 69;
-    case ZR_ERR_MEMORY: return 71;
-    case ZR_ERR_CREATE: return 73;
-    case ZR_ERR_IO: return 74;
-    case ZR_ERR_STOPPED: return 75;
-    case ZR_ERR_CONFIG: return 78;
-    case ZR_ERR_DIVERGED: return 80;
-    case ZR_ERR_HANG: return 82;
+    case ZR_OK:
+        return 0;
+    case ZR_ERR_ARG:
+        return 2;
+    case ZR_ERR_DATA:
+        return 65;
+    case ZR_ERR_NOT_FOUND:
+        return 66;
+    case ZR_ERR_UNSUPPORTED:
+        return 69;
+    case ZR_ERR_MEMORY:
+        return 71;
+    case ZR_ERR_CREATE:
+        return 73;
+    case ZR_ERR_IO:
+        return 74;
+    case ZR_ERR_STOPPED:
+        return 75;
+    case ZR_ERR_CONFIG:
+        return 78;
+    case ZR_ERR_DIVERGED:
+        return 80;
+    case ZR_ERR_HANG:
+        return 82;
     case ZR_ERR_PEER:
-    case ZR_ERR_COMM: return 83;
+    case ZR_ERR_COMM:
+        return 83;
     case ZR_ERR_SHAPE:
     case ZR_ERR_DTYPE:
     case ZR_ERR_STATE:
     case ZR_ERR_INTERNAL:
-    case ZR_STATUS_COUNT: break;
+    case ZR_STATUS_COUNT:
+        break;
     }
     return 1;
 }
 
-static void print_help(FILE *out)
+static void print_help(void)
 {
-    fprintf(out, "zr %s: trains transformer language models with ZeRO\n\nExamples\n"
-                 "  zr train examples/tiny.json --ranks 2\n"
-                 "  zr plan --preset gpt2-1.5b --ranks 64\n"
-                 "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n", zr_version());
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n`zr COMMAND --help` tells more; `zr --version` prints the version.\n");
+    printf("zr %s: trains transformer language models with ZeRO\n\nExamples\n"
+           "  zr train examples/tiny.json --ranks 2\n"
+           "  zr plan --preset gpt2-1.5b --ranks 64\n"
+           "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
+           zr_version());
+    for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\n`zr COMMAND --help` tells more; `zr --version` prints the version.\n");
 }
 
 static zr_status find(const char *name, const cli_command **command)
@@ -67,7 +82,8 @@ static zr_status find(const char *name, const cli_command **command)
     return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
 }
 
-/** Before MPI has said which rank this is: as the launcher says. */
+/** Is this the first process, as the launcher says? For when MPI cannot tell; asked before MPI starts, since a
+ *  process that another MPI launched becomes a rank 0 of its own. */
 static bool launched_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
@@ -94,10 +110,11 @@ static zr_status start(int argc, char **argv)
 {
     const cli_command *command = NULL;
     zr_comm *comm = NULL;
+    bool first = launched_first();
     zr_status st = find(argv[1], &command);
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
-        if (launched_first()) cli_say_error();
+        if (first) cli_say_error();
         return st;
     }
     st = run(command, comm, argc - 2, argv + 2);
@@ -114,11 +131,11 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
-        print_help(stderr);
+        cli_say("no command was given; `zr --help` lists them");
         return cli_exit_code(ZR_ERR_ARG);
     }
     if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
-        print_help(stdout);
+        print_help();
     } else if (!strcmp(word, "--version")) {
         printf("zr %s\n", zr_version());
     } else {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define LINE_BYTES 512
+#define REFRESH_SEC 0.1 /* no eye follows more */
 
 static void put(const char *text, size_t length)
 {
@@ -27,8 +28,7 @@ static int columns(void)
 
 static const char *time_left(const cli_progress *progress, const zr_train_step *step, char text[32])
 {
-    int64_t done = step->step - progress->first_step;
-    double sec = done > 0 ? (zr_clock_sec() - progress->begin) / (double)done * (double)(step->steps - step->step) : 0.0;
+    double sec = (zr_clock_sec() - progress->begin) / (double)step->step * (double)(step->steps - step->step);
     long s = (long)(sec + 0.5);
     if (s >= 3600) {
         snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
@@ -48,9 +48,12 @@ static const char *share_of_peak(double mfu, char text[32])
     return text;
 }
 
-static void refresh(const cli_progress *progress, const zr_train_step *step)
+static void refresh(cli_progress *progress, const zr_train_step *step)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16], rate[32], peak[32], memory[32], left[32];
+    double now = zr_clock_sec();
+    if (now - progress->shown < REFRESH_SEC && step->step < step->steps) return;
+    progress->shown = now;
     snprintf(line, sizeof(line), "step %lld/%lld  loss %.4f  %stok/s  %s  %s  left %s", (long long)step->step,
              (long long)step->steps, step->loss, cli_amount(step->tokens_per_sec, rate), share_of_peak(step->mfu, peak),
              cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left));
@@ -63,13 +66,13 @@ static void print_line(const cli_progress *progress, const zr_train_step *step)
 {
     char line[LINE_BYTES], rate[32], peak[32], memory[32], left[32], skipped[48] = "";
     if (step->skipped) snprintf(skipped, sizeof(skipped), " | skipped %lld", (long long)step->skipped);
-    int n = snprintf(line, sizeof(line),
-                     "step %lld/%lld | loss %.5f | grad %.4g | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
-                     "%s | left %s%s\n",
-                     (long long)step->step, (long long)step->steps, step->loss, step->grad_norm, step->lr,
-                     1e3 * step->step_sec, cli_amount(step->tokens_per_sec, rate), step->tflops,
-                     share_of_peak(step->mfu, peak), cli_bytes((double)progress->peak_bytes, memory),
-                     time_left(progress, step, left), skipped);
+    int n = snprintf(
+        line, sizeof(line),
+        "step %lld/%lld | loss %.5f | grad %.4g | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
+        "%s | left %s%s\n",
+        (long long)step->step, (long long)step->steps, step->loss, step->grad_norm, step->lr, 1e3 * step->step_sec,
+        cli_amount(step->tokens_per_sec, rate), step->tflops, share_of_peak(step->mfu, peak),
+        cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left), skipped);
     put(line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
@@ -88,8 +91,9 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     const cli_progress *progress = arg;
     char line[LINE_BYTES];
     if (progress->quiet) return;
-    int n = snprintf(line, sizeof(line), "%sstep %lld | val_loss %.5f over %lld tokens\n", progress->live ? "\r\033[K" : "",
-                     (long long)eval->step, eval->val_loss, (long long)eval->val_tokens);
+    int n =
+        snprintf(line, sizeof(line), "%sstep %lld | val_loss %.5f over %lld tokens\n", progress->live ? "\r\033[K" : "",
+                 (long long)eval->step, eval->val_loss, (long long)eval->val_tokens);
     put(line, (size_t)n);
 }
 
@@ -112,8 +116,7 @@ static void print_banner(FILE *out, const zr_train_info *info)
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
             cli_amount((double)info->plan->params, params), info->config->bf16 ? "bf16" : "fp32",
             info->plan->layout.stage, (long long)info->config->train.steps, (long long)info->config->train_batch_size,
-            (long long)info->plan->layout.seq,
-            zr__text_escape(info->output_dir, dir, sizeof(dir)));
+            (long long)info->plan->layout.seq, zr__text_escape(info->output_dir, dir, sizeof(dir)));
 }
 
 static void on_start(void *arg, const zr_train_info *info)

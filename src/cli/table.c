@@ -10,11 +10,16 @@ typedef enum row_kind { ROW_CATEGORY, ROW_STATES, ROW_TOTAL, ROW_TRAFFIC, ROW_TR
 static double cell(const zr_report *report, row_kind kind, int index)
 {
     switch (kind) {
-    case ROW_CATEGORY: return (double)report->memory.category_bytes[index];
-    case ROW_STATES: return (double)report->memory.states_bytes;
-    case ROW_TOTAL: return (double)report->memory.total_bytes;
-    case ROW_TRAFFIC: return (double)report->traffic.bytes[index];
-    case ROW_TRAFFIC_TOTAL: break;
+    case ROW_CATEGORY:
+        return (double)report->memory.category_bytes[index];
+    case ROW_STATES:
+        return (double)report->memory.states_bytes;
+    case ROW_TOTAL:
+        return (double)report->memory.total_bytes;
+    case ROW_TRAFFIC:
+        return (double)report->traffic.bytes[index];
+    case ROW_TRAFFIC_TOTAL:
+        break;
     }
     double sum = 0.0;
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)report->traffic.bytes[i];
@@ -35,7 +40,7 @@ static void print_row(FILE *out, const cli_table *table, bool color, const char 
 
 static void print_head(FILE *out, const cli_table *table, bool color)
 {
-    char name[16];
+    char name[32];
     fprintf(out, "  %-26s", "memory per rank");
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
@@ -60,10 +65,13 @@ static void print_fits(FILE *out, const cli_table *table)
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
-    static const char *const category[ZR_CATEGORIES] = {
-        [ZR_PARAM] = "parameters",  [ZR_GRAD] = "gradients",       [ZR_OPTIM] = "optimizer states",
-        [ZR_ACT] = "activations",   [ZR_CHECKPOINT] = "activation checkpoints", [ZR_BUFFER] = "exchange buffers",
-        [ZR_WORK] = "scratch"};
+    static const char *const category[ZR_CATEGORIES] = {[ZR_PARAM] = "parameters",
+                                                        [ZR_GRAD] = "gradients",
+                                                        [ZR_OPTIM] = "optimizer states",
+                                                        [ZR_ACT] = "activations",
+                                                        [ZR_CHECKPOINT] = "activation checkpoints",
+                                                        [ZR_BUFFER] = "exchange buffers",
+                                                        [ZR_WORK] = "scratch"};
     static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_REDUCE_SCATTER] = "reduce-scatter",
                                                           [ZR_ALL_GATHER] = "all-gather",
                                                           [ZR_ALL_REDUCE] = "all-reduce (scalars)"};

@@ -59,7 +59,8 @@ done:
     return st;
 }
 
-zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
+zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
+                     zr_comm *comm)
 {
     char path[PATH_MAX], unfinished[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, "model.safetensors"));

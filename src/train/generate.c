@@ -10,8 +10,8 @@ typedef struct writer {
     zr__loaded loaded;
     const zr_generate_args *args;
     const zr_tokenizer *tokenizer;
-    int64_t choices;  /* tokens to choose from */
-    int32_t *tokens;  /* prompt and what was added */
+    int64_t choices; /* tokens to choose from */
+    int32_t *tokens; /* prompt and what was added */
     int64_t n_tokens;
     int64_t position; /* tokens in the cache */
     float *logits, *sorted;
@@ -19,8 +19,8 @@ typedef struct writer {
 
 static zr_status check(const zr_generate_args *args)
 {
-    ZR_CHECK(args->tokens >= 0 && args->tokens <= INT32_MAX, ZR_ERR_ARG, "%lld tokens to generate; 0 or more are possible",
-             (long long)args->tokens);
+    ZR_CHECK(args->tokens >= 0 && args->tokens <= INT32_MAX, ZR_ERR_ARG,
+             "%lld tokens to generate; 0 or more are possible", (long long)args->tokens);
     ZR_CHECK(isfinite(args->temperature) && args->temperature >= 0.0, ZR_ERR_ARG,
              "a temperature of %g; it must be 0 (likeliest token) or more", args->temperature);
     ZR_CHECK(args->top_k >= 0, ZR_ERR_ARG, "top-k of %lld; it must be 0 (all tokens) or more", (long long)args->top_k);
@@ -32,7 +32,8 @@ static zr_status open_tokenizer(writer *w)
     const char *name = w->loaded.config ? w->loaded.config->data.tokenizer : NULL;
     int64_t vocab = w->loaded.model.vocab_size;
     ZR_CHECK(name || vocab == 256, ZR_ERR_UNSUPPORTED,
-             "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)", (long long)vocab);
+             "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)",
+             (long long)vocab);
     ZR_TRY(zr_tokenizer_get(name ? name : "bytes", &w->tokenizer));
     int64_t known = zr_tokenizer_vocab(w->tokenizer);
     w->choices = known < vocab ? known : vocab;

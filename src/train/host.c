@@ -1,4 +1,5 @@
 #include "train/host.h"
+#include "zr/train.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -82,7 +83,7 @@ static int64_t groups_left(void)
     return left;
 }
 
-int64_t zr__host_available_bytes(void)
+int64_t zr_host_available_bytes(void)
 {
     int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
     return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
@@ -103,7 +104,7 @@ static int64_t quota_cores(void)
     return quota < period ? 1 : quota / period;
 }
 
-int zr__host_cores(void)
+int zr_host_cores(void)
 {
     cpu_set_t set;
     int64_t cores = 1;

@@ -60,7 +60,7 @@ zr_status zr__load_open(const char *dir, zr__loaded *loaded)
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
-    zr_device_config device = {.threads = threads > 0 ? threads : zr__host_cores()};
+    zr_device_config device = {.threads = threads > 0 ? threads : zr_host_cores()};
     zr_model model = zr_gpt2(&loaded->model);
     layout->dtype = loaded->config && loaded->config->bf16 ? ZR_BF16 : ZR_F32;
     layout->wire_dtype = layout->dtype;

@@ -40,10 +40,11 @@ double zr_lr(const zr_config *config, int64_t updates)
     case ZR_SCHEDULER_WARMUP_COSINE: {
         double start = config->scheduler.warmup_min_ratio;
         if (i < 0) return 0.0;
-        return config->optimizer.lr *
-               (rising ? start + (1.0 - start) * gamma : cosine_ratio(i, warmup, total, config->scheduler.cos_min_ratio));
+        return config->optimizer.lr * (rising ? start + (1.0 - start) * gamma
+                                              : cosine_ratio(i, warmup, total, config->scheduler.cos_min_ratio));
     }
-    case ZR_SCHEDULER_NONE: break;
+    case ZR_SCHEDULER_NONE:
+        break;
     }
     return config->optimizer.lr;
 }

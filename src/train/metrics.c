@@ -42,10 +42,11 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
     zr__text_add(&text, " \"peak_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, compiler %s\",\n",
                  (long long)result->peak_rss_bytes, number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(),
                  zr_device_cpu_matmul(), __VERSION__);
-    zr__text_add(&text,
-                 " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s}\n",
-                 info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
-                 number(result->loss, loss), number(result->val_loss, val));
+    zr__text_add(
+        &text,
+        " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s}\n",
+        info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
+        number(result->loss, loss), number(result->val_loss, val));
     ZR_TRY_GOTO(st, zr__text_take(&text, json), done);
 done:
     zr__text_clear(&text);

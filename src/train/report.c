@@ -38,7 +38,8 @@ static json_t *memory_json(const zr_memory *memory)
     json_t *object = json_object();
     int failed = object ? 0 : -1;
     for (int c = 0; c < ZR_CATEGORIES; c++) {
-        failed |= json_object_set_new(object, zr_category_name((zr_category)c), json_integer(memory->category_bytes[c]));
+        failed |=
+            json_object_set_new(object, zr_category_name((zr_category)c), json_integer(memory->category_bytes[c]));
     }
     failed |= json_object_set_new(object, "states", json_integer(memory->states_bytes));
     failed |= json_object_set_new(object, "total", json_integer(memory->total_bytes));

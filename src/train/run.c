@@ -107,7 +107,7 @@ static void announce(run *r)
 {
     char text[640];
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
-    int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
+    int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores) {
         snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
                  r->info.threads, cores);

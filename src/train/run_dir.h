@@ -12,11 +12,14 @@
 typedef struct zr__run_dir {
     char path[PATH_MAX];
     bool locked;
-    int metrics;      /* file descriptor, -1: closed */
-    bool log_failed;  /* metrics could not be written; noted once, training goes on */
+    int metrics;     /* file descriptor, -1: closed */
+    bool log_failed; /* metrics could not be written; noted once, training goes on */
 } zr__run_dir;
 
-#define ZR_RUN_DIR_INIT {.metrics = -1}
+#define ZR_RUN_DIR_INIT                                                                                                \
+    {                                                                                                                  \
+        .metrics = -1                                                                                                  \
+    }
 
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);

@@ -111,11 +111,13 @@ static zr_optimizer optimizer_of(const zr_config *config)
     double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
     double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
     switch (config->optimizer.type) {
-    case ZR_OPTIMIZER_SGD: return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
+    case ZR_OPTIMIZER_SGD:
+        return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
     case ZR_OPTIMIZER_ADAM:
         if (!config->optimizer.adam_w_mode) return zr_adam(beta1, beta2, eps, decay);
         break;
-    case ZR_OPTIMIZER_ADAMW: break;
+    case ZR_OPTIMIZER_ADAMW:
+        break;
     }
     return zr_adamw(beta1, beta2, eps, decay);
 }
@@ -141,7 +143,7 @@ zr_layout zr_train_layout(const zr_config *config, int ranks)
 int zr_train_threads(const zr_config *config, int local_ranks)
 {
     if (config->train.threads > 0) return (int)config->train.threads;
-    int share = zr__host_cores() / (local_ranks > 0 ? local_ranks : 1);
+    int share = zr_host_cores() / (local_ranks > 0 ? local_ranks : 1);
     return share > 1 ? share : 1;
 }
 
@@ -166,16 +168,18 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
     const zr_memory *memory = &plan->memory;
     int64_t rank_bytes = zr_train_process_bytes(plan, 1);
     double states = (double)memory->states_bytes / MIB, total = (double)memory->total_bytes / MIB;
-    ZR_CHECK(limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
-             "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
-             "memory.limit is %.1f MiB; use a higher zero_optimization.stage, more ranks, a smaller batch or "
-             "seq_length (`zr plan` shows each)",
-             (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
+    ZR_CHECK(
+        limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+        "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
+        "memory.limit is %.1f MiB; use a higher zero_optimization.stage, more ranks, a smaller batch or "
+        "seq_length (`zr plan` shows each)",
+        (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
     int64_t host_bytes = threads ? zr_train_process_bytes(plan, local_ranks) : rank_bytes * local_ranks;
-    int64_t left = zr__host_available_bytes();
-    ZR_CHECK(left < 0 || host_bytes <= left, ZR_ERR_MEMORY,
-             "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
-             "available; use a higher zero_optimization.stage, a smaller batch or a smaller model",
-             (double)host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
+    int64_t left = zr_host_available_bytes();
+    ZR_CHECK(
+        left < 0 || host_bytes <= left, ZR_ERR_MEMORY,
+        "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
+        "available; use a higher zero_optimization.stage, a smaller batch or a smaller model",
+        (double)host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
     return ZR_OK;
 }

@@ -1,0 +1,111 @@
+#TEST timeout=180
+# Runs from end to end: what a run leaves, equal stages and transports, planned == measured, stopping, MPI.
+set -u
+ZR=${ZR:-build/zr}
+case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
+DIR=$(mktemp -d) || exit 1
+trap 'rm -rf "$DIR"' EXIT
+cd "$DIR" || exit 1
+n=0
+
+# check NAME COMMAND...: succeeds. The last command that printed anything is in out and err.
+check() {
+    name=$1
+    shift
+    n=$((n + 1))
+    "$@" >out.now 2>err.now
+    rc=$?
+    if [ $rc = 0 ]; then echo "ok $n - $name"; else echo "not ok $n - $name"; sed 's/^/# /' err.now | head -20; fi
+    if [ -s out.now ] || [ -s err.now ]; then mv out.now out; mv err.now err; fi
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+code() { # CODE COMMAND...
+    want=$1
+    shift
+    "$@"
+    rc=$?
+    [ $rc = "$want" ] || { echo "exit code $rc, wanted $want" >&2; return 1; }
+}
+numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
+# The object of a key of run.json, to the end of its line.
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+as_planned() {
+    "$ZR" plan c.json --ranks "$2" --zero_optimization.stage="$3" --json >plan || return 1
+    part "$1" planned >a && part "$1" measured >b && cmp a plan >&2 && cmp a b >&2
+}
+
+i=0
+while [ $i -lt 2000 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+tail -n 200 text.txt >val.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32},
+ "data": {"train": "text.txt", "val": "val.txt"}, "train_batch_size": 8,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "gradient_clipping": 1.0,
+ "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.01}},
+ "train": {"steps": 40, "eval_interval": 20, "eval_batches": 2, "threads": 1, "output_dir": "run"}}
+END
+
+check "train on one rank" "$ZR" train c.json
+check "what a run leaves" test -f run/config.json -a -f run/run.json -a -f run/metrics.jsonl \
+    -a -f run/model/config.json -a -f run/model/model.safetensors -a ! -e run/lock
+check "a line a step and an evaluation" test "$(grep -c '"loss"' run/metrics.jsonl) $(grep -c val_loss run/metrics.jsonl)" = "40 2"
+keys='{"step": "loss": "grad_norm": "lr": "tokens": "step_ms": "tokens_per_sec": "samples_per_sec": "tflops": "mfu": "skipped":'
+check "keys of a line" test "$(head -1 run/metrics.jsonl | sed 's/:[^,]*,* */: /g; s/ $//')" = "$keys"
+check "the loss falls" awk -F'"loss":' '/"loss"/ { split($2, v, ","); if (!first) first = v[1]; last = v[1] }
+    END { exit !(last < 0.6 * first) }' run/metrics.jsonl
+for s in 0 1 2 3; do
+    check "train, 2 ranks, stage $s" "$ZR" train c.json --ranks 2 --quiet --zero_optimization.stage=$s --train.output_dir=s$s
+    check "stage $s: planned and measured" as_planned s$s 2 $s
+    [ $s = 0 ] || check "stage $s is stage 0, to the bit" same s0 s$s
+    [ $s = 0 ] || check "stage $s: the same weights" cmp s0/model/model.safetensors s$s/model/model.safetensors
+done
+check "resolved configuration trains the same" "$ZR" train s2/config.json --ranks 2 --quiet --train.output_dir=again
+check "... to the bit" same s2 again
+check "more ranks than samples is refused" code 78 "$ZR" train c.json --ranks 16 --train.output_dir=many
+check "continue from the weights" "$ZR" train c.json --quiet --model='{"init":"run/model"}' --train.steps=1 --train.output_dir=more
+check "bf16" "$ZR" train c.json --ranks 2 --quiet --bf16.enabled=true --zero_optimization.stage=3 --train.output_dir=bf16
+
+check "eval of a run" "$ZR" eval run --json
+check "... has the keys" grep -q '"loss":.*"perplexity":.*"bits_per_byte":' out
+check "eval of the weights" "$ZR" eval run/model --data val.txt
+check "train for longer" "$ZR" train c.json --quiet --train.steps=300 --train.eval_interval=0 --train.output_dir=long
+check "generate" "$ZR" generate long --prompt 'line 1' --tokens 60 --temperature 0
+check "... what it has learnt" grep -q 'of a small text' out
+cp out first
+check "generate again" "$ZR" generate long --prompt 'line 1' --tokens 60 --temperature 0
+check "... the same" cmp first out
+check "a moved run" mv run moved
+check "... still evaluates" "$ZR" eval moved
+
+check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --quiet --optimizer.type=SGD --scheduler=null \
+    --optimizer.params='{"lr":1e30}' --gradient_clipping=0 --train.output_dir=nan
+full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full); }
+check "a full disk ends the run with 74" code 74 full
+check "... after all steps, with one note" sh -c 'grep -q "^step 40/40" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
+"$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop >out 2>err &
+pid=$!
+tries=0
+while [ ! -s stop/metrics.jsonl ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+check "a second job in the directory" code 73 "$ZR" train c.json --train.output_dir=stop
+kill -TERM $pid
+wait $pid
+check "SIGTERM stops with 75" test $? = 75
+check "... and saves the weights" test -f stop/model/model.safetensors -a ! -e stop/lock
+
+if command -v mpirun >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    check "mpirun -n 2" mpirun -n 2 "$ZR" train c.json --quiet --zero_optimization.stage=2 --train.output_dir=mpi
+    check "... is as 2 threads, to the bit" same mpi s2
+    check "... planned and measured" as_planned mpi 2 2
+    check "mpirun: --ranks is an error" code 2 mpirun -n 2 "$ZR" train c.json --ranks 2
+    check "mpirun: data missing" code 66 mpirun -n 2 "$ZR" train c.json --data.train=nope --train.output_dir=mpi2
+    check "... said once" test "$(grep -c '^zr: ' err)" = 1
+    check "mpirun: other options on a rank" code 78 mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
+        -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
+    check "... nothing was created" test ! -e mpi2
+else
+    skip "mpirun" "no mpirun, or built without MPI"
+fi
+echo "1..$n"

@@ -1,0 +1,112 @@
+#TEST timeout=120
+# Help, usage errors, exit codes, refused inputs: one message, the promised code, nothing left behind.
+set -u
+ZR=${ZR:-build/zr}
+case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
+DIR=$(mktemp -d) || exit 1
+trap 'rm -rf "$DIR"' EXIT
+cd "$DIR" || exit 1
+n=0
+
+ok() { n=$((n + 1)); echo "ok $n - $1"; }
+not_ok() { n=$((n + 1)); echo "not ok $n - $1"; sed 's/^/# /' err; }
+
+# expect NAME CODE PATTERN COMMAND...: exit code, a message that matches, at most 12 lines, stdout empty
+expect() {
+    what=$1 code=$2 pattern=$3
+    shift 3
+    "$@" >out 2>err
+    rc=$?
+    if [ $rc != "$code" ]; then
+        echo "# exit code $rc, wanted $code"; not_ok "$what"
+    elif [ -n "$pattern" ] && ! grep -q "$pattern" err; then
+        echo "# no \"$pattern\" in the message"; not_ok "$what"
+    elif [ "$(wc -l <err)" -gt 12 ] || [ -s out ]; then
+        echo "# more than 12 lines, or something on stdout"; not_ok "$what"
+    else
+        ok "$what"
+    fi
+}
+# shows NAME PATTERN COMMAND...: succeeds and prints it on stdout
+shows() {
+    what=$1 pattern=$2
+    shift 2
+    if "$@" >out 2>err && grep -q "$pattern" out; then ok "$what"; else not_ok "$what"; fi
+}
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+printf 'abc' >short.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "text.txt"}, "train_micro_batch_size_per_gpu": 2,
+ "train": {"steps": 3, "output_dir": "run"}}
+END
+
+shows "zr --help"             "^Examples"        "$ZR" --help
+shows "zr --version"          "^zr [0-9]"        "$ZR" --version
+for c in train plan eval generate info; do
+    shows "zr $c --help"      "^Examples"        "$ZR" $c --help
+done
+shows "keys are in the help"  "zero_optimization.stage" "$ZR" train -h
+shows "zr info"               "^kernels"         "$ZR" info
+shows "zr info --json"        '"version":'       "$ZR" info --json
+shows "zr plan of a preset"   "stage 3"          "$ZR" plan --preset gpt2-1.5b --ranks 64
+shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
+
+expect "no command"           2  "zr --help"          "$ZR"
+expect "unknown command"      2  'did you mean "train"' "$ZR" trian
+expect "command to come"      69 "not built"          "$ZR" convert a b
+expect "option to come"       69 "resume"             "$ZR" train c.json --resume
+expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
+expect "no value"             2  "needs a value"      "$ZR" train c.json --ranks
+expect "no number"            2  '"x"'                "$ZR" train c.json --ranks x
+expect "0 ranks"              2  "at least 1"         "$ZR" train c.json --ranks 0
+expect "one word too many"    2  "too many"           "$ZR" train c.json d.json
+expect "no configuration"     2  "CONFIG.json"        "$ZR" train
+expect "no directory"         2  "directory"          "$ZR" eval
+expect "colour of no kind"    2  "auto, always"       "$ZR" info --color=blue
+expect "negative temperature" 2  "temperature"        "$ZR" generate . --temperature -1
+
+expect "configuration missing"    66 "nope.json"      "$ZR" train nope.json
+expect "unknown key"              78 "train.steps"    "$ZR" train c.json --train.stepps=3
+expect "wrong type"               78 "train.steps"    "$ZR" train c.json --train.steps=many
+expect "negative number"          78 "train.steps"    "$ZR" train c.json --train.steps=-1
+echo '{"train": {"steps": 1}, "train": {"steps": 2}}' >double.json
+expect "key twice"                78 "double.json:1"  "$ZR" train double.json
+expect "batch that does not hold" 78 "train_batch_size" "$ZR" train c.json --train_batch_size=7 --ranks 2
+expect "heads do not divide"      78 "n_head"         "$ZR" train c.json --model.n_head=3
+expect "no layers"                78 "n_layer"        "$ZR" train c.json --model.n_layer=0
+expect "longer than the model"    78 "seq_length"     "$ZR" train c.json --data.seq_length=17
+expect "unknown preset"           78 "gpt2-124m"      "$ZR" plan --preset gpt3
+expect "tensor parallel"          69 "parallel.tensor" "$ZR" train c.json --parallel.tensor=2
+expect "data missing"             66 "nope.txt"       "$ZR" train c.json --data.train=nope.txt
+expect "data is a directory"      66 "directory"      "$ZR" train c.json --data.train=.
+expect "data too short"           65 "3 tokens"       "$ZR" train c.json --data.train=short.txt
+printf 'abc' >odd.bin
+expect "odd token file"           65 "odd.bin"        "$ZR" train c.json --data.train=odd.bin
+expect "validation missing"       66 "val.txt"        "$ZR" train c.json --data.val=val.txt --ranks 2
+expect "memory limit"             71 "memory.limit"   "$ZR" train c.json --memory.limit=40MiB --ranks 2
+expect "output under a file"      73 "not a directory" "$ZR" train c.json --train.output_dir=text.txt/run
+expect "control bytes escaped"    66 'x1b'            "$ZR" train c.json --data.train="$(printf 'no\033[31mpe')"
+expect "directory missing"        66 "nope"           "$ZR" eval nope
+expect "no weights"               66 "init"           "$ZR" train c.json --model.init=init
+mkdir broken
+cat >broken/config.json <<'END'
+{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 256}
+END
+printf '\377\377\377\377\377\377\377\177{' >broken/model.safetensors
+expect "broken safetensors"       65 "safetensors"    "$ZR" eval broken --data text.txt
+if [ -e run ]; then not_ok "nothing was created"; else ok "nothing was created"; fi
+
+name='a "name" of spaces and
+newlines'
+cp text.txt "$name"
+expect "odd names work"           0 ""                "$ZR" train c.json --quiet --data.train="$name" --train.output_dir="out $name"
+expect "a run is not overwritten" 73 "another run"    "$ZR" train c.json --train.output_dir="out $name"
+mkdir held
+echo "host elsewhere, process 1" >held/lock
+expect "a locked directory"       73 "host elsewhere" "$ZR" train c.json --train.output_dir=held
+"$ZR" plan c.json 2>err >/dev/full
+if [ $? = 74 ]; then ok "full standard output"; else not_ok "full standard output"; fi
+echo "1..$n"

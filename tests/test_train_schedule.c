@@ -1,0 +1,124 @@
+//TEST timeout=20
+/* Learning rates against values computed by hand from the formulas in zr/train.h. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "zr/train.h"
+
+static zr_config settings(zr_config_scheduler type, zr_config_warmup warmup)
+{
+    zr_config config = {0};
+    config.optimizer.lr = 2e-3;
+    config.scheduler.type = type;
+    config.scheduler.warmup_type = warmup;
+    config.scheduler.warmup_min_lr = 1e-4;
+    config.scheduler.warmup_max_lr = 1e-3;
+    config.scheduler.warmup_num_steps = 10;
+    config.scheduler.total_num_steps = 110;
+    config.scheduler.warmup_min_ratio = 0.1;
+    config.scheduler.cos_min_ratio = 0.01;
+    return config;
+}
+
+static void expect(const zr_config *config, int64_t updates, double lr)
+{
+    double got = zr_lr(config, updates);
+    if (!(fabs(got - lr) < 1e-15)) fail_msg("after %lld updates: %.17g, wanted %.17g", (long long)updates, got, lr);
+}
+
+static void test_constant(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_NONE, ZR_WARMUP_LOG);
+    expect(&config, 0, 2e-3);
+    expect(&config, 100000, 2e-3);
+}
+
+static void test_warmup_linear(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP, ZR_WARMUP_LINEAR);
+    expect(&config, 0, 1e-4); /* before the scheduler's first iteration */
+    expect(&config, 1, 1e-4); /* iteration 0 */
+    expect(&config, 2, 1.9e-4);
+    expect(&config, 6, 5.5e-4);
+    expect(&config, 10, 9.1e-4);
+    expect(&config, 11, 1e-3);
+    expect(&config, 5000, 1e-3);
+}
+
+static void test_warmup_log(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP, ZR_WARMUP_LOG);
+    expect(&config, 0, 1e-4);
+    expect(&config, 1, 1e-4);
+    expect(&config, 2, 3.7092699609758306e-4); /* ln 2 / ln 10 = 0.30102999566398120 */
+    expect(&config, 10, 1e-3);                 /* ln 10 / ln 10 */
+    expect(&config, 11, 1e-3);
+}
+
+static void test_decay(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_DECAY, ZR_WARMUP_LINEAR);
+    expect(&config, 6, 5.5e-4);
+    expect(&config, 11, 1e-3);   /* (110 - 10) / 100 */
+    expect(&config, 61, 5.5e-4); /* half way */
+    expect(&config, 111, 1e-4);
+    expect(&config, 900, 1e-4);
+}
+
+static void test_cosine(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_COSINE, ZR_WARMUP_LINEAR);
+    expect(&config, 0, 0.0);
+    expect(&config, 1, 2e-4);     /* ratio 0.1 */
+    expect(&config, 6, 1.1e-3);   /* 0.1 + 0.9 * 0.5 */
+    expect(&config, 60, 1.01e-3); /* p = 1/2: 0.01 + 0.99/2 */
+    expect(&config, 110, 2e-5);   /* p = 1: the floor */
+    expect(&config, 400, 2e-5);
+}
+
+/* A warm-up of one step would divide by ln 1. */
+static void test_short_warmup(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP, ZR_WARMUP_LOG);
+    config.scheduler.warmup_num_steps = 1;
+    expect(&config, 1, 1e-4);
+    expect(&config, 2, 1e-3); /* ln 2 / ln 2 */
+    expect(&config, 3, 1e-3);
+}
+
+/* Decay that is shorter than the warm-up has no window: it ends at once, never below the least. */
+static void test_total_below_warmup(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_DECAY, ZR_WARMUP_LINEAR);
+    config.scheduler.total_num_steps = 5;
+    expect(&config, 11, 1e-4);
+    config = settings(ZR_SCHEDULER_WARMUP_COSINE, ZR_WARMUP_LINEAR);
+    config.scheduler.total_num_steps = 5;
+    expect(&config, 11, 2e-5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_constant),
+        cmocka_unit_test(test_warmup_linear),
+        cmocka_unit_test(test_warmup_log),
+        cmocka_unit_test(test_decay),
+        cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_short_warmup),
+        cmocka_unit_test(test_total_below_warmup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
