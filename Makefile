@@ -7,6 +7,7 @@
 #   tests/test_*.c, bench/bench_*.c  one program each
 
 VERSION  := 0.1.0
+SONAME   := libzr.so.$(firstword $(subst ., ,$(VERSION)))
 PREFIX   ?= /usr/local
 CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
 PKG_CONFIG ?= pkg-config
@@ -43,6 +44,9 @@ MPICC := mpicc.$(MPI)
 endif
 ifneq ($(MPI),none)
 MPI_SHOW := $(shell $(MPICC) -show 2>/dev/null)
+ifneq ($(MPI),auto)
+$(if $(MPI_SHOW),,$(error MPI=$(MPI) was asked for, but $(MPICC) does not run; install it, or leave MPI out))
+endif
 endif
 MPI_CFLAGS := $(filter -I% -D%,$(MPI_SHOW))
 MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
@@ -50,6 +54,8 @@ MPI_SOURCE := $(if $(MPI_SHOW),src/comm/mpi.c,src/comm/mpi_none.c)
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread
+# For `make info`: a header that the compiler finds.
+header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wpointer-arith -Wno-unknown-pragmas \
         $(if $(filter 1,$(WERROR)),-Werror)
@@ -73,7 +79,7 @@ TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
-.PHONY: all lib tests test bench examples install uninstall lint format info clean help FORCE
+.PHONY: all lib tests test bench examples docs install uninstall lint format info clean help FORCE
 all: $(B)/zr $(B)/libzr.a $(B)/libzr.so
 lib: $(B)/libzr.a $(B)/libzr.so
 tests: all $(TESTS)
@@ -84,8 +90,10 @@ help:
 	@echo 'make [all]              build/zr, build/libzr.a, build/libzr.so'
 	@echo 'make test               every test (scripts/test without its installation)'
 	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc'
-	@echo 'make bench examples     benchmarks, examples'
+	@echo 'make uninstall PREFIX=DIR'
+	@echo 'make tests bench examples   build tests, benchmarks, examples'
 	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++'
+	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
 	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  WERROR=1  V=1'
 
@@ -95,6 +103,9 @@ info:
 	@echo "levels    $(LEVELS)"
 	@echo "families  $(FAMILIES)"
 	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
+	@echo "oneDNN    $(call header,dnnl.h)"
+	@echo "jansson   $(call header,jansson.h)"
+	@echo "xxHash    $(call header,xxhash.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"
 	@echo "libraries $(LIBS)"
@@ -106,6 +117,13 @@ STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' > $@
+
+# What is linked, and with what: when a source goes away, so does its object.
+LINKED := $(B)/obj/linked
+$(LINKED): FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' | cmp -s - $@ || \
+	  echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' > $@
 
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
 $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
@@ -126,46 +144,55 @@ $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
 endef
 $(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
 
-$(B)/libzr.a: $(LIB_OBJ)
+$(B)/libzr.a: $(LIB_OBJ) $(LINKED)
 	@$(if $(Q),echo '  AR    $@')
-	$(Q)rm -f $@ && ar rcs $@ $^
-$(B)/libzr.so: $(LIB_OBJ)
+	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
+$(B)/libzr.so: $(LIB_OBJ) $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
-	$(Q)$(CC) -shared -Wl,-soname,libzr.so.0 -o $@ $^ $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
-$(B)/zr: $(CLI_OBJ) $(B)/libzr.a
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+$(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
 	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
-$(B)/tests/%: tests/%.c $(B)/libzr.a $(wildcard tests/*.h)
-	@mkdir -p $(@D)
+DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
+$(B)/tests/%: tests/%.c $(B)/libzr.a
+	@mkdir -p $(@D) $(B)/obj/tests
 	@$(if $(Q),echo '  TEST  $<')
-	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(LIBS)
 $(B)/bench/%: bench/%.c $(B)/libzr.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	@mkdir -p $(@D) $(B)/obj/bench
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
 $(B)/examples/%: examples/%.c $(B)/libzr.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	@mkdir -p $(@D) $(B)/obj/examples
+	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
 
 test:
 	@scripts/test --no-deps
 
+# zr.pc names PREFIX, so it must hold wherever a program is built.
+into = "$(DESTDIR)$(PREFIX)/$(1)"
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/zr
-	install -m 755 $(B)/zr $(DESTDIR)$(PREFIX)/bin/zr
-	install -m 644 $(B)/libzr.a $(DESTDIR)$(PREFIX)/lib/libzr.a
-	install -m 755 $(B)/libzr.so $(DESTDIR)$(PREFIX)/lib/libzr.so.$(VERSION)
-	ln -sf libzr.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libzr.so.0
-	ln -sf libzr.so.0 $(DESTDIR)$(PREFIX)/lib/libzr.so
-	install -m 644 include/zr.h $(DESTDIR)$(PREFIX)/include/zr.h
-	install -m 644 include/zr/*.h $(DESTDIR)$(PREFIX)/include/zr/
+	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX is $(PREFIX), an absolute path was wanted" >&2; exit 2 ;; esac
+	install -d $(call into,bin) $(call into,lib/pkgconfig) $(call into,include/zr)
+	install -m 755 $(B)/zr $(call into,bin/zr)
+	install -m 644 $(B)/libzr.a $(call into,lib/libzr.a)
+	install -m 755 $(B)/libzr.so $(call into,lib/libzr.so.$(VERSION))
+	ln -sf libzr.so.$(VERSION) $(call into,lib/$(SONAME))
+	ln -sf $(SONAME) $(call into,lib/libzr.so)
+	install -m 644 include/zr.h $(call into,include/zr.h)
+	install -m 644 include/zr/*.h $(call into,include/zr/)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(MPI_LIBS) $(LIBS)|' scripts/zr.pc.in \
-	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/zr.pc
+	  > $(call into,lib/pkgconfig/zr.pc)
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/zr $(DESTDIR)$(PREFIX)/lib/libzr.* $(DESTDIR)$(PREFIX)/include/zr \
-	  $(DESTDIR)$(PREFIX)/include/zr.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/zr.pc
+	rm -f $(call into,bin/zr) $(call into,lib/libzr.a) $(call into,lib/libzr.so) $(call into,lib/$(SONAME)) \
+	  $(call into,lib/libzr.so.$(VERSION)) $(call into,include/zr.h) $(call into,lib/pkgconfig/zr.pc)
+	rm -rf $(call into,include/zr)
+
+# The test that holds docs/config.md against the table also writes it.
+docs: $(B)/tests/test_config_reference
+	ZR_WRITE=docs/config.md $<
 
 lint: all
 	@scripts/lint $(B)

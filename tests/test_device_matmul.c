@@ -282,6 +282,8 @@ static void test_scratch(void **state)
     zr_device_destroy(&device);
 }
 
+static const char *program; /* argv[0] */
+
 /* ZR_KERNELS also caps oneDNN, once for a process: this program again, for each level. */
 static void test_forced(void **state)
 {
@@ -293,7 +295,7 @@ static void test_forced(void **state)
         if (child == 0) {
             setenv("ZR_KERNELS", *level, 1);
             dup2(STDERR_FILENO, STDOUT_FILENO);
-            execl("/proc/self/exe", "test_device_matmul", (char *)NULL);
+            execl(program, program, (char *)NULL);
             _exit(127);
         }
         int status = 0;
@@ -329,8 +331,9 @@ static void test_unknown_level(void **state)
     unsetenv("ZR_KERNELS");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    program = argc ? argv[0] : "";
     const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_blocks),        cmocka_unit_test(test_db),

@@ -54,7 +54,8 @@ ZR_API const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st,
 ZR_API const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const char *name);
 
 /** Elements [first, first+n) as fp32 into `out` (n). BF16 and F16 are widened exactly.
- *  ZR_ERR_DATA the tensor is of another type, or the file became shorter; ZR_ERR_ARG the range. */
+ *  ZR_ERR_DATA the tensor is of another type; ZR_ERR_IO the file changed since it was opened, or cannot be
+ *  read; ZR_ERR_ARG the range. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                       int64_t first, int64_t n, float *out);
 

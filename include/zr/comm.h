@@ -34,7 +34,7 @@ struct zr_comm {
     int local_rank, local_size; /* among the ranks of this host */
     int64_t stage_bytes;
     zr_traffic traffic;    /* counted in the functions below, reset freely by the owner */
-    double *table;         /* (size, ZR_COMM_SCALARS): scratch of agree and same */
+    double *table;         /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, readable by the ranks of this

@@ -141,7 +141,7 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
     bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
     for (int64_t done = 0; done < n;) {
         int64_t now = n - done < WIDEN_ELEMS ? n - done : WIDEN_ELEMS;
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_DATA));
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_IO));
         for (int64_t i = 0; i < now; i++) out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : f32_from_f16(narrow[i]);
         done += now;
     }
@@ -156,9 +156,11 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
              zr__text_escape(tensor->name, quoted, sizeof(quoted)), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
     if (strcmp(tensor->dtype, "F32") == 0) {
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_DATA));
-        return ZR_OK;
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
+    } else {
+        ZR_TRY(read_widened(st, tensor, first, n, out));
     }
-    ZR_TRY(read_widened(st, tensor, first, n, out));
+    /* Who attached writes to the file himself. */
+    if (!st->writable) ZR_TRY(zr__file_unchanged(&st->file));
     return ZR_OK;
 }

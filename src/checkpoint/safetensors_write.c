@@ -44,9 +44,9 @@ static zr_status header_text(const char *path, const zr_tensor_spec *spec, int64
 {
     size_t room = ZR_SAFETENSORS_PREFIX_BYTES + sizeof(header_start) + 1 + DATA_ALIGN;
     for (int64_t i = 0; i < n; i++) room += strlen(spec[i].name) + ENTRY_BYTES;
-    char *at = *text = zr_alloc(room), *end = at + room;
-    ZR_CHECK(at, ZR_ERR_MEMORY, "%zu bytes for the header of %s", room, path);
-    at += ZR_SAFETENSORS_PREFIX_BYTES;
+    *text = zr_alloc(room);
+    ZR_CHECK(*text, ZR_ERR_MEMORY, "%zu bytes for the header of %s", room, path);
+    char *at = *text + ZR_SAFETENSORS_PREFIX_BYTES, *end = *text + room;
     at += snprintf(at, (size_t)(end - at), "%s", header_start);
     int64_t offset = 0;
     for (int64_t i = 0; i < n; i++) {

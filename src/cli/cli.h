@@ -61,6 +61,7 @@ typedef struct cli_command {
     const char *examples; /* lines */
     zr_status (*run)(const struct cli_command *command, zr_comm *comm, int argc, char **argv);
     bool all_ranks; /* under a launcher every rank runs it; otherwise rank 0 alone */
+    bool computes;  /* runs kernels, so libgomp's settings matter */
 } cli_command;
 
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info;

@@ -55,4 +55,5 @@ const cli_command cli_eval = {
                 "  zr eval runs/name --data other.txt --json\n"
                 "  zr eval gpt2-directory --data tokens.bin\n",
     .run = run,
+    .computes = true,
 };

@@ -94,4 +94,5 @@ const cli_command cli_generate = {
                 "  zr generate runs/name --prompt 'And' --tokens 500 --temperature 0.7 --top-k 40\n"
                 "  zr generate runs/name --temperature 0 --json\n",
     .run = run,
+    .computes = true,
 };

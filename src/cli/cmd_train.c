@@ -179,5 +179,6 @@ const cli_command cli_train = {
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n",
     .run = run,
+    .computes = true,
     .all_ranks = true,
 };

@@ -189,14 +189,16 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
     ZR_CHECK(comm && what, ZR_ERR_ARG, "zr_comm_same was given a NULL pointer");
     double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
     ZR_TRY(scalars(comm, halves, 2, comm->table));
-    int usual = usual_rank(comm);
-    char odd[200];
-    list_odd_ranks(comm, number_of(comm, usual), odd, sizeof odd);
-    ZR_CHECK(odd[0] == '\0', ZR_ERR_CONFIG,
-             "%s differs between ranks: rank %s not as rank %d (here %016" PRIx64 ", there %016" PRIx64
-             "); start every rank with the same program, options and files",
-             what, odd, usual, mine, number_of(comm, usual));
-    return ZR_OK;
+    int usual = usual_rank(comm), odd = 0;
+    uint64_t wanted = number_of(comm, usual);
+    while (odd < comm->size && number_of(comm, odd) == wanted) odd++;
+    if (odd == comm->size) return ZR_OK;
+    char list[200];
+    list_odd_ranks(comm, wanted, list, sizeof list);
+    return ZR_FAIL(ZR_ERR_CONFIG,
+                   "%s differs between ranks: rank %s not as rank %d (rank %d has %016" PRIx64 ", rank %d %016" PRIx64
+                   "); start every rank with the same program, options and files",
+                   what, list, usual, odd, number_of(comm, odd), usual, wanted);
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

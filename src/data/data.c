@@ -145,8 +145,8 @@ static zr_status read_window(zr_data *data, int64_t first, int32_t *tokens, int3
 {
     int64_t n = data->seq_length;
     int width = data->token_bytes;
-    ZR_TRY(zr__file_unchanged(&data->file));
     ZR_TRY(zr__file_read(&data->file, data->first_byte + first * width, data->stage, (n + 1) * width, ZR_ERR_IO));
+    ZR_TRY(zr__file_unchanged(&data->file)); /* after the read: a change during it shows too */
     for (int64_t i = 0; i <= n; i++) {
         uint32_t token = le_u32(data->stage + i * width, width);
         ZR_TRY(check_token(data, first + i, token));

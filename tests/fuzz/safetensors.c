@@ -10,10 +10,27 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+/* One file for all inputs: the reader takes names, and making a file each time would be most of the work. */
+static char path[] = "/tmp/zr-fuzz-XXXXXX";
+
+static void remove_file(void)
+{
+    unlink(path);
+}
+
+static void write_file(const uint8_t *bytes, size_t n)
+{
+    static int fd = -1;
+    if (fd < 0) {
+        fd = mkstemp(path);
+        if (fd < 0 || atexit(remove_file)) abort();
+    }
+    if (ftruncate(fd, 0) || pwrite(fd, bytes, n, 0) != (ssize_t)n) abort();
+}
 
 static void hold(bool truth, const char *what)
 {
@@ -37,11 +54,8 @@ static void read_tensor(const zr_safetensors *st, const zr_safetensors_tensor *t
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    char path[64];
     zr_safetensors *st = NULL;
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) abort();
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    write_file(bytes, n);
     zr_status status = zr_safetensors_open(path, &st);
     if (status == ZR_OK) {
         int64_t at = -1;
@@ -56,6 +70,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     } else {
         hold(status == ZR_ERR_DATA && zr_error_message()[0], "a refusal is of bad data and says why");
     }
-    close(fd);
     return 0;
 }

@@ -1,0 +1,46 @@
+#TEST timeout=300
+# scripts/demo does what it says: in time, on the Bible and on any text.
+set -u
+n=0
+result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
+
+[ -z "${SAN-}" ] || { echo 'ok 1 # SKIP the demo builds without a sanitizer'; exit 0; }
+cd "$ZR_SOURCE" || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+unset MPI DEBUG
+field() { sed -n "s/^$1  *\([0-9.]*\).*/\1/p" "$2"; } # NAME FILE: the first number of its line
+holds() { awk -v x="$1" "BEGIN { exit !(x != \"\" && x $2) }"; }
+
+if command -v bible >/dev/null 2>&1; then
+    DEMO_DIR=$tmp/bible scripts/demo >"$tmp/out" 2>&1 </dev/null
+    result $? 'scripts/demo'
+    tail -n 5 "$tmp/out" | sed 's/^/# /'
+    holds "$(field 'validation loss' "$tmp/out")" '< 2.0'
+    result $? 'validation loss below 2.0 nats per byte'
+    holds "$(field words "$tmp/out")" '>= 70'
+    result $? '70 % of the words it writes are in the text'
+    holds "$(field time "$tmp/out")" '< 240'
+    result $? 'within four minutes'
+    [ "$(grep -c 'stage 0 .*stage 1 .*\* stage 2 .*stage 3' "$tmp/out")" = 2 ]
+    result $? 'the memory table of all four stages, before and after'
+else
+    echo "ok $((n += 1)) - the Bible # SKIP no command bible; scripts/deps --demo installs it"
+fi
+
+# One long line in another script, under a name that needs quotes.
+name="$tmp/two words.txt"
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%s", i % 3 ? "по морю плывёт ладья, " : "über den Fluß geht ein Weg, " }' >"$name"
+DEMO_DIR="$tmp/own run" DEMO_STEPS=30 scripts/demo "$name" >"$tmp/out" 2>&1 </dev/null
+result $? 'scripts/demo FILE'
+tail -n 5 "$tmp/out" | sed 's/^/# /'
+[ -s "$tmp/own run/sample.txt" ] && [ -f "$tmp/own run/run/model/model.safetensors" ]
+result $? 'it leaves a sample and a model'
+scripts/demo "$tmp/absent" >"$tmp/out" 2>&1 </dev/null
+[ $? = 66 ] && grep -q absent "$tmp/out"
+result $? 'a text that is not there'
+head -c 1000 "$name" >"$tmp/short"
+DEMO_DIR=$tmp/short-run scripts/demo "$tmp/short" >"$tmp/out" 2>&1 </dev/null
+[ $? = 65 ] && grep -q '1000 bytes' "$tmp/out"
+result $? 'a text that is too short'
+echo "1..$n"
