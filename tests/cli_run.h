@@ -32,10 +32,13 @@ static inline int cli_teardown(void **state)
     return system(command);
 }
 
+/* The command as a word of a shell command. */
 static inline const char *cli_zr(void)
 {
+    static char word[2100];
     const char *zr = getenv("ZR");
-    return zr ? zr : "build/zr";
+    snprintf(word, sizeof word, "'%s'", zr ? zr : "build/zr");
+    return word;
 }
 
 /* Exit code of a shell command; what it prints goes to cli_dir/log. */

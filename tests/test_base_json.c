@@ -115,6 +115,23 @@ static void printing_reads_back(void **state)
     zr_free(printed);
 }
 
+/* A string as long as a file may be: printing it is copying it. */
+static void long_strings_are_printed(void **state)
+{
+    (void)state;
+    enum { BYTES = 10 << 20 };
+    char *text = zr_alloc(BYTES + 1), *printed;
+    memset(text, 'x', BYTES);
+    text[BYTES / 2] = '"';
+    json_t *string = json_stringn(text, BYTES);
+    assert_int_equal(zr__json_print(string, &printed), ZR_OK);
+    assert_int_equal(strlen(printed), BYTES + 4);
+    assert_memory_equal(printed + 1 + BYTES / 2, "\\\"x", 3);
+    json_decref(string);
+    zr_free(printed);
+    zr_free(text);
+}
+
 static void files_that_cannot_be_read(void **state)
 {
     (void)state;
@@ -133,10 +150,10 @@ static void files_that_cannot_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_name_their_place),   cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(size_is_limited),           cmocka_unit_test(windows_files_are_welcome),
-        cmocka_unit_test(places_are_found),          cmocka_unit_test(printing_reads_back),
-        cmocka_unit_test(files_that_cannot_be_read),
+        cmocka_unit_test(errors_name_their_place),  cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(size_is_limited),          cmocka_unit_test(windows_files_are_welcome),
+        cmocka_unit_test(places_are_found),         cmocka_unit_test(printing_reads_back),
+        cmocka_unit_test(long_strings_are_printed), cmocka_unit_test(files_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,21 @@ static void memory_is_zero_and_aligned(void **state)
     zr_free(NULL);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+
+/* What alignment leaves over hides no access past the end. */
+static void the_sanitizer_sees_the_end(void **state)
+{
+    (void)state;
+    for (size_t bytes = 0; bytes < 300; bytes += 8) {
+        char *memory = zr_alloc(bytes);
+        assert_int_equal(__asan_address_is_poisoned(memory + bytes), 1);
+        zr_free(memory);
+    }
+}
+#endif
+
 static void impossible_sizes_give_null(void **state)
 {
     (void)state;
@@ -83,6 +98,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zero_and_aligned),
+#ifdef __SANITIZE_ADDRESS__
+        cmocka_unit_test(the_sanitizer_sees_the_end),
+#endif
         cmocka_unit_test(impossible_sizes_give_null),
         cmocka_unit_test(ledger_keeps_the_high_water_mark),
         cmocka_unit_test(traffic_adds_up),

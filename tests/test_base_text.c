@@ -125,6 +125,11 @@ static void control_bytes_are_escaped(void **state)
     char out[64], small[8];
     assert_string_equal(zr__text_escape("a\033[31m\n\\b\x7f", out, sizeof(out)), "a\\x1b[31m\\x0a\\\\b\\x7f");
     assert_string_equal(zr__text_escape("naïve", out, sizeof(out)), "naïve");
+    assert_string_equal(zr__text_escape("a\xc2\x9b"
+                                        "31m",
+                                        out, sizeof(out)),
+                        "a\xc2\\x9b31m");
+    assert_string_equal(zr__text_escape("123é678", small, sizeof(small)), "123...");
     assert_string_equal(zr__text_escape("1234567", small, sizeof(small)), "1234567");
     assert_string_equal(zr__text_escape("12345678", small, sizeof(small)), "1234...");
 }

@@ -226,6 +226,10 @@ static void files_are_committed_whole(void **state)
     assert_int_equal(zr_file_write(in_tempdir("no/latest"), "1", 1), ZR_ERR_CREATE);
     assert_int_equal(zr_file_commit(in_tempdir("gone"), path), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "gone"));
+    assert_int_equal(mkdir(in_tempdir("a\nfolder"), 0700), 0);
+    assert_int_equal(zr_file_write(in_tempdir("a\nfolder"), "1", 1), ZR_ERR_IO);
+    assert_non_null(strstr(zr_error_message(), "a\\x0afolder.tmp: cannot rename"));
+    assert_int_equal(access(in_tempdir("a\nfolder.tmp"), F_OK), -1);
     assert_int_equal(read_file(path, bytes, sizeof(bytes)), 1);
 }
 

@@ -30,6 +30,10 @@ numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
 same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
 # The object of a key of run.json, to the end of its line.
 part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+# 20000 tokens below 200.
+token_file() {
+    awk 'BEGIN { for (i = 0; i < 20000; i++) printf "%c%c", 1 + i % 127, 0 }' >"$1"
+}
 as_planned() {
     "$ZR" plan c.json --ranks "$2" --zero_optimization.stage="$3" --json >plan || return 1
     part "$1" planned >a && part "$1" measured >b && cmp a plan >&2 && cmp a b >&2
@@ -52,6 +56,8 @@ check "what a run leaves" test -f run/config.json -a -f run/run.json -a -f run/m
 check "a line a step and an evaluation" test "$(grep -c '"loss"' run/metrics.jsonl) $(grep -c val_loss run/metrics.jsonl)" = "40 2"
 keys='{"step": "loss": "grad_norm": "lr": "tokens": "step_ms": "tokens_per_sec": "samples_per_sec": "tflops": "mfu": "skipped":'
 check "keys of a line" test "$(head -1 run/metrics.jsonl | sed 's/:[^,]*,* */: /g; s/ $//')" = "$keys"
+check "the share of the peak is known" awk -F'"mfu":' '/"mfu"/ { split($2, v, ","); n += v[1] > 0 && v[1] < 2 } END { exit n != 40 }' \
+    run/metrics.jsonl
 check "the loss falls" awk -F'"loss":' '/"loss"/ { split($2, v, ","); if (!first) first = v[1]; last = v[1] }
     END { exit !(last < 0.6 * first) }' run/metrics.jsonl
 for s in 0 1 2 3; do
@@ -69,10 +75,17 @@ check "bf16" "$ZR" train c.json --ranks 2 --quiet --bf16.enabled=true --zero_opt
 check "eval of a run" "$ZR" eval run --json
 check "... has the keys" grep -q '"loss":.*"perplexity":.*"bits_per_byte":' out
 check "eval of the weights" "$ZR" eval run/model --data val.txt
+token_file good.bin
+check "train on tokens" "$ZR" train c.json --quiet --data.train=good.bin --data.val=null --model.vocab_size=300 --train.steps=1 \
+    --train.output_dir=tokens
+check "... they evaluate" "$ZR" eval tokens --data good.bin
+check "... a text does not: its tokens are unknown" code 69 "$ZR" eval tokens --data val.txt
 check "train for longer" "$ZR" train c.json --quiet --train.steps=300 --train.eval_interval=0 --train.output_dir=long
 check "generate" "$ZR" generate long --prompt 'line 1' --tokens 60 --temperature 0
 check "... what it has learnt" grep -q 'of a small text' out
 cp out first
+check "the likeliest of one" "$ZR" generate long --prompt 'line 1' --tokens 60 --top-k 1
+check "... is the likeliest" cmp first out
 check "generate again" "$ZR" generate long --prompt 'line 1' --tokens 60 --temperature 0
 check "... the same" cmp first out
 check "a moved run" mv run moved
@@ -82,7 +95,17 @@ check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --
     --optimizer.params='{"lr":1e30}' --gradient_clipping=0 --train.output_dir=nan
 full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full); }
 check "a full disk ends the run with 74" code 74 full
+check "... and leaves no half weights" test ! -e full/model -a ! -e full/lock
+check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)"'
 check "... after all steps, with one note" sh -c 'grep -q "^step 40/40" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
+small() { (ulimit -v 1000000; "$ZR" train c.json --quiet --model.n_embd=1024 --model.n_layer=24 --train.output_dir=small); }
+case $(basename "$(dirname "$ZR")") in
+address* | thread*) skip "memory that is not there" "sanitizers need address space of their own" ;;
+*)
+    check "memory that is not there" code 71 small
+    check "... is asked for before anything is created" test ! -e small
+    ;;
+esac
 "$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop >out 2>err &
 pid=$!
 tries=0
@@ -104,7 +127,21 @@ if command -v mpirun >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; the
     check "... said once" test "$(grep -c '^zr: ' err)" = 1
     check "mpirun: other options on a rank" code 78 mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
+    check "mpirun: an option that one rank does not know" code 2 timeout 60 mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
+        -n 1 "$ZR" train c.json --bogus
+    check "... says which rank" grep -q 'rank 1: unknown option --bogus' err
+    version=$("$ZR" --version | sed 's/zr //; s/\./\\./g')
+    LC_ALL=C sed "s/$version/9.9.9/g" "$ZR" >other && chmod +x other
+    check "mpirun: another version on a rank" code 78 timeout 60 mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
+        -n 1 ./other train c.json --train.output_dir=mpi2
     check "... nothing was created" test ! -e mpi2
+    mkdir bad && token_file bad/good.bin
+    printf '\347\003' | dd of=bad/good.bin bs=1 seek=20238 conv=notrunc 2>/dev/null # token 10119, between the spot checks
+    cp c.json bad/
+    tokens='--data.train=good.bin --data.val=good.bin --model.vocab_size=300 --train.eval_batches=0 --train.steps=200'
+    check "mpirun: bad data on one rank amid a step" code 65 timeout 60 mpirun -n 1 "$ZR" train c.json --quiet $tokens \
+        --train.output_dir="$DIR/mpi3" : -n 1 -wdir "$DIR/bad" "$ZR" train c.json --quiet $tokens --train.output_dir="$DIR/mpi3"
+    check "... said once, with rank and place" test "$(grep -c '^zr: rank 1: good.bin: token 10119 ' err) $(grep -c '^zr: ' err)" = "1 1"
 else
     skip "mpirun" "no mpirun, or built without MPI"
 fi

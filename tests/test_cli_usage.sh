@@ -52,6 +52,8 @@ shows "keys are in the help"  "zero_optimization.stage" "$ZR" train -h
 shows "zr info"               "^kernels"         "$ZR" info
 shows "zr info --json"        '"version":'       "$ZR" info --json
 shows "zr plan of a preset"   "stage 3"          "$ZR" plan --preset gpt2-1.5b --ranks 64
+shows "what fits, as memory.limit" "fits in 48.00 MiB.*no .*no .*no .*no" "$ZR" plan c.json --memory 48MiB
+shows "FLOPs are integers"    '"model": [0-9]*, "hardware": [0-9]*}' "$ZR" plan c.json --json
 shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 
 expect "no command"           2  "zr --help"          "$ZR"
@@ -103,7 +105,7 @@ name='a "name" of spaces and
 newlines'
 cp text.txt "$name"
 expect "odd names work"           0 ""                "$ZR" train c.json --quiet --data.train="$name" --train.output_dir="out $name"
-expect "a run is not overwritten" 73 "another run"    "$ZR" train c.json --train.output_dir="out $name"
+expect "a run is not overwritten" 73 'x0anewlines holds another run'    "$ZR" train c.json --train.output_dir="out $name"
 mkdir held
 echo "host elsewhere, process 1" >held/lock
 expect "a locked directory"       73 "host elsewhere" "$ZR" train c.json --train.output_dir=held

@@ -130,6 +130,14 @@ static void not_built(void **state)
                                        "data_types.grad_accum_dtype=bf16",
                                        "communication_data_type=fp16",
                                        "scheduler.type=OneCycle",
+                                       "prescale_gradients=true",
+                                       "gradient_predivide_factor=2.0",
+                                       "bf16.bf16_optimizer_states=true",
+                                       "sparse_attention.mode=fixed",
+                                       "tensor_parallel.autotp_size=4",
+                                       "data_efficiency.enabled=true",
+                                       "zero_optimization.cpu_offload=true",
+                                       "zero_optimization.zero_quantized_weights=true",
                                        "model.type=llama"};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
@@ -174,7 +182,7 @@ static void impossible_models(void **state)
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5, \"n_embd\": 64}}",
            "c.json:1:12: model.n_head: 5 heads do not divide n_embd 64");
-    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5}}", "model.n_head: 5 heads do not divide n_embd 768");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5}}", "c.json: model.n_head: 5 heads do not divide n_embd 768");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_layer\": 0}}",
            "c.json:1:12: model.n_layer: found 0, wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"vocab_size\": 0}}",
@@ -192,6 +200,8 @@ static void parameters_of_another_type(void **state)
            "c.json:1:44: optimizer.params.momentum: AdamW has no such parameter; leave it out");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"betas\": [0.9, 0.95]}}}",
            "c.json:1:42: optimizer.params.betas: SGD has no such parameter; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}",
+           "c.json:1:44: optimizer.params.adam_w_mode: false is Adam's, AdamW has decoupled decay");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}",
            "c.json:1:42: optimizer.params.nesterov: true needs a momentum above 0");
     expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 0.1}}}",
@@ -203,8 +213,8 @@ static void parameters_of_another_type(void **state)
 static void batch_contradictions(void **state)
 {
     (void)state;
-    static const char equation[] =
-        "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks does not hold: ";
+    static const char equation[] = "c.json: train_batch_size = train_micro_batch_size_per_gpu x "
+                                   "gradient_accumulation_steps x ranks does not hold: ";
     static const struct {
         const char *text, *rest;
     } bad[] = {

@@ -108,19 +108,103 @@ static void a_deepspeed_file(void **state)
     zr_config_destroy(&c);
 }
 
+/* Files as their users write them: the tutorials' and Hugging Face's integration, stages 1 to 3. */
+static void usual_deepspeed_files(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\","
+        " \"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\", \"steps_per_print\": 2000,"
+        " \"fp16\": {\"enabled\": false, \"auto_cast\": false, \"loss_scale\": 0, \"initial_scale_power\": 16,"
+        "  \"loss_scale_window\": 1000, \"hysteresis\": 2, \"consecutive_hysteresis\": false, \"min_loss_scale\": 1},"
+        " \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2, \"allgather_partitions\": true,"
+        "  \"allgather_bucket_size\": 2e8, \"overlap_comm\": true, \"reduce_scatter\": true,"
+        "  \"reduce_bucket_size\": \"auto\", \"contiguous_gradients\": true, \"round_robin_gradients\": true},"
+        " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", \"eps\": \"auto\","
+        "  \"weight_decay\": \"auto\", \"torch_adam\": true, \"adam_w_mode\": true}},"
+        " \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": \"auto\","
+        "  \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\", \"total_num_steps\": \"auto\"}},"
+        " \"comms_logger\": {\"enabled\": false, \"verbose\": false, \"prof_all\": true, \"prof_ops\": [], \"debug\": "
+        "false},"
+        " \"aio\": {\"block_size\": 1048576, \"queue_depth\": 8, \"single_submit\": false},"
+        " \"wall_clock_breakdown\": false}",
+        "{\"train_batch_size\": 16, \"steps_per_print\": 2000, \"prescale_gradients\": false,"
+        " \"gradient_predivide_factor\": 1.0, \"gradient_clipping\": 1.0, \"wall_clock_breakdown\": true,"
+        " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.001, \"betas\": [0.8, 0.999], \"eps\": 1e-8,"
+        "  \"weight_decay\": 3e-7}}, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0,"
+        "  \"warmup_max_lr\": 0.001, \"warmup_num_steps\": 1000}}, \"zero_optimization\": {\"stage\": 1,"
+        "  \"cpu_offload\": false, \"legacy_stage1\": true}, \"flops_profiler\": {\"enabled\": true,"
+        "  \"profile_step\": 1, \"module_depth\": -1, \"output_file\": null}, \"timers\": {\"throughput\":"
+        "  {\"enabled\": true}}, \"elasticity\": {\"enabled\": false, \"micro_batch_sizes\": [2, 4]},"
+        " \"data_types\": {\"grad_accum_dtype\": null}, \"communication_data_type\": null}",
+        "{\"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"stage\": 3, \"contiguous_gradients\": true,"
+        "  \"stage3_max_live_parameters\": \"auto\", \"stage3_max_reuse_distance\": \"auto\","
+        "  \"stage3_prefetch_bucket_size\": 1e7, \"stage3_param_persistence_threshold\": \"auto\","
+        "  \"reduce_bucket_size\": 1e7, \"sub_group_size\": 1e9, \"offload_optimizer\": {\"device\": \"none\"},"
+        "  \"stage3_gather_16bit_weights_on_model_save\": true}, \"activation_checkpointing\": {"
+        "  \"partition_activations\": false, \"contiguous_memory_optimization\": true, \"number_checkpoints\": 12,"
+        "  \"cpu_checkpointing\": false, \"profile\": true}, \"zero_allow_untested_optimizer\": true}",
+    };
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+        zr_config *c = load(text[i], NULL);
+        assert_int_equal(zr_config_resolve(c, 4), ZR_OK);
+        assert_int_equal(c->zero.stage, i == 0 ? 2 : i == 1 ? 1 : 3);
+        zr_config_destroy(&c);
+    }
+}
+
+static void what_auto_became_is_said(void **state)
+{
+    (void)state;
+    zr_config *c = load("{\"train_batch_size\": \"auto\", \"train\": {\"threads\": \"auto\", \"steps\": 7},"
+                        " \"model\": {\"n_layer\": \"auto\"}, \"communication_data_type\": \"auto\","
+                        " \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\"}}}",
+                        NULL);
+    for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
+    assert_true(has_note(c, "train_batch_size: auto, taken as 3"));
+    assert_true(has_note(c, "model.n_layer: auto, taken as 12"));
+    assert_true(has_note(c, "communication_data_type: auto, taken as \"fp32\""));
+    assert_true(has_note(c, "scheduler.params.total_num_steps: auto, taken as 7"));
+    assert_true(has_note(c, "scheduler.params.total_num_steps: 7 is less than warmup_num_steps 1000; "
+                            "the warm-up comes first"));
+    assert_int_equal(zr_config_notes(c), 6);
+    zr_config_destroy(&c);
+}
+
+/* Keys without meaning by the hundred thousand: read in no time, and not a notice for each. */
+static void notices_are_bounded(void **state)
+{
+    (void)state;
+    enum { KEYS = 100000 };
+    zr__text text = {0};
+    char *json;
+    zr__text_add(&text, "{\"aio\": {");
+    for (int i = 0; i < KEYS; i++) zr__text_add(&text, "\"k%d\": 1, ", i);
+    zr__text_add(&text, "\"last\": 1}}");
+    assert_int_equal(zr__text_take(&text, &json), ZR_OK);
+    zr_config *c = load(json, NULL);
+    int n = zr_config_notes(c);
+    assert_in_range(n, 100, 1000);
+    assert_string_equal(zr_config_note(c, n - 1), "further notices are left out");
+    zr_config_destroy(&c);
+    zr_free(json);
+}
+
 static void later_overrides_win(void **state)
 {
     (void)state;
     static const char text[] =
         "{\"train\": {\"steps\": 5, \"seed\": 7}, \"fp16\": {\"enabled\": true}, \"optimizer\": null}";
     static const char *const override[] = {"--train.steps=6",          "fp16.enabled=false",   "train.steps=8",
-                                           "optimizer.params.lr=0.25", "data.train=a b=c.txt", "memory.limit=2GiB"};
+                                           "optimizer.params.lr=0.25", "data.train=a b=c.txt", "memory.limit=2GiB",
+                                           "--train.output_dir=2024"};
     zr_config *c;
-    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, 6, &c), ZR_OK);
+    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, 7, &c), ZR_OK);
     assert_int_equal(c->train.steps, 8);
     assert_int_equal(c->train.seed, 7);
     assert_true(c->optimizer.lr == 0.25);
     assert_string_equal(c->data.train, "a b=c.txt");
+    assert_string_equal(c->train.output_dir, "2024");
     assert_int_equal(c->memory.limit_bytes, (int64_t)2 << 30);
     zr_config_destroy(&c);
 }
@@ -175,7 +259,8 @@ static void sizes_of_presets(void **state)
     zr_config_destroy(&c);
     c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
     assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
-    assert_string_equal(zr_error_message(), "model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
+    assert_string_equal(zr_error_message(),
+                        "c.json: model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
     zr_config_destroy(&c);
     c = load("{\"data\": {\"tokenizer\": \"bytes\"}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
@@ -329,6 +414,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(a_deepspeed_file),
+        cmocka_unit_test(usual_deepspeed_files),
+        cmocka_unit_test(what_auto_became_is_said),
+        cmocka_unit_test(notices_are_bounded),
         cmocka_unit_test(later_overrides_win),
         cmocka_unit_test(setting_after_loading),
         cmocka_unit_test(the_batch_triangle),

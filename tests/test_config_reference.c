@@ -28,7 +28,8 @@ static void test_docs_are_current(void **state)
     fclose(file);
     size_t line = 1, at = 0;
     for (; page[at] && page[at] == wanted[at]; at++) line += page[at] == '\n';
-    if (page[at] != wanted[at]) fail_msg("%s:%zu is not what src/config/table.c says; `make docs` writes it anew", path, line);
+    if (page[at] != wanted[at])
+        fail_msg("%s:%zu is not what src/config/table.c says; `make docs` writes it anew", path, line);
     zr_free(wanted);
 }
 

@@ -116,6 +116,8 @@ static void check_bad(zr_device *device)
         assert_int_equal(device->ops->first_bad(device, x16, ZR_BF16, N), at);
         assert_int_equal(device->ops->square_sum(device, x, ZR_F32, N, &sum), ZR_OK);
         assert_false(isfinite(sum));
+        assert_int_equal(device->ops->square_sum(device, x16, ZR_BF16, N, &sum), ZR_OK);
+        assert_false(isfinite(sum));
         x[at] = before;
     }
 }

@@ -141,26 +141,32 @@ static void test_live_parameters(void **state)
     }
 }
 
-/* Planning is arithmetic: 1.5B parameters on 1,024 ranks well under a second. */
+/* Planning is arithmetic: 1.5B parameters on 1,024 ranks, and a trillion, well under a second. */
 static void test_large(void **state)
 {
     (void)state;
-    zr_gpt2_config config;
-    assert_int_equal(zr_gpt2_preset("gpt2-1.5b", &config), ZR_OK);
-    gpt2_sizes s = gpt2_count(&config);
-    for (int stage = 0; stage <= 3; stage++) {
-        zr_layout l = layout_of(stage, 1024, ZR_BF16, 1);
-        l.seq = 1024;
-        double start = zr_clock_sec();
-        zr_plan *plan = plan_of(&config, &l);
-        double seconds = zr_clock_sec() - start;
-        assert_int_equal(plan->params, 1557611200);
-        int64_t P = gpt2_padded(&s, 1024);
-        const int64_t want[] = {16 * P, 4 * P + 12 * P / 1024, 2 * P + 14 * P / 1024, 16 * P / 1024};
-        assert_int_equal(plan->memory.states_bytes, want[stage]);
-        if (seconds > 0.9) fail_msg("planning took %.2f s", seconds);
-        zr_plan_destroy(&plan);
-    }
+    zr_gpt2_config config[2];
+    assert_int_equal(zr_gpt2_preset("gpt2-1.5b", &config[0]), ZR_OK);
+    config[1] = config[0];
+    config[1].n_layer = 128;
+    config[1].n_head = 160;
+    config[1].n_embd = 25600;
+    const int64_t params[] = {1557611200, 1007988403200};
+    for (int i = 0; i < 2; i++)
+        for (int stage = 0; stage <= 3; stage++) {
+            gpt2_sizes s = gpt2_count(&config[i]);
+            zr_layout l = layout_of(stage, 1024, ZR_BF16, 1);
+            l.seq = 1024;
+            double start = zr_clock_sec();
+            zr_plan *plan = plan_of(&config[i], &l);
+            double seconds = zr_clock_sec() - start;
+            assert_int_equal(plan->params, params[i]);
+            int64_t P = gpt2_padded(&s, 1024);
+            const int64_t want[] = {16 * P, 4 * P + 12 * P / 1024, 2 * P + 14 * P / 1024, 16 * P / 1024};
+            assert_int_equal(plan->memory.states_bytes, want[stage]);
+            if (seconds > 0.9) fail_msg("planning took %.2f s", seconds);
+            zr_plan_destroy(&plan);
+        }
 }
 
 /* No fragmentation (M_D): the map of what comes and goes is close to the bytes that are alive at the peak. */

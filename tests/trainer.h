@@ -1,4 +1,5 @@
-/* A training run of a small GPT-2 on thread ranks: what the engine tests vary. Every run checks that planned is measured. */
+/* A training run of a small model, GPT-2 when none is given, on thread ranks: what the engine tests vary. Every run checks that
+ * planned is measured. */
 #ifndef TRAINER_H
 #define TRAINER_H
 
@@ -17,6 +18,8 @@
 
 typedef struct trainer {
     zr_gpt2_config config;
+    const zr_model *model; /* NULL: GPT-2 of `config` */
+    zr_batch_fn batch;     /* NULL: tokens and targets from `token`; its argument is the trainer */
     zr_layout layout;
     int steps, threads;
     double lr, clip;
@@ -41,6 +44,11 @@ typedef struct trainer {
     zr_traffic traffic;
     uint64_t weights; /* a hash over all fp32 masters, in the order of the model */
 } trainer;
+
+static inline zr_model trainer_model(const trainer *run)
+{
+    return run->model ? *run->model : zr_gpt2(&run->config);
+}
 
 static inline int32_t trainer_token(const trainer *run, int64_t step, int64_t row, int64_t t)
 {
@@ -98,7 +106,7 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
 static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
     for (int i = 0; i < run->steps; i++) {
-        zr_step_args args = {.step = i, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+        zr_step_args args = {.step = i, .lr = run->lr, .clip = run->clip, .batch = run->batch ? run->batch : trainer_batch, .arg = run};
         zr_step_result result;
         ZR_TRY(zr_engine_step(engine, &args, &result));
         if (comm->rank == 0) {
@@ -130,7 +138,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
 static inline zr_status trainer_rank(zr_comm *comm, void *arg)
 {
     trainer *run = arg;
-    zr_model model = zr_gpt2(&run->config);
+    zr_model model = trainer_model(run);
     zr_device_config wanted = {run->threads ? run->threads : 1, run->kernels};
     zr_device *device = NULL;
     zr_plan *plan = NULL;

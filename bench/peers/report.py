@@ -39,6 +39,12 @@ def main():
             speed = [a["tokens_per_sec"] / b["tokens_per_sec"] for a, b in zip(row, other)]
             memory = max(a["peak_rss_bytes"] for a in row) / max(b["peak_rss_bytes"] for b in other)
             print(f"| {dtype} | {ranks} | {system} | {peer} | {', '.join(f'{s:.2f}' for s in speed)} | {memory:.2f} |")
+    print("\n| ranks | zr | bf16 / fp32 (each round) |")
+    print("|---|---|---|")
+    for (dtype, ranks, system), row in sorted(rows.items()):
+        if dtype == "bf16" and system in PEERS and ("fp32", ranks, system) in rows:
+            speed = [a["tokens_per_sec"] / b["tokens_per_sec"] for a, b in zip(row, rows["fp32", ranks, system])]
+            print(f"| {ranks} | {system} | {', '.join(f'{s:.2f}' for s in speed)} |")
     print(f"\nPeak: PyTorch's product of two 3072 x 3072 matrices on all cores, best of 5: "
           f"fp32 {peak['fp32'] / 1e9:.0f} GFLOP/s, bf16 {peak['bf16'] / 1e9:.0f} GFLOP/s.")
 

@@ -107,8 +107,8 @@ typedef struct zr_config {
 } zr_config;
 
 /** Read a file (NULL: none, defaults only), then overrides "key.path=value" (value: JSON, or else a
- *  string; a leading "--" is allowed), later ones win. Errors: NOT_FOUND (66), CONFIG (78),
- *  UNSUPPORTED (69: the key's feature does not exist). */
+ *  string, which a key of strings prefers to a number; a leading "--" is allowed), later ones win.
+ *  Errors: NOT_FOUND (66), CONFIG (78), UNSUPPORTED (69: the key's feature does not exist). */
 ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
                                              zr_config **config);
 
@@ -138,7 +138,7 @@ ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 /** The configuration as JSON with every default written out; zr_free it. Loading it again gives the same. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
 
-/** XXH3-64 of that JSON: equal on ranks that were told the same. */
+/** XXH3-64 of that JSON and the library's version: equal on ranks that were told the same. */
 ZR_API ZR_NODISCARD zr_status zr_config_hash(const zr_config *config, uint64_t *hash);
 
 /** One-line notices for the user: keys without meaning here, what "auto" became, sizes rounded. */

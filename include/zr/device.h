@@ -34,7 +34,7 @@ typedef struct zr_kernel_args {
 } zr_kernel_args;
 
 /** A kernel. prepare (optional) is called once per op at start with the final operands: everything
- *  that allocates belongs there. run may not allocate. */
+ *  that allocates belongs there. run may not allocate. All three are called on one thread. */
 typedef struct zr_kernel {
     const char *op;
     zr_status (*prepare)(const zr_kernel_args *args, void **state);
@@ -74,6 +74,9 @@ typedef struct zr_device_ops {
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** Sum of (n) F32 in double, in order. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, double *sum);
+    /** Measure the peak of matrix products in this type: profile.flops_f32 or flops_bf16, 0 when that is not
+     *  possible. Takes some 20 ms, and memory of its own meanwhile. */
+    void (*measure)(zr_device *device, zr_dtype dtype);
 } zr_device_ops;
 
 struct zr_device {

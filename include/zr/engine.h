@@ -2,7 +2,7 @@
  * engine: walks a plan's schedules. It decides nothing and allocates nothing after start; every
  * rank issues the same collectives in the same order by construction.
  *
- * Engines share no state: any number live in one process.
+ * Engines share no state: any number live in one process. Each is created, used and destroyed on one thread.
  */
 #ifndef ZR_ENGINE_H
 #define ZR_ENGINE_H
@@ -72,11 +72,10 @@ ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_ar
  *  Done by evaluation and by the next step themselves. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
 
-/** Forward pass of one batch: its losses are added to *sum and losses of targets >= 0 counted, this
- *  rank's only. Collective (stage 3 gathers). */
+/** Forward pass of one batch: its losses are added to *sum, this rank's only. Collective (stage 3 gathers). */
 ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg, double *sum);
 
-/** One token through the decode schedule at `position`; *output: the graph's output (V) in its dtype,
+/** One token through the decode schedule at `position`; *output: the graph's output (1, 1, V) in its dtype,
  *  valid until the next call. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token, int64_t position, zr_tensor *output);
 

@@ -60,7 +60,7 @@ typedef struct zr_value_info {
     zr_value_kind kind;
     zr_type type;
     int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
-    int32_t param;    /* PARAM, GRAD: index of the parameter; otherwise -1 */
+    int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
 } zr_value_info;
 

@@ -169,8 +169,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
  *  the first write of the other in the graph of stream order and waits; every read has a writer
- *  before it; every buffer lies in its arena. Quadratic: for tests and debug builds.
- *  ZR_ERR_INTERNAL naming the steps and buffers. */
+ *  before it, and every value is still in its place when it is read; every buffer lies in its arena.
+ *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
 /** The bytes of an exchange bucket or gather range after rounding up, in elements. */

@@ -85,8 +85,9 @@ ZR_API int zr_train_threads(const zr_config *config, int local_ranks);
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                             zr_plan **plan);
 
-/** What a process of `ranks` ranks may take by the promise of the run report: 1.03 ranks x total + 48 MiB. */
-ZR_API int64_t zr_train_process_bytes(const zr_plan *plan, int ranks);
+/** What a process of `ranks` ranks, each of total_bytes (zr_memory), may take by the promise of the run report:
+ *  1.03 ranks x total + 48 MiB. */
+ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
 
 /** Does the plan stay within memory.limit (limit_bytes per rank, 0: none) and within what this host has
  *  left for local_ranks ranks in one process (threads) or each in its own? ZR_ERR_MEMORY with the plan's

@@ -9,8 +9,8 @@
 
 enum { ALIGN_BYTES = 64, LARGE_BYTES = 8 << 20 };
 
-/* calloc gives large blocks as fresh pages, zero already and taken when first touched, by the thread that uses them. The
- * block's own address stands before the aligned one. */
+/* calloc gives large blocks as fresh pages, zero already and taken when first touched, by the thread that uses them.
+ * The block's own address stands before the aligned one. */
 void *zr_alloc(size_t bytes)
 {
     const size_t extra = ALIGN_BYTES + sizeof(void *);

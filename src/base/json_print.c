@@ -7,13 +7,14 @@
 static void print_string(zr__text *out, const char *string)
 {
     zr__text_add(out, "\"");
-    for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            zr__text_add(out, "\\%c", *at);
-        else if (*at < 0x20)
-            zr__text_add(out, "\\u%04x", *at);
-        else
-            zr__text_add(out, "%c", *at);
+    for (const unsigned char *at = (const unsigned char *)string; *at;) {
+        int plain = 0; /* as many as need no escape: strings may have megabytes */
+        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\') plain++;
+        zr__text_add(out, "%.*s", plain, (const char *)at);
+        at += plain;
+        if (!*at) break;
+        zr__text_add(out, *at < 0x20 ? "\\u%04x" : "\\%c", *at);
+        at++;
     }
     zr__text_add(out, "\"");
 }

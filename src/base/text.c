@@ -184,11 +184,13 @@ const char *zr__text_escape(const char *text, char *out, size_t size)
     if (size == 0) return out;
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
         char piece[5] = {(char)*at, 0};
+        bool inner = (*at & 0xC0) == 0x80; /* of a character of several bytes */
+        bool control = inner && *at < 0xA0 && at > (const unsigned char *)text && at[-1] == 0xC2;
         if (*at == '\\')
             snprintf(piece, sizeof(piece), "\\\\");
-        else if (*at < 0x20 || *at == 0x7F)
+        else if (*at < 0x20 || *at == 0x7F || control)
             snprintf(piece, sizeof(piece), "\\x%02x", *at);
-        if (used + 4 <= size) cut = used;
+        if (used + 4 <= size && !inner) cut = used;
         if (used + strlen(piece) >= size) {
             snprintf(out + cut, size - cut, "...");
             return out;

@@ -37,8 +37,8 @@ int zr__text_distance(const char *a, const char *b);
 /** The name closest to `wanted` when close enough to be meant, or NULL. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
 
-/** `text` with control bytes and backslashes escaped ("\x1b"), cut with "..." to `size`. Bytes above
- *  ASCII stay. Returns `out`. */
+/** `text` with control characters (those beyond ASCII too) and backslashes escaped ("\x1b"), cut with "..."
+ *  to `size` between two characters. Other bytes above ASCII stay. Returns `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
 #endif

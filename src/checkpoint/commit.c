@@ -1,5 +1,6 @@
 /* Files that appear whole or not at all: written under another name, synced, renamed. */
 #include "base/file.h"
+#include "base/text.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ static char *folder_of(const char *path)
 static zr_status sync_folder(const char *path)
 {
     char *folder = folder_of(path);
+    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(folder, ZR_ERR_MEMORY, "no memory for a path");
     int fd = open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     zr_free(folder);
@@ -29,13 +31,16 @@ static zr_status sync_folder(const char *path)
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
-    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync its folder: %s", path, strerror(error));
+    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync its folder: %s", zr__text_escape(path, shown, sizeof(shown)),
+             strerror(error));
     return ZR_OK;
 }
 
 zr_status zr_file_commit(const char *tmp, const char *final)
 {
-    ZR_CHECK(rename(tmp, final) == 0, ZR_ERR_IO, "%s: cannot rename to %s: %s", tmp, final, strerror(errno));
+    char from[ZR_FILE_NAME_BYTES], to[ZR_FILE_NAME_BYTES];
+    ZR_CHECK(rename(tmp, final) == 0, ZR_ERR_IO, "%s: cannot rename to %s: %s",
+             zr__text_escape(tmp, from, sizeof(from)), zr__text_escape(final, to, sizeof(to)), strerror(errno));
     ZR_TRY(sync_folder(final));
     return ZR_OK;
 }
@@ -49,7 +54,6 @@ static zr_status write_synced(const char *path, const void *bytes, int64_t n)
     ZR_TRY_GOTO(st, zr__file_sync(&file), done);
 done:
     zr__file_close(&file);
-    if (st != ZR_OK) unlink(path);
     return st;
 }
 
@@ -65,6 +69,7 @@ zr_status zr_file_write(const char *path, const void *bytes, int64_t n)
     ZR_TRY_GOTO(st, write_synced(tmp, bytes, n), done);
     ZR_TRY_GOTO(st, zr_file_commit(tmp, path), done);
 done:
+    if (st != ZR_OK) unlink(tmp);
     zr_free(tmp);
     return st;
 }

@@ -40,8 +40,9 @@ static const int_field int_fields[] = {
 };
 
 static const real_field real_fields[] = {
-    {PLACE(embd_pdrop), 0.1, 0, 1},          {PLACE(resid_pdrop), 0.1, 0, 1},          {PLACE(attn_pdrop), 0.1, 0, 1},
-    {PLACE(layer_norm_epsilon), 1e-5, 0, 1}, {PLACE(initializer_range), 0.02, 0, 1e3},
+    {PLACE(embd_pdrop), 0.1, 0, 1},           {PLACE(resid_pdrop), 0.1, 0, 1},
+    {PLACE(attn_pdrop), 0.1, 0, 1},           {PLACE(layer_norm_epsilon), 1e-5, 1e-12, 1},
+    {PLACE(initializer_range), 0.02, 0, 1e3},
 };
 
 enum { INTS = sizeof(int_fields) / sizeof(int_fields[0]), REALS = sizeof(real_fields) / sizeof(real_fields[0]) };

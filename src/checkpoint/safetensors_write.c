@@ -84,15 +84,16 @@ done:
 
 zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
-    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", path, n);
-    char *text = NULL;
+    char shown[ZR_FILE_NAME_BYTES], *text = NULL;
+    zr__text_escape(path, shown, sizeof(shown));
+    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     int64_t bytes = 0, data_bytes = 0;
     zr__safetensors_header header = {0};
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, header_text(path, spec, n, &text, &bytes, &data_bytes), done);
+    ZR_TRY_GOTO(st, header_text(shown, spec, n, &text, &bytes, &data_bytes), done);
     /* The reader's own rules hold for what is written; of them only a name given twice, or too many
      * tensors, can still be broken here. */
-    st = zr__safetensors_parse(path, text + ZR_SAFETENSORS_PREFIX_BYTES, bytes - ZR_SAFETENSORS_PREFIX_BYTES,
+    st = zr__safetensors_parse(shown, text + ZR_SAFETENSORS_PREFIX_BYTES, bytes - ZR_SAFETENSORS_PREFIX_BYTES,
                                bytes + data_bytes, &header);
     if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_ARG, "cannot be written: %s", zr_error_message());
     if (st != ZR_OK) goto done;

@@ -28,7 +28,7 @@ static zr_status add_overrides(const plan_options *o, cli_args *args, char room[
     return ZR_OK;
 }
 
-static void print_text(const zr_config *config, int ranks, const zr_profile *profile, int64_t memory_bytes)
+static void print_text(const zr_config *config, int ranks, const zr_profile *profile, int64_t memory_bytes, bool color)
 {
     char params[32];
     cli_table table = {.memory_bytes = memory_bytes};
@@ -39,7 +39,7 @@ static void print_text(const zr_config *config, int ranks, const zr_profile *pro
         cli_amount((double)report->params, params), config->bf16 ? "bf16" : "fp32", ranks, ranks == 1 ? "" : "s",
         (long long)config->micro_batch_size, (long long)config->data.seq_length, (long long)config->accumulation_steps,
         config->accumulation_steps == 1 ? "" : "es", profile->name);
-    cli_table_print(stdout, &table, false);
+    cli_table_print(stdout, &table, color);
 }
 
 static zr_status print(const cli_args *args, const plan_options *o, const zr_config *config, int ranks,
@@ -56,7 +56,7 @@ static zr_status print(const cli_args *args, const plan_options *o, const zr_con
     } else if (o->schedule) {
         cli_schedule_print(stdout, plan);
     } else {
-        print_text(config, ranks, profile, memory_bytes);
+        print_text(config, ranks, profile, memory_bytes, args->color == CLI_COLOR_ALWAYS);
     }
     for (int i = 0; !args->quiet && i < zr_config_notes(config); i++) cli_say("note: %s", zr_config_note(config, i));
 done:

@@ -88,14 +88,9 @@ static zr_status train_mpi(zr_comm *comm, job *j)
 static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
 {
     double now = (double)time(NULL);
-    *unix_sec = (int64_t)now;
-    if (!comm) return ZR_OK;
-    double *all = zr_alloc(sizeof(now) * (size_t)comm->size);
-    ZR_TRY(zr_comm_agree(comm, all ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", comm->size)));
-    zr_status st = zr_comm_scalars(comm, &now, 1, all);
-    if (st == ZR_OK) *unix_sec = (int64_t)all[0];
-    zr_free(all);
-    return st;
+    if (comm) ZR_TRY(zr_comm_scalars(comm, &now, 1, comm->table));
+    *unix_sec = (int64_t)(comm ? comm->table[0] : now);
+    return ZR_OK;
 }
 
 static zr_status load(const cli_args *args, zr_comm *comm, int ranks, zr_config **config)
@@ -103,7 +98,9 @@ static zr_status load(const cli_args *args, zr_comm *comm, int ranks, zr_config 
     int64_t unix_sec = 0;
     ZR_TRY(start_time(comm, &unix_sec));
     zr_status st = cli_config(args, ranks, unix_sec, config);
-    return comm ? zr_comm_agree(comm, st) : st;
+    if (comm) st = zr_comm_agree(comm, st);
+    if (st != ZR_OK) zr_config_destroy(config); /* on another rank it failed */
+    return st;
 }
 
 static zr_status print_json(const zr_config *config, const zr_train_result *result)
@@ -144,10 +141,23 @@ static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
     catch_signals();
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
+    if (first) cli_progress_end(&progress);
     if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
     if (st == ZR_OK && first && args->json) st = print_json(config, &j.result);
     zr_config_destroy(&config);
     return st;
+}
+
+static zr_status parse(cli_args *args, const int64_t *ranks, const zr_comm *comm, int argc, char **argv)
+{
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) return ZR_OK;
+    ZR_CHECK(args->n_operands == 1, ZR_ERR_ARG, "zr train needs a CONFIG.json; `zr train --help` has examples");
+    ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG,
+             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)*ranks,
+             comm ? comm->size : 0);
+    ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
+    return ZR_OK;
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
@@ -157,16 +167,15 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
                                   {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
                                   {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
-    ZR_TRY(cli_parse(&args, argc, argv));
+    zr_status st = parse(&args, &ranks, comm, argc, argv);
+    /* A launcher may give each rank its own words. */
+    if (comm) st = zr_comm_agree(comm, st);
+    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
+    ZR_TRY(st);
     if (args.help) {
         if (!comm || comm->rank == 0) cli_help(command, options, true);
         return ZR_OK;
     }
-    ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr train needs a CONFIG.json; `zr train --help` has examples");
-    ZR_CHECK(!comm || !ranks, ZR_ERR_ARG,
-             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)ranks,
-             comm ? comm->size : 0);
-    ZR_CHECK(ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)ranks);
     if (comm) leave_binding();
     return train(&args, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }

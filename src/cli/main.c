@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,16 @@ static void shorten_spins(char **argv)
     execv("/proc/self/exe", argv);
 }
 
+/** A launcher may give each rank its own words; two commands would wait for each other. */
+static zr_status same_command(zr_comm *comm, const cli_command *command)
+{
+    uint64_t number = 0;
+    while (commands[number] != command) number++;
+    zr_status st = zr_comm_same(comm, "the command", number);
+    if (st != ZR_OK && comm->rank == 0) cli_say_error();
+    return st;
+}
+
 /** Under a launcher all its processes are one command: one message, one exit code. */
 static zr_status start(int argc, char **argv)
 {
@@ -130,7 +141,8 @@ static zr_status start(int argc, char **argv)
         if (first) cli_say_error();
         return st;
     }
-    st = run(command, comm, argc - 2, argv + 2);
+    if (comm) st = same_command(comm, command);
+    if (st == ZR_OK) st = run(command, comm, argc - 2, argv + 2);
     if (comm) {
         zr_comm_destroy(&comm);
         zr_comm_mpi_stop();
@@ -138,8 +150,18 @@ static zr_status start(int argc, char **argv)
     return st;
 }
 
+/** A standard stream that is closed would lend its number to the next file or socket that is opened, and what is
+ *  printed would land in it. Opened the wrong way round, writing still fails and says so. */
+static void occupy_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
+    }
+}
+
 int main(int argc, char **argv)
 {
+    occupy_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
     const char *word = argc > 1 ? argv[1] : "";

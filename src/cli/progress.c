@@ -54,7 +54,7 @@ static void refresh(cli_progress *progress, const zr_train_step *step)
     double now = zr_clock_sec();
     if (now - progress->shown < REFRESH_SEC && step->step < step->steps) return;
     progress->shown = now;
-    snprintf(line, sizeof(line), "step %lld/%lld  loss %.4f  %stok/s  %s  %s  left %s", (long long)step->step,
+    snprintf(line, sizeof(line), "step %lld/%lld  loss %.4f  %stok/s  %s  %s a rank  left %s", (long long)step->step,
              (long long)step->steps, step->loss, cli_amount(step->tokens_per_sec, rate), share_of_peak(step->mfu, peak),
              cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left));
     /* One column stays free: some terminals wrap when the last is written. */
@@ -69,7 +69,7 @@ static void print_line(const cli_progress *progress, const zr_train_step *step)
     int n = snprintf(
         line, sizeof(line),
         "step %lld/%lld | loss %.5f | grad %.4g | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
-        "%s | left %s%s\n",
+        "%s a rank | left %s%s\n",
         (long long)step->step, (long long)step->steps, step->loss, step->grad_norm, step->lr, 1e3 * step->step_sec,
         cli_amount(step->tokens_per_sec, rate), step->tflops, share_of_peak(step->mfu, peak),
         cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left), skipped);

@@ -57,7 +57,8 @@ static void print_fits(FILE *out, const cli_table *table)
     snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
     fprintf(out, "  %-26s", name);
     for (int stage = 0; stage < 4; stage++) {
-        bool fits = table->report[stage].memory.total_bytes <= table->memory_bytes;
+        int64_t bytes = zr_train_process_bytes(table->report[stage].memory.total_bytes, 1);
+        bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
     fputc('\n', out);

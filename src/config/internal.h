@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-#define ZR_CONFIG_MAX_KEYS 160
+#define ZR_CONFIG_MAX_KEYS 192
 #define ZR_CONFIG_MAX_INT 0x1p53
 
 typedef struct zr__string {
@@ -17,7 +17,9 @@ typedef struct zr__string {
 struct zr_config_state {
     zr__string *strings; /* newest first */
     zr__string *notes;   /* oldest first */
+    const char *name;    /* of the file, printable */
     bool given[ZR_CONFIG_MAX_KEYS];
+    bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given and is the default: settled later */
 };
 
 /** Where values come from, for messages. */
@@ -35,8 +37,8 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 
 /** The key part of an override, without "--"; *value points behind '=', NULL when there is none. */
 const char *zr__override_key(const char *override, size_t *length, const char **value);
-/** An override's value: JSON, or else a string. NULL: out of memory. */
-json_t *zr__override_value(const char *value);
+/** An override's value for a key (NULL: none known): JSON, or else a string. NULL: out of memory. */
+json_t *zr__override_value(const zr_key *key, const char *value);
 /** Put an override into the tree of a file, replacing what is there. */
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
@@ -60,11 +62,15 @@ ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
 /** Store the default. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
+/** Add a notice of what an "auto" became; none where it still is "auto". */
+ZR_NODISCARD zr_status zr__value_note_auto(zr_config *config, const zr_key *key);
 
 /** Keep a copy of a string; NULL: out of memory. */
 const char *zr__config_keep(zr_config *config, const char *text);
-/** Add a notice. */
+/** Add a notice, once. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
+/** ZR_ERR_CONFIG "file: message", for what shows only when everything is known. */
+zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
 /** Checks between keys that need no ranks: optimizer and scheduler parameters, sizes given. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);

@@ -12,11 +12,15 @@ const char *zr__override_key(const char *override, size_t *length, const char **
     return override;
 }
 
-json_t *zr__override_value(const char *value)
+json_t *zr__override_value(const zr_key *key, const char *value)
 {
     json_t *json = json_loads(value, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    /* A folder may be called 2024. */
+    bool word = key && key->type == ZR_KEY_STRING && (json_is_number(json) || json_is_boolean(json));
+    if (json && !word) return json;
+    json_decref(json);
     /* Paths need not be UTF-8. */
-    return json ? json : json_stringn_nocheck(value, strlen(value));
+    return json_stringn_nocheck(value, strlen(value));
 }
 
 /* The object that `key`, of `length` bytes, names a member of; objects on the way are made. NULL: something
@@ -44,7 +48,7 @@ static json_t *descend(json_t *object, const char *key, size_t length, const cha
 
 zr_status zr__override_apply(json_t *root, const char *override)
 {
-    char name[128], shown[160];
+    char name[128], path[128], shown[160];
     const char *value, *member;
     size_t length;
     const char *key = zr__override_key(override, &length, &value);
@@ -55,7 +59,8 @@ zr_status zr__override_apply(json_t *root, const char *override)
     size_t rest = length - (size_t)(member - key);
     ZR_CHECK(rest < sizeof(name), ZR_ERR_CONFIG, "command line: %s: unknown key", shown);
     snprintf(name, sizeof(name), "%.*s", (int)rest, member);
-    json_t *json = zr__override_value(value);
+    snprintf(path, sizeof(path), "%.*s", (int)length, key);
+    json_t *json = zr__override_value(length < sizeof(path) ? zr__key_find(path) : NULL, value);
     ZR_CHECK(json && json_object_set_new_nocheck(object, name, json) == 0, ZR_ERR_MEMORY,
              "command line: %s: out of memory", shown);
     return ZR_OK;

@@ -91,6 +91,9 @@ static void derive(zr_config *config)
 static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
 {
     const zr__json_place top = {0};
+    char name[PATH_BYTES];
+    config->state->name = zr__config_keep(config, zr__text_escape(source->name, name, sizeof(name)));
+    ZR_CHECK(config->state->name, ZR_ERR_MEMORY, "out of memory for the configuration");
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     ZR_TRY(set_defaults(config));
@@ -164,7 +167,7 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     const zr__json_place top = {0}, place = {&top, path, 0};
     const zr_key *key = zr__key_find(path);
     if (!key) return unknown_key(&source, &place, path);
-    json_t *value = zr__override_value(text);
+    json_t *value = zr__override_value(key, text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     zr_status st = set_at(config, key, path, value, &source, &top);
     json_decref(value);

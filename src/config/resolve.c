@@ -55,6 +55,8 @@ static zr_status check_types(const zr_config *config, const zr__source *source)
                                             "WarmupCosineLR"};
     ZR_TRY(check_params(config, source, "optimizer.params", config->optimizer.type, optimizer[config->optimizer.type]));
     ZR_TRY(check_params(config, source, "scheduler.params", config->scheduler.type, scheduler[config->scheduler.type]));
+    if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
+        return fail_key(source, "optimizer.params", "adam_w_mode", "false is Adam's, AdamW has decoupled decay");
     if (config->optimizer.nesterov && config->optimizer.momentum == 0)
         return fail_key(source, "optimizer.params", "nesterov", "true needs a momentum above 0");
     if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
@@ -92,9 +94,9 @@ zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, c
     zr_config_sizes from = *sizes;
     for (int i = 0; i < SIZES; i++) {
         int64_t had = *size_field(&config->model.sizes, i), has = *size_field(&from, i);
-        ZR_CHECK(had == 0 || had == has, ZR_ERR_CONFIG,
-                 "model.%s: %" PRId64 " differs from the %" PRId64 " of %s; leave it out", size_name[i], had, has,
-                 origin);
+        if (had != 0 && had != has)
+            return zr__config_refuse(config, "model.%s: %" PRId64 " differs from the %" PRId64 " of %s; leave it out",
+                                     size_name[i], had, has, origin);
     }
     config->model.sizes = from;
     return ZR_OK;
@@ -113,12 +115,13 @@ static zr_status resolve_sizes(zr_config *config)
         if (*size == 0) *size = standard[i];
     }
     const zr_config_sizes *sizes = &config->model.sizes;
-    ZR_CHECK(sizes->n_embd % sizes->n_head == 0, ZR_ERR_CONFIG,
-             "model.n_head: %" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head, sizes->n_embd);
+    if (sizes->n_embd % sizes->n_head != 0)
+        return zr__config_refuse(config, "model.n_head: %" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head,
+                                 sizes->n_embd);
     if (config->data.seq_length == 0) config->data.seq_length = sizes->n_positions;
-    ZR_CHECK(config->data.seq_length <= sizes->n_positions, ZR_ERR_CONFIG,
-             "data.seq_length: %" PRId64 " is longer than model.n_positions %" PRId64, config->data.seq_length,
-             sizes->n_positions);
+    if (config->data.seq_length > sizes->n_positions)
+        return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than model.n_positions %" PRId64,
+                                 config->data.seq_length, sizes->n_positions);
     return ZR_OK;
 }
 
@@ -128,10 +131,10 @@ static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum
     if (config->train_batch_size) snprintf(a, sizeof(a), "%" PRId64, config->train_batch_size);
     if (micro) snprintf(b, sizeof(b), "%" PRId64, micro);
     if (accum) snprintf(c, sizeof(c), "%" PRId64, accum);
-    return ZR_FAIL(ZR_ERR_CONFIG,
-                   "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks "
-                   "does not hold: %s, %s x %s x %d; %s",
-                   a, b, c, ranks, advice);
+    return zr__config_refuse(config,
+                             "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks "
+                             "does not hold: %s, %s x %s x %d; %s",
+                             a, b, c, ranks, advice);
 }
 
 static zr_status product(const zr_config *config, int64_t micro, int64_t accum, int ranks, int64_t *batch)
@@ -175,6 +178,27 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
+static zr_status resolve_schedule(zr_config *config)
+{
+    zr_config_scheduler type = config->scheduler.type;
+    bool ends = type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE;
+    int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
+    if (*total == 0) *total = config->train.steps;
+    if (!ends || *total >= warmup) return ZR_OK;
+    return zr__config_note(config,
+                           "scheduler.params.total_num_steps: %" PRId64 " is less than warmup_num_steps %" PRId64
+                           "; the warm-up comes first",
+                           *total, warmup);
+}
+
+static zr_status note_autos(zr_config *config)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) ZR_TRY(zr__value_note_auto(config, &key[i]));
+    return ZR_OK;
+}
+
 zr_status zr_config_resolve(zr_config *config, int ranks)
 {
     ZR_CHECK(ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", ranks);
@@ -187,6 +211,7 @@ zr_status zr_config_resolve(zr_config *config, int ranks)
     if (config->communication_dtype == ZR_CONFIG_AUTO)
         config->communication_dtype = config->bf16 ? ZR_CONFIG_BF16 : ZR_CONFIG_FP32;
     if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
-    if (config->scheduler.total_num_steps == 0) config->scheduler.total_num_steps = config->train.steps;
+    ZR_TRY(resolve_schedule(config));
+    ZR_TRY(note_autos(config));
     return ZR_OK;
 }

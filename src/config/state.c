@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One for each key is well below; what a section of a million keys says need not be kept. */
+enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS };
+
 static zr__string *new_string(size_t length)
 {
     return zr_alloc(sizeof(zr__string) + length + 1);
@@ -28,13 +31,26 @@ zr_status zr__config_note(zr_config *config, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     zr__string **end = &config->state->notes;
-    for (; *end; end = &(*end)->next)
+    int n = 0;
+    for (; *end; end = &(*end)->next, n++)
         if (strcmp((*end)->text, text) == 0) return ZR_OK;
+    if (n == MOST_NOTES) return ZR_OK;
+    if (n == MOST_NOTES - 1) snprintf(text, sizeof(text), "further notices are left out");
     zr__string *note = new_string(strlen(text));
     ZR_CHECK(note, ZR_ERR_MEMORY, "out of memory for a notice");
     memcpy(note->text, text, strlen(text));
     *end = note;
     return ZR_OK;
+}
+
+zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s: %s", config->state->name, text);
 }
 
 int zr_config_notes(const zr_config *config)

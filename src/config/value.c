@@ -201,9 +201,10 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
 {
     char found[64], list[64];
     bool open_string = key->type == ZR_KEY_STRING && !key->choices;
-    config->state->given[index_of(key)] = false;
+    config->state->given[index_of(key)] = config->state->automatic[index_of(key)] = false;
     if (key->type != ZR_KEY_ANY && !open_string && is_word(value, auto_word)) {
         ZR_TRY(zr__value_default(config, key));
+        config->state->automatic[index_of(key)] = standard_is(key, "\"auto\"");
         if (!standard_is(key, "\"auto\""))
             ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, key->standard));
         return ZR_OK;
@@ -288,4 +289,17 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key)
 {
     if (key->offset == SIZE_MAX) return json_loads(key->standard, JSON_DECODE_ANY, NULL);
     return field_json(key, field_of(config, key));
+}
+
+zr_status zr__value_note_auto(zr_config *config, const zr_key *key)
+{
+    char text[64];
+    if (!config->state->automatic[index_of(key)]) return ZR_OK;
+    json_t *value = zr__value_get(config, key);
+    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    bool open = is_word(value, auto_word);
+    show(value, text, sizeof(text));
+    json_decref(value);
+    if (!open) ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, text));
+    return ZR_OK;
 }

@@ -62,7 +62,7 @@ zr_status zr_config_hash(const zr_config *config, uint64_t *hash)
 {
     char *json;
     ZR_TRY(zr_config_to_json(config, &json));
-    *hash = XXH3_64bits(json, strlen(json));
+    *hash = XXH3_64bits_withSeed(json, strlen(json), XXH3_64bits(ZR_VERSION, strlen(ZR_VERSION)));
     zr_free(json);
     return ZR_OK;
 }

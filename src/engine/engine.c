@@ -5,17 +5,32 @@
 
 #include <string.h>
 
-static zr_status create(zr_engine *e)
+/* What one rank takes, and may fail to get, by itself. */
+static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *p = e->plan;
     void *memory = NULL;
     ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
     e->arena = memory;
-    if (e->comm->stage_bytes < p->stage_bytes) ZR_TRY(zr_comm_stage(e->comm, p->stage_bytes, &memory)); /* engines of one communicator share it */
-    e->stage_bytes = p->stage_bytes;
     e->pieces = zr_alloc(sizeof *e->pieces * (size_t)p->layout.ranks);
     e->scalars = zr_alloc(sizeof *e->scalars * ZR_NORM_SCALARS * (size_t)p->layout.ranks);
     ZR_CHECK(e->pieces && e->scalars, ZR_ERR_MEMORY, "no memory for the pieces of %d ranks", p->layout.ranks);
+    return ZR_OK;
+}
+
+/* The stage is made together, so all ranks must have come so far; engines of one communicator share it. */
+static zr_status take_stage(zr_engine *e)
+{
+    void *stage = NULL;
+    e->stage_bytes = e->plan->stage_bytes;
+    return e->comm->stage_bytes < e->stage_bytes ? zr_comm_stage(e->comm, e->stage_bytes, &stage) : ZR_OK;
+}
+
+static zr_status prepare(zr_engine *e)
+{
+    const zr_plan *p = e->plan;
+    zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = p->layout.optimizer.hyper};
+    if (p->layout.train) ZR_TRY(e->device->ops->update(e->device, &p->layout.optimizer, &nothing)); /* is there such a rule? */
     for (int32_t b = 0; b < p->n_persistent; b++) {
         zr_category c = p->persistent[b].category;
         zr_ledger_take(&e->ledger, c, p->persistent[b].bytes);
@@ -41,9 +56,11 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
         e->device = device;
         e->comm = comm;
         e->runtime.seed = seed;
-        st = create(e);
+        st = take_memory(e);
     }
     st = zr_comm_agree(comm, st);
+    if (st == ZR_OK) st = take_stage(e);
+    if (st == ZR_OK) st = zr_comm_agree(comm, prepare(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

@@ -4,12 +4,20 @@
 
 #include "zr/engine.h"
 
-/* A schedule with its operands bound to memory: made once, so that a step only walks. */
+/* An op with its operands bound to memory. */
+typedef struct zr__run {
+    const zr_kernel *kernel; /* NULL: not prepared */
+    zr_kernel_args args;
+} zr__run;
+
+/* A schedule with its operands bound to memory: made once, so that a step only walks. Only RUN steps have more than an
+ * index here: with small buckets they are few among many. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
-    const zr_kernel **kernel; /* per step; NULL but for RUN */
-    zr_kernel_args *args;     /* per step */
-    zr_tensor *tensor;        /* per use */
+    int32_t *run_of; /* per step: where it stands in `run`; of RUN steps only */
+    zr__run *run;
+    int32_t n_runs;
+    zr_tensor *tensor; /* operands and outputs of all runs, one after the other */
     void **input;             /* the graph's inputs */
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* whose life ends there */

@@ -89,7 +89,7 @@ static zr_status run_step(zr_engine *e, const zr__bound *b, int32_t index)
 {
     const zr_step *step = &b->schedule->step[index];
     switch (step->kind) {
-    case ZR_STEP_RUN: return b->kernel[index]->run(&b->args[index]);
+    case ZR_STEP_RUN: return b->run[b->run_of[index]].kernel->run(&b->run[b->run_of[index]].args);
     case ZR_STEP_BATCH: return run_batch(e, b);
     case ZR_STEP_ZERO: {
         int64_t wire = zr_dtype_bytes(e->plan->layout.wire_dtype);

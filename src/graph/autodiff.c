@@ -42,7 +42,7 @@ static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
     const zr__value *v = &graph->value[value];
     bool whole = final && is_param(v);
     zr_type type = {whole ? graph->spec.grad_dtype : partial_dtype(v), v->info.type.shape};
-    return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, whole ? v->info.param : -1);
+    return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
 /* Count a contribution in; does it belong here? */

@@ -6,6 +6,7 @@
 
 typedef struct proof {
     const zr_plan *plan;
+    const zr_graph *graph; /* NULL: FLUSH */
     const zr_schedule *s;
     uint64_t *before; /* n x words: bit j of row i: step j happens before step i */
     int32_t words;
@@ -112,6 +113,59 @@ static zr_status check_places(const proof *p, const use_of *use, const int32_t *
     return ZR_OK;
 }
 
+/* Is `value` still what its place holds, and the place the one that the step names? */
+static zr_status check_held(const proof *p, const zr_value *holder, int32_t step, zr_value value, int32_t buffer)
+{
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
+    const zr_buffer *b = &p->s->buffer[buffer];
+    ZR_CHECK(p->s->value_offset[value] + bytes <= b->bytes, ZR_ERR_INTERNAL, "step %d: value %d ends outside buffer %d (%s)", step, value,
+             buffer, b->what);
+    if (info->kind == ZR_VALUE_PARAM) {
+        ZR_CHECK(b->category == ZR_PARAM && b->unit == info->unit, ZR_ERR_INTERNAL, "step %d looks for parameter %d in buffer %d (%s)", step,
+                 info->param, buffer, b->what);
+        return ZR_OK;
+    }
+    bool held = info->kind != ZR_VALUE_ACT || holder[buffer] == value;
+    ZR_CHECK(buffer == p->s->value_buffer[value] && held, ZR_ERR_INTERNAL,
+             "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step, value, buffer, b->what, holder[buffer]);
+    return ZR_OK;
+}
+
+/* A place may pass from an input to an output (in_place). Uses that conflict are in the order of the list, as
+ * check_buffer has shown; so whoever reads a value must find it the last that was written to its place. */
+static zr_status check_values(const proof *p, zr_value *holder)
+{
+    const zr_schedule *s = p->s;
+    for (int32_t b = 0; b < s->n_buffers; b++) holder[b] = ZR_NONE;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_use *use = s->use + s->step[i].uses;
+        if (s->step[i].kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), use[0].buffer));
+        if (s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(p->graph, s->step[i].op);
+        for (int j = 0; j < op->n_in; j++)
+            if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], use[j].buffer));
+        for (int j = 0; j < op->n_out; j++) holder[use[op->n_in + j].buffer] = op->out[j];
+        for (int j = 0; j < op->n_out; j++)
+            if (zr_graph_value(p->graph, op->out[j])->kind == ZR_VALUE_ACT)
+                ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
+    }
+    return ZR_OK;
+}
+
+/* The output of decoding is read when the last step has ended. */
+static zr_status check_output(const proof *p, const zr_value *holder)
+{
+    const zr_schedule *s = p->s;
+    zr_value output = zr_graph_get_output(p->graph);
+    int32_t kept = s->value_buffer[output];
+    ZR_TRY(check_held(p, holder, s->n_steps, output, kept));
+    for (int32_t b = p->plan->n_persistent; b < s->n_buffers; b++)
+        ZR_CHECK(b == kept || !share_bytes(&s->buffer[b], &s->buffer[kept]) || s->buffer[b].last_step < s->buffer[kept].first_step,
+                 ZR_ERR_INTERNAL, "buffer %d (%s) is written over the output", b, s->buffer[b].what);
+    return ZR_OK;
+}
+
 static void sort_uses(const zr_schedule *s, use_of *use, int32_t *first)
 {
     for (int32_t u = 0; u < s->n_uses; u++)
@@ -124,9 +178,10 @@ static void sort_uses(const zr_schedule *s, use_of *use, int32_t *first)
             if (s->use[u].buffer >= 0) use[next[s->use[u].buffer]++] = (use_of){i, s->use[u].reads, s->use[u].writes};
 }
 
-static zr_status check_schedule(const zr_plan *plan, const zr_schedule *s)
+static zr_status check_schedule(const zr_plan *plan, int kind)
 {
-    proof p = {.plan = plan, .s = s, .words = (s->n_steps + 63) / 64};
+    const zr_schedule *s = &plan->schedule[kind];
+    proof p = {.plan = plan, .graph = plan->graph[kind], .s = s, .words = (s->n_steps + 63) / 64};
     zr_status st = ZR_OK;
     p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)s->n_steps + 64);
     use_of *use = zr_alloc(sizeof *use * (size_t)(s->n_uses + 1));
@@ -139,6 +194,8 @@ static zr_status check_schedule(const zr_plan *plan, const zr_schedule *s)
     sort_uses(s, use, first);
     for (int32_t b = 0; b < s->n_buffers; b++) ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
+    if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
+    if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);
 done:
     zr_free(p.before);
     zr_free(use);
@@ -149,6 +206,6 @@ done:
 zr_status zr_plan_check(const zr_plan *plan)
 {
     for (int k = 0; k < ZR_SCHEDULES; k++)
-        if (plan->schedule[k].buffer) ZR_TRY(check_schedule(plan, &plan->schedule[k]));
+        if (plan->schedule[k].buffer) ZR_TRY(check_schedule(plan, k));
     return ZR_OK;
 }

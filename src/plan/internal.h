@@ -14,6 +14,7 @@ typedef struct zr__writer {
     int32_t clock_room;
     int32_t last[ZR_STREAMS];     /* the last step of each stream, -1: none */
     int32_t last_sum;             /* the last reader of the exchange stage, -1: none */
+    int64_t bytes;                /* of all buffers, as if none shared a place: no offset can be larger */
     zr_status status;
 } zr__writer;
 
@@ -31,6 +32,8 @@ int32_t zr__writer_buffer(zr__writer *w, zr_category category, int32_t unit, con
 
 /* The bytes that a buffer takes: every place begins at a multiple of 64. */
 int64_t zr__round_bytes(int64_t bytes);
+/* *sum += bytes; ZR_ERR_CONFIG when that overflows. */
+zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 /* Units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
@@ -49,6 +52,6 @@ void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad);
 zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], int64_t *bytes);
 
 /* Fill plan->memory, traffic, flops. */
-void zr__account(zr_plan *plan);
+zr_status zr__account(zr_plan *plan);
 
 #endif

@@ -3,16 +3,41 @@
  * lowest offset where it does not meet a buffer that may be alive at the same time. Two buffers may
  * share bytes only when every use of one happens before the first write of the other in the order of
  * streams and waits; the position in the list proves nothing.
+ *
+ * Most pairs are far apart in the schedule. It is cut into stretches, and a buffer is held only
+ * against those that share a stretch with it.
  */
 #include "plan/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { STRETCHES = 64 };
 
 typedef struct span {
     int32_t buffer, first;            /* first: its first step, which writes it */
     int32_t last[ZR_STREAMS];         /* last step of each stream that uses it, -1: none */
+    int32_t from, to;                 /* stretches that it may be alive in */
     int64_t bytes, offset;
 } span;
+
+typedef struct placed {
+    const span *span;
+    int64_t reach; /* the highest end of this and all before it */
+} placed;
+
+/* What is placed and may be alive in one stretch, by offset. */
+typedef struct stretch {
+    placed *placed;
+    int32_t n, room;
+} stretch;
+
+typedef struct packing {
+    int32_t (*clock)[ZR_STREAMS];
+    span *span; /* largest first */
+    int32_t n;
+    stretch stretch[STRETCHES];
+} packing;
 
 static bool before(const span *a, const span *b, int32_t (*clock)[ZR_STREAMS])
 {
@@ -28,60 +53,121 @@ static int by_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-static void find_spans(const zr_plan *plan, const zr_schedule *s, span *spans, int32_t n)
+/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins later
+ * is ordered with it. next[s][i]: the first step of stream s at i or later. */
+static void find_stretches(span *x, const packing *k, int32_t n_steps, int32_t *const next[ZR_STREAMS])
 {
-    for (int32_t i = 0; i < n; i++) {
+    int32_t first = x->first, last = x->first;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        int32_t open = next[s][k->clock[x->first][s] + 1];
+        if (open < first) first = open;
+        if (x->last[s] > last) last = x->last[s];
+    }
+    x->from = (int32_t)((int64_t)first * STRETCHES / n_steps);
+    x->to = (int32_t)((int64_t)last * STRETCHES / n_steps);
+}
+
+static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *s)
+{
+    int32_t *next[ZR_STREAMS], each = s->n_steps + 1;
+    next[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * (size_t)each);
+    ZR_CHECK(next[0], ZR_ERR_MEMORY, "no memory to order %d steps", s->n_steps);
+    for (int i = 1; i < ZR_STREAMS; i++) next[i] = next[0] + (size_t)i * (size_t)each;
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        next[i][s->n_steps] = s->n_steps;
+        for (int32_t at = s->n_steps - 1; at >= 0; at--) next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
+    }
+    for (int32_t i = 0; i < k->n; i++) {
         const zr_buffer *b = &s->buffer[plan->n_persistent + i];
-        spans[i] = (span){.buffer = plan->n_persistent + i, .first = b->first_step, .bytes = b->bytes};
-        for (int k = 0; k < ZR_STREAMS; k++) spans[i].last[k] = -1;
+        k->span[i] = (span){.buffer = plan->n_persistent + i, .first = b->first_step, .bytes = b->bytes};
+        for (int j = 0; j < ZR_STREAMS; j++) k->span[i].last[j] = -1;
     }
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
             int32_t b = s->use[u].buffer - plan->n_persistent;
-            if (b >= 0) spans[b].last[step->stream] = i;
+            if (b >= 0) k->span[b].last[step->stream] = i;
         }
     }
+    for (int32_t i = 0; i < k->n; i++) {
+        int32_t last = s->buffer[plan->n_persistent + i].last_step; /* the output of decoding lives on after its last use */
+        k->span[i].last[s->step[last].stream] = last;
+        find_stretches(&k->span[i], k, s->n_steps, next);
+    }
+    zr_free(next[0]);
+    return ZR_OK;
 }
 
-/* Lowest offset for `item` among the placed, which are sorted by offset. */
-static int64_t lowest(const span *item, const span *const *placed, int32_t n, int32_t (*clock)[ZR_STREAMS])
+/* Lowest place for `item` at `offset` or above in one stretch. */
+static int64_t lowest(const stretch *s, const span *item, int64_t offset, int32_t (*clock)[ZR_STREAMS])
 {
-    int64_t offset = 0;
-    for (int32_t i = 0; i < n; i++) {
-        const span *p = placed[i];
+    int32_t begin = 0, end = s->n; /* skip what ends at `offset` or below */
+    while (begin < end) {
+        int32_t middle = begin + (end - begin) / 2;
+        if (s->placed[middle].reach <= offset)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    for (int32_t i = begin; i < s->n; i++) {
+        const span *p = s->placed[i].span;
+        if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
         if (p->offset + p->bytes <= offset || before(p, item, clock) || before(item, p, clock)) continue;
-        if (p->offset >= offset + item->bytes) break;
         offset = p->offset + p->bytes;
     }
     return offset;
 }
 
+static zr_status insert(stretch *s, const span *item)
+{
+    if (s->n == s->room) {
+        int32_t room = 2 * s->room + 64;
+        placed *more = zr_alloc(sizeof *more * (size_t)room);
+        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory to place %d buffers", room);
+        if (s->n) memcpy(more, s->placed, sizeof *more * (size_t)s->n);
+        zr_free(s->placed);
+        s->placed = more;
+        s->room = room;
+    }
+    int32_t at = s->n++;
+    int64_t end = item->offset + item->bytes;
+    for (; at > 0 && s->placed[at - 1].span->offset > item->offset; at--) {
+        s->placed[at] = s->placed[at - 1];
+        if (s->placed[at].reach < end) s->placed[at].reach = end;
+    }
+    s->placed[at] = (placed){item, at > 0 && s->placed[at - 1].reach > end ? s->placed[at - 1].reach : end};
+    return ZR_OK;
+}
+
+static zr_status place(packing *k, span *item)
+{
+    for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all its stretches at once */
+        tried = item->offset;
+        for (int32_t i = item->from; i <= item->to; i++) item->offset = lowest(&k->stretch[i], item, item->offset, k->clock);
+    }
+    for (int32_t i = item->from; i <= item->to; i++) ZR_TRY(insert(&k->stretch[i], item));
+    return ZR_OK;
+}
+
 zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], int64_t *bytes)
 {
-    int32_t n = schedule->n_buffers - plan->n_persistent;
+    packing k = {.clock = clock, .n = schedule->n_buffers - plan->n_persistent};
+    zr_status st = ZR_OK;
     *bytes = plan->persistent_bytes;
-    if (n == 0) return ZR_OK;
-    span *spans = zr_alloc(sizeof *spans * (size_t)n);
-    const span **placed = zr_alloc(sizeof *placed * (size_t)n);
-    if (!spans || !placed) {
-        zr_free(spans);
-        zr_free(placed);
-        return ZR_FAIL(ZR_ERR_MEMORY, "no memory to place %d buffers", n);
-    }
-    find_spans(plan, schedule, spans, n);
-    qsort(spans, (size_t)n, sizeof *spans, by_size);
-    for (int32_t i = 0; i < n; i++) {
-        span *item = &spans[i];
-        item->offset = lowest(item, placed, i, clock);
-        int32_t at = i;
-        for (; at > 0 && placed[at - 1]->offset > item->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = item;
+    if (k.n == 0) return ZR_OK;
+    k.span = zr_alloc(sizeof *k.span * (size_t)k.n);
+    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", k.n);
+    ZR_TRY_GOTO(st, find_spans(&k, plan, schedule), done);
+    qsort(k.span, (size_t)k.n, sizeof *k.span, by_size);
+    for (int32_t i = 0; i < k.n; i++) {
+        span *item = &k.span[i];
+        ZR_TRY_GOTO(st, place(&k, item), done);
         schedule->buffer[item->buffer].offset = plan->persistent_bytes + item->offset;
         int64_t end = plan->persistent_bytes + item->offset + item->bytes;
         if (end > *bytes) *bytes = end;
     }
-    zr_free(spans);
-    zr_free(placed);
-    return ZR_OK;
+done:
+    for (int i = 0; i < STRETCHES; i++) zr_free(k.stretch[i].placed);
+    zr_free(k.span);
+    return st;
 }

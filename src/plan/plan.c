@@ -28,8 +28,23 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->batch >= 1 && l->seq >= 1 && l->accum >= 1, ZR_ERR_CONFIG,
              "micro-batch of %lld rows of %lld tokens, %lld times a step: all must be positive", (long long)l->batch,
              (long long)l->seq, (long long)l->accum);
+    ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG, "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG, "an optimizer with %d states: 0 to 4",
              l->optimizer.n_slots);
+    return ZR_OK;
+}
+
+/* What the engine takes for granted of a graph: evaluation sums losses, decoding gives a token and reads the output. */
+static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const char *model)
+{
+    ZR_CHECK(kind != ZR_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
+             "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model);
+    if (kind != ZR_DECODE) return ZR_OK;
+    const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)), *token = zr_graph_value(g, zr_graph_input(g, 0));
+    ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
+             "model %s names no output for decoding: call zr_graph_output with a value that an op writes", model);
+    ZR_CHECK(zr_graph_inputs(g) == 1 && token->type.dtype == ZR_I32 && zr_shape_elems(&token->type.shape) == 1, ZR_ERR_UNSUPPORTED,
+             "model %s has %d inputs in decoding: one token is given, an I32 input of one element", model, zr_graph_inputs(g));
     return ZR_OK;
 }
 
@@ -44,7 +59,8 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     }
     ZR_TRY(zr_graph_create(&spec, &plan->graph[kind]));
     model->build(plan->graph[kind], model->config);
-    return zr_graph_finish(plan->graph[kind]);
+    ZR_TRY(zr_graph_finish(plan->graph[kind]));
+    return check_graph(plan->graph[kind], kind, model->name);
 }
 
 /* The three modes must agree on the parameters: one arena serves all. */
@@ -141,8 +157,7 @@ static zr_status create(zr_plan *plan, const zr_model *model)
     for (int k = 0; k < ZR_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
     if (l->train) ZR_TRY(zr__write_flush(plan));
-    zr__account(plan);
-    return ZR_OK;
+    return zr__account(plan);
 }
 
 zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)

@@ -47,8 +47,6 @@ static void find_uses(writing *s)
     const zr_graph *g = s->w.graph;
     int32_t seg = 0, n_ops = zr_graph_ops(g);
     for (int32_t u = 0; u < s->w.plan->n_units; u++) s->grad_end[u] = s->n_segments - 1;
-    bool *begun = (bool *)s->next_buffer; /* not in use yet */
-    memset(begun, 0, (size_t)s->w.plan->n_units);
     for (int32_t v = 0; v < zr_graph_values(g); v++) s->last_use[v] = -1;
     for (int32_t i = 0; i < n_ops; i++) {
         const zr_op *op = zr_graph_get_op(g, i);
@@ -62,7 +60,6 @@ static void find_uses(writing *s)
     }
     if (zr_graph_get_losses(g) != ZR_NONE) s->last_use[zr_graph_get_losses(g)] = n_ops;
     if (zr_graph_get_output(g) != ZR_NONE) s->last_use[zr_graph_get_output(g)] = n_ops;
-    for (int32_t u = 0; u < s->w.plan->n_units; u++) s->next_buffer[u] = ZR_NONE;
 }
 
 /* Gather what segment `index` reads, in order of use, into buffers of its own. It may begin once the
@@ -111,6 +108,23 @@ static int32_t unit_gradient(writing *s, int32_t unit)
     return s->grad_buffer[unit];
 }
 
+/* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of this size, die
+ * here, be no other operand as well, and not have been given to an earlier output. */
+static int32_t donated(const writing *s, int32_t index, int out, int64_t bytes)
+{
+    const zr_graph *g = s->w.graph;
+    const zr_op *op = zr_graph_get_op(g, index);
+    int donor = op->def->in_place[out] - 1;
+    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE || s->last_use[op->in[donor]] != index) return ZR_NONE;
+    for (int j = 0; j < op->n_in; j++)
+        if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
+    for (int j = 0; j < out; j++)
+        if (op->def->in_place[j] == op->def->in_place[out]) return ZR_NONE;
+    const zr_value_info *d = zr_graph_value(g, op->in[donor]);
+    bool fits = d->kind == ZR_VALUE_ACT && zr_shape_elems(&d->type.shape) * zr_dtype_bytes(d->type.dtype) == bytes;
+    return fits ? s->w.schedule->value_buffer[op->in[donor]] : ZR_NONE;
+}
+
 /* A new value's place: a view of its unit's gradient, the place of an input that dies here, or its own. */
 static int32_t place_output(writing *s, int32_t index, int out)
 {
@@ -124,15 +138,9 @@ static int32_t place_output(writing *s, int32_t index, int out)
         w->schedule->value_offset[value] = p->unit_offset * zr_dtype_bytes(w->plan->layout.wire_dtype);
         return unit_gradient(s, p->unit);
     }
-    int donor = op->def->in_place[out] - 1;
-    if (donor >= 0 && donor < op->n_in && op->in[donor] != ZR_NONE && s->last_use[op->in[donor]] == index) {
-        const zr_value_info *d = zr_graph_value(w->graph, op->in[donor]);
-        int64_t its = zr_shape_elems(&d->type.shape) * zr_dtype_bytes(d->type.dtype);
-        bool twice = false;
-        for (int j = 0; j < op->n_in; j++) twice |= j != donor && op->in[j] == op->in[donor];
-        if (d->kind == ZR_VALUE_ACT && its == bytes && !twice) return w->schedule->value_buffer[op->in[donor]];
-    }
-    return zr__writer_buffer(w, ZR_ACT, op->unit, op->def->name, bytes);
+    int32_t place = donated(s, index, out, bytes);
+    zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
+    return place != ZR_NONE ? place : zr__writer_buffer(w, category, op->unit, op->def->name, bytes);
 }
 
 static void write_inputs_of(writing *s, const zr_op *op)
@@ -196,8 +204,17 @@ static void write_segments(writing *s)
         s->segment[i].end_step = w->last[ZR_STREAM_COMPUTE];
         if (s->kind != ZR_TRAIN) continue;
         for (int32_t u = 0; u < w->plan->n_units; u++)
-            if (s->grad_end[u] == i) zr__write_reduce(w, u, unit_gradient(s, u));
+            if (s->grad_end[u] == i && w->plan->unit[u].elems > 0) zr__write_reduce(w, u, unit_gradient(s, u));
     }
+}
+
+/* What decoding returns is read after the last step. */
+static void keep_output(writing *s)
+{
+    const zr_schedule *schedule = s->w.schedule;
+    zr_value output = zr_graph_get_output(s->w.graph);
+    if (s->kind != ZR_DECODE || output == ZR_NONE || s->w.status != ZR_OK) return;
+    schedule->buffer[schedule->value_buffer[output]].last_step = schedule->n_steps - 1;
 }
 
 /* Once a step: agree on norm and health, then update what this rank owns. */
@@ -266,6 +283,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     if (kind == ZR_TRAIN) zr__writer_step(&s.w, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1, -1);
     write_batch(&s);
     write_segments(&s);
+    keep_output(&s);
     if (kind == ZR_TRAIN) {
         zr__writer_step(&s.w, ZR_STEP_END, ZR_STREAM_COMPUTE, -1, -1);
         write_update(&s);

@@ -10,7 +10,7 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit,
     zr_buffer *b = &plan->persistent[plan->n_persistent];
     *b = (zr_buffer){.category = category, .persistent = true, .unit = unit, .what = what,
                      .bytes = zr__round_bytes(bytes), .offset = plan->persistent_bytes};
-    plan->persistent_bytes += b->bytes;
+    ZR_TRY(zr__add_bytes(&plan->persistent_bytes, b->bytes));
     *index = plan->n_persistent++;
     return ZR_OK;
 }
@@ -19,6 +19,7 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
 {
     int64_t grain = (int64_t)ranks * ZR_SHARD_ALIGN;
     if (wanted_elems < 1) wanted_elems = 1;
+    if (wanted_elems > INT64_MAX - grain) wanted_elems = INT64_MAX - grain;
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
@@ -55,6 +56,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
 {
     const zr_layout *l = &plan->layout;
     int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
+    ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
+             "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed", (long long)zr_graph_param_elems(graph));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;

@@ -9,6 +9,10 @@
 static void *grown(zr__writer *w, void *array, int32_t n, int32_t *room, size_t each)
 {
     if (n < *room) return array;
+    if (*room > INT32_MAX / 2) {
+        w->status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: ask for larger buckets", *room);
+        return array;
+    }
     int32_t wanted = *room ? 2 * *room : 256;
     void *bigger = zr_alloc((size_t)wanted * each);
     if (!bigger) {
@@ -28,6 +32,13 @@ int64_t zr__round_bytes(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+zr_status zr__add_bytes(int64_t *sum, int64_t bytes)
+{
+    ZR_CHECK(bytes >= 0 && !__builtin_add_overflow(*sum, bytes, sum), ZR_ERR_CONFIG,
+             "the bytes of a rank do not fit 63 bits: a smaller model or batch is needed");
+    return ZR_OK;
+}
+
 zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule)
 {
     memset(w, 0, sizeof *w);
@@ -35,6 +46,7 @@ zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, 
     w->graph = graph;
     w->schedule = schedule;
     w->last_sum = -1;
+    w->bytes = plan->persistent_bytes;
     for (int s = 0; s < ZR_STREAMS; s++) w->last[s] = -1;
     int32_t n = plan->n_persistent;
     schedule->buffer = zr_alloc((size_t)(n + 256) * sizeof *schedule->buffer);
@@ -122,6 +134,7 @@ int32_t zr__writer_buffer(zr__writer *w, zr_category category, int32_t unit, con
     zr_schedule *s = w->schedule;
     if (w->status != ZR_OK) return -1;
     GROW(w, s->buffer, s->n_buffers, buffer_room);
+    if (w->status == ZR_OK) w->status = zr__add_bytes(&w->bytes, zr__round_bytes(bytes));
     if (w->status != ZR_OK) return -1;
     s->buffer[s->n_buffers] = (zr_buffer){.category = category, .unit = unit, .what = what,
                                           .bytes = zr__round_bytes(bytes), .first_step = -1, .last_step = -1};

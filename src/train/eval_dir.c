@@ -3,9 +3,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
 #define BATCH_TOKENS 1024
+
+/* What a model without a known tokenizer must have for its tokens to be bytes. */
+#define BYTES_VOCAB 256
 
 static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
 {
@@ -13,7 +17,13 @@ static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t s
     if (!path && loaded->config) path = loaded->config->data.val;
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
-    ZR_TRY(zr_data_open(path, tokenizer, loaded->model.vocab_size, seq, ZR_SEQUENTIAL, 0, data));
+    int64_t vocab = loaded->model.vocab_size;
+    ZR_TRY(zr_data_open(path, tokenizer, vocab, seq, ZR_SEQUENTIAL, 0, data));
+    zr_data_info info = zr_data_get_info(*data);
+    ZR_CHECK(tokenizer || vocab == BYTES_VOCAB || strcmp(info.format, "text") != 0, ZR_ERR_UNSUPPORTED,
+             "%s is text, but the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has %d); "
+             "give a token file",
+             info.path, (long long)vocab, BYTES_VOCAB);
     return ZR_OK;
 }
 
@@ -26,8 +36,10 @@ static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, int th
     int64_t windows = zr_data_windows(data);
     if (layout.batch > windows) layout.batch = windows;
     ZR_TRY(zr__load_start(loaded, &layout, threads));
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows, &result->loss,
-                        &result->tokens));
+    zr__eval_part part;
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows, &part));
+    ZR_TRY(part.data);
+    ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
     zr_data_info info = zr_data_get_info(data);
     snprintf(result->data, sizeof(result->data), "%s", info.path);
     result->params = loaded->plan->params;

@@ -5,10 +5,19 @@
 #include "zr/data.h"
 #include "zr/engine.h"
 
-/** Mean loss over the first `windows` windows. Every rank makes the same number of calls; rows beyond the last
- *  window are padded with targets that count for nothing. Ranks' sums are added in rank order. A file that
- *  cannot be read fails on all ranks alike. Collective. */
-ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, zr_comm *comm, const zr_layout *layout, zr_data *data,
-                                    int64_t windows, double *loss, int64_t *tokens);
+/** One rank's part of an evaluation. */
+typedef struct zr__eval_part {
+    double sum; /* of its tokens' losses */
+    int64_t tokens;
+    zr_status data; /* could its windows be read? Latched: a rank that stopped there would leave the others waiting */
+} zr__eval_part;
+
+/** This rank's part of the first `windows` windows. Every rank makes the same number of calls; rows beyond the last
+ *  window are padded with targets that count for nothing. The caller agrees on part->data. Collective. */
+ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data,
+                                    int64_t windows, zr__eval_part *part);
+
+/** Mean over all parts, added in rank order. Collective. */
+ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);
 
 #endif

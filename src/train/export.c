@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
@@ -34,13 +35,12 @@ static zr_status write_config(const char *dir, const zr_gpt2_config *model)
 }
 
 /** Rank 0 makes the directory and the empty file. */
-static zr_status begin(const char *dir, const char *path, const zr_gpt2_config *model, const zr_graph *graph)
+static zr_status begin(const char *dir, const char *path, const zr_graph *graph)
 {
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_CHECK(mkdir(dir, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", dir,
              strerror(errno));
-    ZR_TRY(write_config(dir, model));
     ZR_TRY(zr__param_specs(graph, &specs, &n));
     zr_status st = zr_safetensors_create(path, specs, n);
     zr_free(specs);
@@ -59,6 +59,23 @@ done:
     return st;
 }
 
+/** The weights get their name last: a directory that has them is whole. */
+static zr_status finish(const char *dir, const char *unfinished, const char *path, const zr_gpt2_config *model)
+{
+    ZR_TRY(write_config(dir, model));
+    ZR_TRY(zr_file_commit(unfinished, path));
+    return ZR_OK;
+}
+
+/** Nothing of a directory that did not become whole. */
+static void discard(const char *dir, const char *unfinished)
+{
+    char config[PATH_MAX];
+    unlink(unfinished);
+    if (zr__path_join(config, dir, "config.json") == ZR_OK) unlink(config);
+    rmdir(dir);
+}
+
 zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
                      zr_comm *comm)
 {
@@ -66,8 +83,10 @@ zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan
     ZR_TRY(zr__path_join(path, dir, "model.safetensors"));
     ZR_TRY(zr__path_join(unfinished, dir, "model.safetensors.tmp"));
     const zr_graph *graph = plan->graph[plan->layout.train ? ZR_TRAIN : ZR_EVAL];
-    ZR_TRY(zr_comm_agree(comm, comm->rank == 0 ? begin(dir, unfinished, model, graph) : ZR_OK));
-    ZR_TRY(zr_comm_agree(comm, write_mine(unfinished, engine)));
-    ZR_TRY(zr_comm_agree(comm, comm->rank == 0 ? zr_file_commit(unfinished, path) : ZR_OK));
-    return ZR_OK;
+    bool first = comm->rank == 0;
+    zr_status st = zr_comm_agree(comm, first ? begin(dir, unfinished, graph) : ZR_OK);
+    if (st == ZR_OK) st = zr_comm_agree(comm, write_mine(unfinished, engine));
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? finish(dir, unfinished, path, model) : ZR_OK);
+    if (st != ZR_OK && first) discard(dir, unfinished);
+    return st;
 }

@@ -93,25 +93,33 @@ static int32_t likeliest(const writer *w)
     return best;
 }
 
+/** Rule out all but the k likeliest; of equals the first stay, so that k = 1 is the likeliest. */
+static void keep_likeliest(writer *w, int64_t k)
+{
+    memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
+    qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
+    float least = w->sorted[k - 1];
+    int64_t equals = 0; /* to keep */
+    for (int64_t i = 0; i < k; i++) equals += w->sorted[i] == least;
+    for (int64_t v = 0; v < w->choices; v++) {
+        bool keep = w->logits[v] > least || (w->logits[v] == least && equals-- > 0);
+        if (!keep) w->logits[v] = -INFINITY;
+    }
+}
+
 /** Draw from softmax(logits / temperature) over the k likeliest. */
-static int32_t draw(const writer *w, int64_t index)
+static int32_t draw(writer *w, int64_t index)
 {
     zr_rng rng = {.seed = w->args->seed, .purpose = ZR_RNG_SAMPLE};
-    float floor_logit = -INFINITY;
     int32_t last = likeliest(w);
     double top = w->logits[last], sum = 0.0;
-    if (w->args->top_k > 0 && w->args->top_k < w->choices) {
-        memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
-        qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
-        floor_logit = w->sorted[w->args->top_k - 1];
-    }
-    for (int64_t v = 0; v < w->choices; v++) {
-        if (w->logits[v] >= floor_logit) sum += exp((w->logits[v] - top) / w->args->temperature);
-    }
+    if (w->args->top_k > 0 && w->args->top_k < w->choices) keep_likeliest(w, w->args->top_k);
+    for (int64_t v = 0; v < w->choices; v++) sum += exp((w->logits[v] - top) / w->args->temperature);
     double left = zr_rng_uniform(&rng, (uint64_t)index) * sum;
     for (int32_t v = 0; v < w->choices; v++) {
-        if (w->logits[v] < floor_logit) continue;
-        left -= exp((w->logits[v] - top) / w->args->temperature);
+        double weight = exp((w->logits[v] - top) / w->args->temperature);
+        if (weight <= 0.0) continue;
+        left -= weight;
         last = v;
         if (left < 0.0) break;
     }

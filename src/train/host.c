@@ -66,17 +66,37 @@ static int64_t group_left(const char *group)
     return limit > used ? limit - used : 0;
 }
 
-static int64_t groups_left(void)
+/** Whole processors of one group's CPU quota, -1 without one. */
+static int64_t group_cores(const char *group)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof(path), "%s/cpu.max", group);
+    FILE *file = fopen(path, "re");
+    if (!file) return -1;
+    long long quota = 0, period = 0;
+    int n = fscanf(file, "%lld %lld", &quota, &period);
+    fclose(file);
+    if (n != 2 || quota <= 0 || period <= 0) return -1;
+    return quota < period ? 1 : quota / period;
+}
+
+/** The least of `number` over this process's group and all that hold it, -1 when none has one. */
+static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     char path[PATH_MAX];
     group_path(path, sizeof(path));
-    int64_t left = -1;
+    int64_t least = -1;
     while (strlen(path) >= strlen("/sys/fs/cgroup")) {
-        left = smaller(left, group_left(path));
-        char *slash = strrchr(path, '/');
-        if (!slash) break;
-        *slash = '\0';
+        least = smaller(least, number(path));
+        *strrchr(path, '/') = '\0';
     }
+    return least;
+}
+
+static int64_t groups_left(void)
+{
+    int64_t left = least_of_groups(group_left);
+    /* The old hierarchy. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", NULL);
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
@@ -89,21 +109,6 @@ int64_t zr_host_available_bytes(void)
     return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
 }
 
-/** Whole processors of the CPU quota, -1 without one. */
-static int64_t quota_cores(void)
-{
-    char path[PATH_MAX + 16], group[PATH_MAX];
-    group_path(group, sizeof(group));
-    snprintf(path, sizeof(path), "%s/cpu.max", group);
-    FILE *file = fopen(path, "re");
-    if (!file) return -1;
-    long long quota = 0, period = 0;
-    int n = fscanf(file, "%lld %lld", &quota, &period);
-    fclose(file);
-    if (n != 2 || quota <= 0 || period <= 0) return -1;
-    return quota < period ? 1 : quota / period;
-}
-
 int zr_host_cores(void)
 {
     cpu_set_t set;
@@ -113,7 +118,7 @@ int zr_host_cores(void)
     } else {
         cores = sysconf(_SC_NPROCESSORS_ONLN);
     }
-    cores = smaller(cores, quota_cores());
+    cores = smaller(cores, least_of_groups(group_cores));
     return cores < 1 ? 1 : (int)cores;
 }
 

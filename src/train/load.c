@@ -19,7 +19,7 @@ static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[
     struct stat st;
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir or a Hugging Face directory", dir);
-    bool saved = exists(dir, "model/model.safetensors") || exists(dir, "model/config.json");
+    bool saved = exists(dir, "model/model.safetensors") || exists(dir, "model/model.safetensors.index.json");
     ZR_CHECK(saved || !exists(dir, "metrics.jsonl"), ZR_ERR_NOT_FOUND,
              "%s is a run without saved weights (there is no model/ in it); weights are written when a run ends", dir);
     if (!saved) return zr__path_join(weights, dir, ".");

@@ -63,13 +63,19 @@ static json_t *traffic_json(const zr_traffic *traffic)
     return NULL;
 }
 
+/** FLOPs are whole; a real only where they may exceed an integer. */
+static json_t *flops_json(double flops)
+{
+    return flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
+}
+
 zr_status zr_report_json(const zr_report *report, char **json)
 {
     *json = NULL;
-    json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:f, s:f}}", "params", (json_int_t)report->params, "ranks",
+    json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:o, s:o}}", "params", (json_int_t)report->params, "ranks",
                              report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
-                             traffic_json(&report->traffic), "flops", "model", report->flops_model, "hardware",
-                             report->flops_hardware);
+                             traffic_json(&report->traffic), "flops", "model", flops_json(report->flops_model),
+                             "hardware", flops_json(report->flops_hardware));
     char *text = root ? json_dumps(root, 0) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for a report");

@@ -85,7 +85,7 @@ static zr_status check(run *r)
     zr_status st = zr_config_hash(r->config, &hash);
     if (st == ZR_OK) st = check_inputs(r);
     ZR_TRY(agree(r, st));
-    ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration", hash)));
+    ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(agree(r, check_plan(r)));
     return ZR_OK;
 }
@@ -97,8 +97,7 @@ static zr_status open_dir(run *r)
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr_config_to_json(r->config, &json));
-    zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir);
-    if (st == ZR_OK) st = zr__run_dir_write(&r->dir, "config.json", json);
+    zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
     zr_free(json);
     return st;
 }
@@ -120,14 +119,23 @@ static void announce(run *r)
     }
 }
 
+/** The type that this rank's matrix products are made in. */
+static zr_dtype product_dtype(const run *r)
+{
+    return r->plan->layout.dtype == ZR_BF16 && r->device->profile.bf16_products ? ZR_BF16 : ZR_F32;
+}
+
+/** Memory is taken before the directory is made: it is the last thing that may not be there. */
 static zr_status start(run *r)
 {
+    uint64_t seed = (uint64_t)r->config->train.seed;
+    zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
+    /* While the others wait for it, so that it is alone. */
+    if (r->comm->rank == 0) r->device->ops->measure(r->device, product_dtype(r));
+    ZR_TRY(agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
     ZR_TRY(agree(r, open_dir(r)));
     announce(r);
-    r->result->agreed = false;
-    ZR_TRY(zr_engine_create(r->plan, r->device, r->comm, (uint64_t)r->config->train.seed, &r->engine));
-    zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
-    ZR_TRY(zr_engine_fill(r->engine, fill, r->inputs.weights));
+    ZR_TRY(agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
     return ZR_OK;
 }
 
@@ -152,7 +160,7 @@ static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input
 static void fill_rates(const run *r, zr_train_step *line)
 {
     const zr_profile *profile = &r->device->profile;
-    double peak = r->plan->layout.dtype == ZR_BF16 && profile->bf16_products ? profile->flops_bf16 : profile->flops_f32;
+    double peak = product_dtype(r) == ZR_BF16 ? profile->flops_bf16 : profile->flops_f32;
     double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
     line->tokens_per_sec = (double)line->tokens / sec;
     line->samples_per_sec = (double)r->config->train_batch_size / sec;
@@ -190,7 +198,6 @@ static zr_status count_skipped(run *r, const zr_step_result *did)
              (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name,
              (long long)r->result->skipped);
     note(r, text);
-    r->result->agreed = true;
     ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
              "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s); lower the "
              "learning rate, lengthen the warm-up or set gradient_clipping",
@@ -230,11 +237,14 @@ static zr_status evaluate(run *r)
 {
     char text[ZR_LINE_BYTES];
     int64_t windows = zr_data_windows(r->inputs.val);
-    int64_t wanted = r->config->train.eval_batches * r->config->train_batch_size;
-    if (wanted > 0 && wanted < windows) windows = wanted;
+    int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
+    if (batches > 0 && batches <= windows / batch) windows = batches * batch;
     zr_train_eval line = {.step = r->result->steps};
-    ZR_TRY(agreed(r, zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &line.val_loss,
-                                  &line.val_tokens)));
+    zr__eval_part part;
+    r->result->agreed = false;
+    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &part));
+    ZR_TRY(agree(r, part.data));
+    ZR_TRY(agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;
     if (r->comm->rank != 0) return ZR_OK;
     log_line(r, text, zr__metrics_eval(&line, text));
@@ -261,18 +271,44 @@ static zr_status loop(run *r)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
+/** Each of n numbers becomes its highest over the ranks. */
+static zr_status highest(run *r, double *number, int n)
+{
+    const double *all = r->comm->table;
+    ZR_TRY(agreed(r, zr_comm_scalars(r->comm, number, n, r->comm->table)));
+    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], all[i]);
+    return ZR_OK;
+}
+
 /** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
 static zr_status measure_peak(run *r)
 {
     double mine = (double)zr__host_peak_bytes();
     if (mine >= 0.0 && strcmp(r->comm->transport, "mpi") == 0) mine += (double)r->plan->stage_bytes;
-    double *all = zr_alloc(sizeof(mine) * (size_t)r->comm->size);
-    ZR_TRY(agree(r, all ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", r->comm->size)));
-    zr_status st = zr_comm_scalars(r->comm, &mine, 1, all);
-    for (int rank = 0; st == ZR_OK && rank < r->comm->size; rank++) mine = fmax(mine, all[rank]);
+    ZR_TRY(highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
-    zr_free(all);
-    return st;
+    return ZR_OK;
+}
+
+/** What was taken and moved, the highest rank's: each rank has counted its own. */
+static zr_status measure_ranks(run *r)
+{
+    enum { MEMORY = sizeof(zr_memory) / sizeof(int64_t), N = MEMORY + ZR_TRAFFIC_KINDS };
+    _Static_assert(N <= ZR_COMM_SCALARS, "a report travels in one call");
+    zr_measured measured;
+    zr_report *report = &r->result->measured;
+    int64_t bytes[N];
+    double number[N];
+    zr_engine_measured(r->engine, &measured);
+    ZR_TRY(agree(r, zr_report_measured(r->plan, &measured, report)));
+    memcpy(bytes, &report->memory, sizeof(report->memory));
+    memcpy(bytes + MEMORY, report->traffic.bytes, sizeof(report->traffic.bytes));
+    for (int i = 0; i < N; i++) number[i] = (double)bytes[i];
+    ZR_TRY(highest(r, number, N));
+    for (int i = 0; i < N; i++) bytes[i] = (int64_t)number[i];
+    memcpy(&report->memory, bytes, sizeof(report->memory));
+    memcpy(report->traffic.bytes, bytes + MEMORY, sizeof(report->traffic.bytes));
+    return ZR_OK;
 }
 
 static void compare_with_plan(run *r)
@@ -297,11 +333,9 @@ static zr_status write_run_json(run *r)
 static zr_status save(run *r, double begin)
 {
     char dir[PATH_MAX];
-    zr_measured measured;
     r->result->agreed = false;
     ZR_TRY(zr_engine_flush(r->engine));
-    zr_engine_measured(r->engine, &measured);
-    ZR_TRY(agree(r, zr_report_measured(r->plan, &measured, &r->result->measured)));
+    ZR_TRY(measure_ranks(r));
     ZR_TRY(agree(r, zr__path_join(dir, r->config->train.output_dir, "model")));
     ZR_TRY(agreed(r, zr__export(dir, &r->model, r->plan, r->engine, r->comm)));
     r->result->saved = true;

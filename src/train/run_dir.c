@@ -1,19 +1,25 @@
 #include "train/run_dir.h"
 
+#include "base/text.h"
 #include "train/host.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LOCK_NAME "lock"
+#define METRICS_NAME "metrics.jsonl"
+
+/* A path in a message. */
+#define SHOWN_BYTES 512
 
 /* Any of these means that a run has been here. */
-static const char *const traces[] = {"config.json", "metrics.jsonl", "run.json", "model", "latest"};
+static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model", "latest"};
 
 zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
 {
@@ -42,20 +48,23 @@ static void nearest_parent(const char *path, char parent[PATH_MAX])
 zr_status zr__run_dir_check(const char *path)
 {
     struct stat st;
+    char parent[PATH_MAX], shown[SHOWN_BYTES], shown_parent[SHOWN_BYTES];
     ZR_CHECK(path[0], ZR_ERR_CREATE, "train.output_dir is empty; name a directory");
     ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; at most %d are possible",
-             strlen(path), PATH_MAX - 64);
-    char parent[PATH_MAX];
+             strlen(path), PATH_MAX - 65);
     nearest_parent(path, parent);
+    zr__text_escape(path, shown, sizeof(shown));
+    zr__text_escape(parent, shown_parent, sizeof(shown_parent));
     ZR_CHECK(stat(parent, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_CREATE,
-             "train.output_dir %s cannot be made: %s is not a directory", path, parent);
+             "train.output_dir %s cannot be made: %s is not a directory", shown, shown_parent);
     ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,
-             "train.output_dir %s cannot be written: %s: %s; choose another directory", path, parent, strerror(errno));
+             "train.output_dir %s cannot be written: %s: %s; choose another directory", shown, shown_parent,
+             strerror(errno));
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++) {
         char trace[PATH_MAX];
         ZR_TRY(zr__path_join(trace, path, traces[i]));
         ZR_CHECK(lstat(trace, &st) != 0, ZR_ERR_CREATE,
-                 "train.output_dir %s holds another run (%s is there); choose another directory or remove it", path,
+                 "train.output_dir %s holds another run (%s is there); choose another directory or remove it", shown,
                  traces[i]);
     }
     return ZR_OK;
@@ -63,14 +72,14 @@ zr_status zr__run_dir_check(const char *path)
 
 static zr_status make_parents(const char *path)
 {
-    char part[PATH_MAX];
+    char part[PATH_MAX], shown[SHOWN_BYTES];
     snprintf(part, sizeof(part), "%s", path);
     for (char *c = part + 1;; c++) {
         if (*c != '/' && *c != '\0') continue;
         char keep = *c;
         *c = '\0';
-        ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s", part,
-                 strerror(errno));
+        ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s",
+                 zr__text_escape(part, shown, sizeof(shown)), strerror(errno));
         *c = keep;
         if (!keep) return ZR_OK;
     }
@@ -79,52 +88,35 @@ static zr_status make_parents(const char *path)
 /** Say whose lock it is. */
 static zr_status locked_by_other(const char *path, const char *lock)
 {
-    char who[128] = "";
+    char who[128] = "", shown[SHOWN_BYTES], shown_lock[SHOWN_BYTES];
     int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t n = fd < 0 ? 0 : read(fd, who, sizeof(who) - 1);
     if (fd >= 0) close(fd);
     if (n > 0) who[strcspn(who, "\n")] = '\0';
     return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
-                   path, who[0] ? who : "its lock says no name", lock);
+                   zr__text_escape(path, shown, sizeof(shown)), who[0] ? who : "its lock says no name",
+                   zr__text_escape(lock, shown_lock, sizeof(shown_lock)));
 }
 
 static zr_status take_lock(zr__run_dir *dir)
 {
-    char lock[PATH_MAX], host[80], text[128];
+    char lock[PATH_MAX], shown[SHOWN_BYTES], host[80], text[192];
+    const char *job = getenv("SLURM_JOB_ID");
     ZR_TRY(zr__path_join(lock, dir->path, LOCK_NAME));
     int fd = open(lock, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0 && errno == EEXIST) return locked_by_other(dir->path, lock);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write in train.output_dir %s: %s", dir->path, strerror(errno));
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write in train.output_dir %s: %s",
+             zr__text_escape(dir->path, shown, sizeof(shown)), strerror(errno));
     dir->locked = true;
     zr__host_name(host, sizeof(host));
-    int n = snprintf(text, sizeof(text), "host %s, process %ld\n", host, (long)getpid());
+    int n = snprintf(text, sizeof(text), "host %s, process %ld%s%.32s\n", host, (long)getpid(), job ? ", job " : "",
+                     job ? job : "");
     ssize_t put = write(fd, text, (size_t)n);
     int failed = put != n ? errno : 0;
     close(fd);
-    ZR_CHECK(!failed, ZR_ERR_CREATE, "cannot write %s: %s", lock, strerror(failed));
+    ZR_CHECK(!failed, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(lock, shown, sizeof(shown)),
+             strerror(failed));
     return ZR_OK;
-}
-
-zr_status zr__run_dir_open(zr__run_dir *dir, const char *path)
-{
-    ZR_TRY(zr__run_dir_check(path));
-    snprintf(dir->path, sizeof(dir->path), "%s", path);
-    ZR_TRY(make_parents(path));
-    ZR_TRY(take_lock(dir));
-    /* A second job may have come and gone between the look and the lock. */
-    zr_status st = zr__run_dir_check(path);
-    char metrics[PATH_MAX];
-    ZR_TRY_GOTO(st, st, fail);
-    ZR_TRY_GOTO(st, zr__path_join(metrics, path, "metrics.jsonl"), fail);
-    dir->metrics = open(metrics, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (dir->metrics < 0) {
-        st = ZR_FAIL(ZR_ERR_CREATE, "cannot create %s: %s", metrics, strerror(errno));
-        goto fail;
-    }
-    return ZR_OK;
-fail:
-    zr__run_dir_close(dir);
-    return st;
 }
 
 zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text)
@@ -135,6 +127,42 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
     return ZR_OK;
 }
 
+static zr_status open_metrics(zr__run_dir *dir)
+{
+    char path[PATH_MAX], shown[SHOWN_BYTES];
+    ZR_TRY(zr__path_join(path, dir->path, METRICS_NAME));
+    dir->metrics = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    ZR_CHECK(dir->metrics >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+             strerror(errno));
+    return ZR_OK;
+}
+
+/** A run that did not begin leaves no trace that would refuse the next. */
+static void remove_metrics(zr__run_dir *dir)
+{
+    char path[PATH_MAX];
+    if (dir->metrics >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
+}
+
+zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config)
+{
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__run_dir_check(path));
+    snprintf(dir->path, sizeof(dir->path), "%s", path);
+    ZR_TRY(make_parents(path));
+    ZR_TRY_GOTO(st, take_lock(dir), fail);
+    /* A second job may have come and gone between the look and the lock. */
+    ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
+    ZR_TRY_GOTO(st, open_metrics(dir), fail);
+    ZR_TRY_GOTO(st, zr__run_dir_write(dir, "config.json", config), fail);
+    return ZR_OK;
+fail:
+    remove_metrics(dir);
+    zr__run_dir_close(dir);
+    return st;
+}
+
+/** A line that did not fit on the disk goes whole. */
 bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
 {
     if (dir->log_failed || dir->metrics < 0) return true;
@@ -143,6 +171,8 @@ bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
         n = write(dir->metrics, line, bytes);
     } while (n < 0 && errno == EINTR);
     dir->log_failed = n != (ssize_t)bytes;
+    off_t end = n > 0 && dir->log_failed ? lseek(dir->metrics, 0, SEEK_END) : -1;
+    if (end >= n && ftruncate(dir->metrics, end - n) != 0) return false;
     return !dir->log_failed;
 }
 

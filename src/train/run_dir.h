@@ -24,9 +24,9 @@ typedef struct zr__run_dir {
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
 
-/** Make the directory (parents too), lock it and open metrics.jsonl. ZR_ERR_CREATE; nothing is left
- *  behind but directories that were made. */
-ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path);
+/** Make the directory (parents too), lock it, open metrics.jsonl and write config.json. ZR_ERR_CREATE, ZR_ERR_IO;
+ *  then nothing is left behind but directories that were made. */
+ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
 /** Write dir/name whole. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);

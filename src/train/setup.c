@@ -158,15 +158,16 @@ zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_
     return ZR_OK;
 }
 
-int64_t zr_train_process_bytes(const zr_plan *plan, int ranks)
+int64_t zr_train_process_bytes(int64_t total_bytes, int ranks)
 {
-    return (int64_t)(PROCESS_SHARE * (double)plan->memory.total_bytes * ranks) + PROCESS_EXTRA_BYTES;
+    double bytes = PROCESS_SHARE * (double)total_bytes * ranks + PROCESS_EXTRA_BYTES;
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
 }
 
 zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
 {
     const zr_memory *memory = &plan->memory;
-    int64_t rank_bytes = zr_train_process_bytes(plan, 1);
+    int64_t rank_bytes = zr_train_process_bytes(memory->total_bytes, 1);
     double states = (double)memory->states_bytes / MIB, total = (double)memory->total_bytes / MIB;
     ZR_CHECK(
         limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
@@ -174,12 +175,13 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
         "memory.limit is %.1f MiB; use a higher zero_optimization.stage, more ranks, a smaller batch or "
         "seq_length (`zr plan` shows each)",
         (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
-    int64_t host_bytes = threads ? zr_train_process_bytes(plan, local_ranks) : rank_bytes * local_ranks;
+    double host_bytes =
+        threads ? (double)zr_train_process_bytes(memory->total_bytes, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
     ZR_CHECK(
-        left < 0 || host_bytes <= left, ZR_ERR_MEMORY,
+        left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
         "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
         "available; use a higher zero_optimization.stage, a smaller batch or a smaller model",
-        (double)host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
+        host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
     return ZR_OK;
 }

@@ -15,21 +15,21 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 /* One file for all inputs: the reader takes names, and making a file each time would be most of the work. */
-static char path[] = "/tmp/zr-fuzz-XXXXXX";
+static char input_path[] = "/tmp/zr-fuzz-XXXXXX";
 
 static void remove_file(void)
 {
-    unlink(path);
+    unlink(input_path);
 }
 
 static void write_file(const uint8_t *bytes, size_t n)
 {
     static int fd = -1;
     if (fd < 0) {
-        fd = mkstemp(path);
+        fd = mkstemp(input_path);
         if (fd < 0 || atexit(remove_file)) abort();
     }
-    if (ftruncate(fd, 0) || pwrite(fd, bytes, n, 0) != (ssize_t)n) abort();
+    if (pwrite(fd, bytes, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n)) abort();
 }
 
 static void hold(bool truth, const char *what)
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     zr_safetensors *st = NULL;
     write_file(bytes, n);
-    zr_status status = zr_safetensors_open(path, &st);
+    zr_status status = zr_safetensors_open(input_path, &st);
     if (status == ZR_OK) {
         int64_t at = -1;
         for (int64_t i = 0; i < zr_safetensors_count(st); i++) {

@@ -6,6 +6,7 @@
 
 #include "device/cpu/matmul.h"
 #include "device/cpu/onednn.h"
+#include "device/cpu/peak.h"
 #include "kernel_list.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
@@ -253,6 +254,12 @@ static zr_status cpu_total(zr_device *device, const float *x, int64_t n, double 
     return ZR_OK;
 }
 
+static void cpu_measure(zr_device *device, zr_dtype dtype)
+{
+    zr_profile *profile = &device->profile;
+    *(dtype == ZR_BF16 ? &profile->flops_bf16 : &profile->flops_f32) = zr__cpu_peak_flops(profile->threads, dtype);
+}
+
 static const zr_device_ops cpu_ops = {
     .destroy = cpu_destroy,
     .alloc = cpu_alloc,
@@ -265,6 +272,7 @@ static const zr_device_ops cpu_ops = {
     .zero = cpu_zero,
     .cast = cpu_cast,
     .total = cpu_total,
+    .measure = cpu_measure,
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -273,6 +281,10 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
 {
     ZR_CHECK(config->threads >= 0, ZR_ERR_CONFIG, "%d threads, wanted 0 (one) or more", config->threads);
     ZR_TRY(check_level(name));
+    ZR_CHECK(!find_level(name)->panels->bf16_products || zr__onednn_has_bf16(), ZR_ERR_CONFIG,
+             "the processor's level is %s, but oneDNN is kept below it in this process (by ONEDNN_MAX_CPU_ISA, or an "
+             "earlier ZR_KERNELS): lift that, or set ZR_KERNELS to a lower level",
+             name);
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     cpu->level = find_level(name);

@@ -6,7 +6,8 @@
 typedef struct matmul {
     zr__product_spec spec;
     int a, b, bias, earlier; /* operands' indices; -1: none */
-    zr__product *product;    /* NULL: by panels */
+    zr__product *product;    /* of n_block columns; NULL: by panels */
+    zr__product *rest;       /* of the last columns where they are fewer */
     const zr__panel_ops *panel;
     int64_t m_block, n_block, k_block;
 } matmul;
@@ -115,6 +116,17 @@ static void choose_blocks(matmul *mm)
     mm->m_block = block_of(s->m, elems / (mm->n_block > mm->k_block ? mm->n_block : mm->k_block));
 }
 
+static zr_status create_products(matmul *mm)
+{
+    zr__product_spec spec = mm->spec;
+    spec.ld = spec.n;
+    spec.n = mm->n_block = block_of(spec.n, zr__product_cols(spec.threads));
+    ZR_TRY(zr__product_create(&spec, &mm->product));
+    spec.n = mm->spec.n % mm->n_block;
+    if (spec.n > 0) ZR_TRY(zr__product_create(&spec, &mm->rest));
+    return ZR_OK;
+}
+
 zr_status zr__matmul_prepare(const zr_kernel_args *args, zr__linear_kind kind, const zr__panel_ops *panel, void **state)
 {
     matmul described;
@@ -129,7 +141,7 @@ zr_status zr__matmul_prepare(const zr_kernel_args *args, zr__linear_kind kind, c
         choose_blocks(mm);
         return ZR_OK;
     }
-    zr_status status = zr__product_create(&mm->spec, &mm->product);
+    zr_status status = create_products(mm);
     if (status == ZR_OK) return ZR_OK;
     zr__matmul_release(mm);
     *state = NULL;
@@ -141,6 +153,7 @@ void zr__matmul_release(void *state)
     matmul *mm = state;
     if (!mm) return;
     zr__product_destroy(&mm->product);
+    zr__product_destroy(&mm->rest);
     zr_free(mm);
 }
 
@@ -199,12 +212,21 @@ static zr_status run_panels(const matmul *mm, const zr_kernel_args *args)
     return ZR_OK;
 }
 
+static zr_status run_products(const matmul *mm, const zr_kernel_args *args)
+{
+    const zr__product_spec *s = &mm->spec;
+    const int64_t each = zr_dtype_bytes(s->dtype), out_each = zr_dtype_bytes(s->out_dtype);
+    const char *b = args->in[mm->b].data, *bias = s->bias ? args->in[mm->bias].data : NULL;
+    const float *earlier = s->earlier ? args->in[mm->earlier].data : NULL;
+    for (int64_t col = 0; col < s->n; col += mm->n_block)
+        ZR_TRY(zr__product_run(s->n - col < mm->n_block ? mm->rest : mm->product, args->in[mm->a].data,
+                               b + col * s->b.col * each, bias ? bias + col * each : NULL,
+                               earlier ? earlier + col : NULL, (char *)args->out[0].data + col * out_each));
+    return ZR_OK;
+}
+
 zr_status zr__matmul_run(const zr_kernel_args *args)
 {
     const matmul *mm = args->state;
-    if (!mm->product) return run_panels(mm, args);
-    ZR_TRY(zr__product_run(mm->product, args->in[mm->a].data, args->in[mm->b].data,
-                           mm->bias >= 0 ? args->in[mm->bias].data : NULL,
-                           mm->earlier >= 0 ? args->in[mm->earlier].data : NULL, args->out[0].data));
-    return ZR_OK;
+    return mm->product ? run_products(mm, args) : run_panels(mm, args);
 }

@@ -1,6 +1,7 @@
 #include "device/cpu/onednn.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <oneapi/dnnl/dnnl.h>
@@ -17,7 +18,8 @@ struct zr__product {
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS]; /* NULL: an operand that the product has not */
-    int threads;
+    pthread_t owner;
+    int threads; /* at most the spec's */
 };
 
 static zr_status check(dnnl_status_t status, const char *call)
@@ -94,21 +96,21 @@ static dnnl_data_type_t type_of(zr_dtype dtype)
     return dtype == ZR_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* A row or column of one element may have any stride; the library wants that of a dense matrix. */
+/* The stride of a dimension of one element means nothing; the library wants that of a dense matrix. */
 static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
 {
-    if (rows == 1 || cols == 1) strides = strides.col == 1 ? (zr__strides){cols, 1} : (zr__strides){1, rows};
+    if (rows == 1 || (cols == 1 && strides.row == 1)) strides = strides.col == 1 ? (zr__strides){cols, 1} : (zr__strides){1, rows};
     return layout_make(l, (dnnl_dims_t){rows, cols}, type_of(dtype), (dnnl_dims_t){strides.row, strides.col});
 }
 
 static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
 {
-    const zr__strides dense = {s->n, 1};
+    const zr__strides dense = {s->n, 1}, c = {s->ld ? s->ld : s->n, 1};
     DNNL_TRY(matrix_layout(&l[A], s->m, s->k, s->dtype, s->a));
     DNNL_TRY(matrix_layout(&l[B], s->k, s->n, s->dtype, s->b));
-    DNNL_TRY(matrix_layout(&l[C], s->m, s->n, s->out_dtype, dense));
+    DNNL_TRY(matrix_layout(&l[C], s->m, s->n, s->out_dtype, c));
     if (s->bias) DNNL_TRY(matrix_layout(&l[BIAS], 1, s->n, s->dtype, dense));
-    if (s->earlier) DNNL_TRY(matrix_layout(&l[EARLIER], s->m, s->n, ZR_F32, dense));
+    if (s->earlier) DNNL_TRY(matrix_layout(&l[EARLIER], s->m, s->n, ZR_F32, c));
     return ZR_OK;
 }
 
@@ -123,6 +125,27 @@ static zr_status add_earlier(dnnl_primitive_attr_t attr, const layout *earlier)
     return ZR_OK;
 }
 
+static int64_t scratch_bytes(const_dnnl_primitive_desc_t desc)
+{
+    dnnl_dim_t bytes = 0;
+    if (dnnl_primitive_desc_query(desc, dnnl_query_memory_consumption_s64, 0, &bytes) != dnnl_success) return 0;
+    return bytes;
+}
+
+/* With some numbers of threads the library splits k between them, each with a whole copy of C: gigabytes
+ * for the gradient of a large table. One thread less and it does not, so fewer are tried. */
+static zr_status make_desc(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS],
+                           const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *desc)
+{
+    for (p->threads = s->threads;; p->threads--) {
+        omp_set_num_threads(p->threads);
+        ZR_TRY(check(describe(desc, p->engine, l, s->bias, attr), "matmul"));
+        if (p->threads == 1 || scratch_bytes(*desc) <= ZR__PRODUCT_SCRATCH) return ZR_OK;
+        dnnl_primitive_desc_destroy(*desc);
+        *desc = NULL;
+    }
+}
+
 static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS])
 {
     dnnl_primitive_attr_t attr;
@@ -130,7 +153,7 @@ static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const
     zr_status st = ZR_OK;
     DNNL_TRY(dnnl_primitive_attr_create(&attr));
     if (s->earlier) ZR_TRY_GOTO(st, add_earlier(attr, &l[EARLIER]), done);
-    ZR_TRY_GOTO(st, check(describe(&desc, p->engine, l, s->bias, attr), "matmul"), done);
+    ZR_TRY_GOTO(st, make_desc(p, s, l, attr, &desc), done);
     ZR_TRY_GOTO(st, check(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
 done:
     if (desc) dnnl_primitive_desc_destroy(desc);
@@ -152,7 +175,6 @@ static zr_status product_init(zr__product *p, const zr__product_spec *spec)
     layout l[OPERANDS];
     memset(l, 0, sizeof l);
     zr_status st = ZR_OK;
-    p->threads = spec->threads;
     DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
     DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
     ZR_TRY_GOTO(st, make_layouts(spec, l), done);
@@ -167,6 +189,7 @@ zr_status zr__product_create(const zr__product_spec *spec, zr__product **product
 {
     zr__product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a matrix product's %zu bytes", sizeof *p);
+    p->owner = pthread_self();
     int before = threads_enter(spec->threads);
     zr_status status = product_init(p, spec);
     threads_leave(before);
@@ -208,6 +231,8 @@ static zr_status execute(const zr__product *p, void *const data[OPERANDS])
 zr_status zr__product_run(const zr__product *p, const void *a, const void *b, const void *bias, const void *earlier,
                           void *c)
 {
+    ZR_CHECK(pthread_equal(p->owner, pthread_self()), ZR_ERR_STATE,
+             "a matrix product was made on another thread: use an engine on the thread that created it");
     /* The library's interface has no const; it does not write to these. */
     void *const data[OPERANDS] = {
         [A] = (void *)a, [B] = (void *)b, [BIAS] = (void *)bias, [C] = c, [EARLIER] = (void *)earlier};
@@ -221,10 +246,7 @@ zr_status zr__product_run(const zr__product *p, const void *a, const void *b, co
 int64_t zr__product_scratch_bytes(const zr__product *p)
 {
     const_dnnl_primitive_desc_t desc;
-    dnnl_dim_t bytes = 0;
-    if (dnnl_primitive_get_primitive_desc(p->primitive, &desc) != dnnl_success) return 0;
-    if (dnnl_primitive_desc_query(desc, dnnl_query_memory_consumption_s64, 0, &bytes) != dnnl_success) return 0;
-    return bytes;
+    return dnnl_primitive_get_primitive_desc(p->primitive, &desc) == dnnl_success ? scratch_bytes(desc) : 0;
 }
 
 const char *zr__product_implementation(const zr__product *p)
@@ -271,6 +293,30 @@ zr_status zr__onednn_cap(const char *level)
 #endif
     (void)level;
     return ZR_OK;
+}
+
+static bool has_isa(dnnl_cpu_isa_t isa)
+{
+#if defined(__x86_64__)
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
+bool zr__onednn_has_bf16(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+/* Below AVX-512 each thread packs up to 256 rows of its columns of B, in memory taken within the call. */
+int64_t zr__product_cols(int threads)
+{
+    const int64_t column_bytes = 256 * (int64_t)sizeof(float), least = 256;
+    if (has_isa(dnnl_cpu_isa_avx512_core)) return INT64_MAX;
+    int64_t cols = ZR__PRODUCT_SCRATCH / column_bytes / threads;
+    return cols > least ? cols : least;
 }
 
 #define TEXT_(x) #x

@@ -12,13 +12,14 @@ typedef struct zr__strides {
     int64_t row, col;
 } zr__strides;
 
-/* C (m,n) = A (m,k) B (k,n) [+ bias (n), in A's dtype] [+ earlier (m,n), F32]; C is contiguous. */
+/* C (m,n) = A (m,k) B (k,n) [+ bias (n), in A's dtype] [+ earlier (m,n), F32]. */
 typedef struct zr__product_spec {
     int64_t m, n, k;
     zr_dtype dtype, out_dtype; /* of A and B; of C */
     zr__strides a, b;
     bool bias, earlier;
     int threads;
+    int64_t ld; /* elements from row to row of C and of earlier; 0: n */
 } zr__product_spec;
 
 /* A product ready to run. Create, run and destroy it on one thread: the library's scratch is
@@ -30,6 +31,10 @@ void zr__product_destroy(zr__product **product);
 /* bias and earlier: NULL when the spec has none. */
 ZR_NODISCARD zr_status zr__product_run(const zr__product *product, const void *a, const void *b, const void *bias,
                                        const void *earlier, void *c);
+/* Most that the library may take for itself in a product; where it wants more, fewer threads are used. */
+#define ZR__PRODUCT_SCRATCH ((int64_t)16 << 20)
+/* Most columns of C that keep to it where the library packs its operands outside its scratch. */
+int64_t zr__product_cols(int threads);
 /* What the library takes beside the operands while it runs, and the implementation it chose. */
 int64_t zr__product_scratch_bytes(const zr__product *product);
 const char *zr__product_implementation(const zr__product *product);
@@ -40,6 +45,8 @@ ZR_NODISCARD zr_status zr__product_add(int threads, int64_t m, int64_t n, int64_
 
 /* Keep the library to the instructions of a level. Works until its first use in the process. */
 ZR_NODISCARD zr_status zr__onednn_cap(const char *level);
+/* Does it multiply bf16 by the processor's instructions? Not under a cap, this one's or the environment's. */
+bool zr__onednn_has_bf16(void);
 /* "oneDNN 2.6.3" */
 const char *zr__onednn_version(void);
 

@@ -1,0 +1,115 @@
+/* What a step of a trainer's model must give: the whole batch on one rank, by the double-precision interpreter. */
+#ifndef ENGINE_TRUTH_H
+#define ENGINE_TRUTH_H
+
+#include "graph_interp.h"
+#include "trainer.h"
+
+typedef struct truth {
+    zr_graph *graph; /* of the whole batch */
+    interp it;
+    double loss, norm;
+    float *got; /* gradients of an engine, in the order of the model */
+} truth;
+
+/* The interpreter's weights are the model's initial ones. */
+static inline void truth_weights(truth *t, const trainer *run)
+{
+    zr_rng rng = {.seed = run->seed, .purpose = ZR_RNG_INIT};
+    for (int32_t p = 0; p < zr_graph_params(t->graph); p++) {
+        const zr_param_info *param = zr_graph_param(t->graph, p);
+        int64_t n = zr_shape_elems(&param->shape);
+        zr_rng_normal(&rng, (uint64_t)param->first, n, t->got);
+        for (int64_t i = 0; i < n; i++)
+            t->it.data[param->value][i] = param->init.kind == ZR_INIT_NORMAL ? t->got[i] * (float)param->init.std : param->init.kind == ZR_INIT_ONE;
+    }
+}
+
+/* Inputs of the step's first row on, as the trainer's callback gives them. */
+static inline void truth_inputs(truth *t, const trainer *run, int64_t rows)
+{
+    trainer all = *run;
+    all.layout.batch = rows;
+    int32_t n = zr_graph_inputs(t->graph);
+    void *input[8];
+    assert_true(n <= 8);
+    for (int32_t i = 0; i < n; i++) input[i] = calloc((size_t)interp_elems(&t->it, zr_graph_input(t->graph, i)), 4);
+    zr_batch batch = {0};
+    assert_int_equal((run->batch ? run->batch : trainer_batch)(&all, &batch, input), ZR_OK);
+    for (int32_t i = 0; i < n; i++) {
+        zr_value value = zr_graph_input(t->graph, i);
+        bool ids = zr_graph_value(t->graph, value)->type.dtype == ZR_I32;
+        for (int64_t k = 0; k < interp_elems(&t->it, value); k++) t->it.data[value][k] = ids ? ((int32_t *)input[i])[k] : (double)((float *)input[i])[k];
+        free(input[i]);
+    }
+}
+
+static inline truth truth_make(const trainer *run, int64_t rows)
+{
+    truth t = {0};
+    zr_model model = trainer_model(run);
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = rows, .seq = run->layout.seq};
+    assert_int_equal(zr_graph_create(&spec, &t.graph), ZR_OK);
+    model.build(t.graph, model.config);
+    if (zr_graph_finish(t.graph) != ZR_OK) fail_msg("%s: %s", model.name, zr_error_message());
+    t.got = calloc((size_t)zr_graph_param_elems(t.graph), sizeof *t.got);
+    t.it = interp_create(t.graph, NULL);
+    t.it.seed = run->seed;
+    truth_weights(&t, run);
+    truth_inputs(&t, run, rows);
+    assert_true(interp_run(&t.it));
+    zr_value losses = zr_graph_get_losses(t.graph);
+    int64_t n = interp_elems(&t.it, losses);
+    for (int64_t i = 0; i < n; i++) t.loss += t.it.data[losses][i] / (double)n;
+    for (int32_t p = 0; p < zr_graph_params(t.graph); p++) {
+        const zr_param_info *param = zr_graph_param(t.graph, p);
+        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++) t.norm += pow(t.it.data[param->grad][i], 2);
+    }
+    t.norm = sqrt(t.norm);
+    return t;
+}
+
+static inline void truth_free(truth *t)
+{
+    interp_destroy(&t->it);
+    zr_graph_destroy(&t->graph);
+    free(t->got);
+}
+
+static inline zr_status truth_keep(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    memcpy(((truth *)arg)->got + param->first + first, in, sizeof(float) * (size_t)n);
+    return ZR_OK;
+}
+
+static inline zr_status truth_keep_gradients(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    return zr_engine_read_grad(engine, truth_keep, run->arg);
+}
+
+/* Run it; its first step must be the truth. */
+static inline void truth_check(truth *t, trainer *run)
+{
+    run->after_first = truth_keep_gradients;
+    run->arg = t;
+    memset(t->got, 0xff, sizeof *t->got * (size_t)zr_graph_param_elems(t->graph));
+    trainer_run(run);
+    assert_float_equal(run->loss[0], t->loss, 2e-6 * t->loss);
+    assert_float_equal(run->norm[0], t->norm, 1e-5 * t->norm);
+    for (int32_t p = 0; p < zr_graph_params(t->graph); p++) {
+        const zr_param_info *param = zr_graph_param(t->graph, p);
+        const double *want = param->grad == ZR_NONE ? NULL : t->it.data[param->grad];
+        double largest = 0, worst = 0;
+        for (int64_t i = 0; i < zr_shape_elems(&param->shape); i++) {
+            double error = fabs((want ? want[i] : 0) - t->got[param->first + i]);
+            largest = fmax(largest, want ? fabs(want[i]) : 0);
+            if (!(error <= worst)) worst = error;
+        }
+        if (!(worst <= 2e-5 * largest))
+            fail_msg("%s, stage %d, %d ranks: gradient of %s off by %g of %g", trainer_model(run).name, run->layout.stage, run->layout.ranks,
+                     param->name, worst, largest);
+    }
+}
+
+#endif

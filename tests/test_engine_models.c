@@ -1,0 +1,287 @@
+//TEST timeout=120 tsan=1
+/* Models of a user's own, in the shapes that GPT-2 does not have: units without parameters, without gradient or without
+ * anything, weights shared over units, values and gradients used several times, losses that are a sum, inputs of other types. */
+#include "engine_truth.h"
+
+enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 6 };
+
+static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.3}, ONE = {ZR_INIT_ONE, 0};
+
+static zr_shape shape(int ndim, int64_t a, int64_t b, int64_t c)
+{
+    return (zr_shape){ndim, {a, b, c}};
+}
+
+static zr_value matrix(zr_graph *g, int64_t rows, int64_t cols, const char *name)
+{
+    return zr_param(g, NORMAL, shape(2, rows, cols, 0), "%s", name);
+}
+
+static zr_value vector(zr_graph *g, const char *name)
+{
+    return zr_param(g, ONE, shape(1, C, 0, 0), "%s", name);
+}
+
+static zr_value ids(zr_graph *g, const char *name)
+{
+    return zr_input(g, name, ZR_I32, shape(2, zr_graph_get_spec(g)->batch, T, 0));
+}
+
+static zr_value features(zr_graph *g, const char *name)
+{
+    return zr_input(g, name, zr_graph_get_spec(g)->dtype, shape(3, zr_graph_get_spec(g)->batch, T, C));
+}
+
+/* An own head, not tied to any table. */
+static void head(zr_graph *g, zr_value x)
+{
+    zr_graph_unit(g, "head");
+    zr_value logits = zr_linear(g, x, matrix(g, C, V, "head"), ZR_NONE, false);
+    zr_graph_losses(g, zr_cross_entropy(g, logits, ids(g, "targets")));
+}
+
+/* The first unit, one in the middle and one that is empty have no parameters; the first op reads an input only. */
+static void build_bare(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "stem");
+    zr_value raw = features(g, "raw"), x = zr_add(g, zr_gelu(g, raw), raw);
+    zr_graph_unit(g, "body");
+    x = zr_linear(g, x, matrix(g, C, C, "body.w"), vector(g, "body.b"), false);
+    zr_graph_unit(g, "glue");
+    x = zr_add(g, zr_gelu(g, x), x);
+    zr_graph_unit(g, "nothing");
+    head(g, zr_add(g, x, features(g, "late")));
+}
+
+/* One weight and one gain in three units that follow each other, the weight once transposed. */
+static void build_shared(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "tables");
+    zr_value table = matrix(g, V, C, "table"), w = matrix(g, C, C, "w"), gain = vector(g, "gain"), bias = vector(g, "bias");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), table);
+    for (int i = 0; i < 3; i++) {
+        zr_graph_unit(g, "block.%d", i);
+        zr_value own = matrix(g, C, C, (const char *[]){"own.0", "own.1", "own.2"}[i]);
+        zr_value h = zr_linear(g, zr_layernorm(g, x, gain, bias, 1e-5), w, ZR_NONE, i == 1);
+        x = zr_add(g, x, zr_linear(g, zr_gelu(g, h), own, ZR_NONE, false));
+    }
+    head(g, x);
+}
+
+/* Parameters that get no gradient: a whole unit that nothing uses, one whose output nothing reads, and single ones between
+ * others. */
+static void build_idle(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "unused");
+    matrix(g, 3, 7, "unused");
+    zr_graph_unit(g, "tables");
+    vector(g, "idle.first");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"));
+    matrix(g, 5, 3, "idle.middle");
+    x = zr_position(g, x, matrix(g, T + 4, C, "places"));
+    vector(g, "idle.last");
+    zr_graph_unit(g, "unread");
+    zr_linear(g, zr_gelu(g, x), matrix(g, C, 3, "unread"), ZR_NONE, false);
+    head(g, x);
+}
+
+/* The losses are the sum of two, with targets of their own, and another op reads them too. */
+static void build_two_losses(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "tables");
+    zr_value left = ids(g, "left"), right = ids(g, "right"), table = matrix(g, V, C, "table");
+    zr_value x = zr_add(g, zr_embedding(g, left, table), zr_embedding(g, right, table));
+    zr_graph_unit(g, "heads");
+    zr_value near = zr_linear(g, x, table, ZR_NONE, true), far = zr_linear(g, x, matrix(g, C, V, "far"), ZR_NONE, false);
+    zr_value losses = zr_add(g, zr_cross_entropy(g, near, ids(g, "near")), zr_cross_entropy(g, far, ids(g, "far")));
+    zr_graph_losses(g, losses);
+    zr_graph_unit(g, "after");
+    zr_add(g, losses, losses);
+}
+
+/* Values used twice by one op and by several; gradients that go to several places unchanged; dropout among them. */
+static void build_twice(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "tables");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"));
+    zr_value gain = vector(g, "gain"), w = zr_add(g, matrix(g, C, C, "p"), matrix(g, C, C, "q"));
+    zr_graph_unit(g, "mix");
+    x = zr_add(g, x, zr_layernorm(g, x, gain, gain, 1e-5));
+    x = zr_add(g, x, x);
+    x = zr_add(g, zr_dropout(g, x, 0.2), zr_linear(g, x, w, ZR_NONE, false));
+    zr_value y = zr_dropout(g, zr_gelu(g, x), 0.1);
+    zr_graph_unit(g, "again");
+    head(g, zr_add(g, zr_add(g, y, x), zr_add(g, x, y)));
+}
+
+/* Attention of its own width in a unit, read by the unit before and after it through a shared projection. */
+static void build_attention(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "in");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table")), w = matrix(g, C, 3 * C, "qkv");
+    x = zr_add(g, x, zr_attention(g, zr_linear(g, x, w, ZR_NONE, false), 3, 0.1));
+    zr_graph_unit(g, "out");
+    x = zr_add(g, x, zr_attention(g, zr_linear(g, x, w, ZR_NONE, false), 2, 0));
+    head(g, x);
+}
+
+static const zr_model models[MODELS] = {
+    {"bare", build_bare, NULL},     {"shared", build_shared, NULL}, {"idle", build_idle, NULL},
+    {"two losses", build_two_losses, NULL}, {"twice", build_twice, NULL},   {"attention", build_attention, NULL},
+};
+
+/* ---- inputs ---- */
+
+/* Element i of a row of input number `input` is a function of the global row alone. */
+static double element(int64_t step, int64_t row, int32_t input, int64_t i)
+{
+    zr_rng rng = {.seed = 11, .purpose = ZR_RNG_SHUFFLE, .stream = (uint32_t)input, .step = (uint32_t)step};
+    return zr_rng_uniform(&rng, (uint64_t)(row * T * C + i));
+}
+
+static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    const trainer *run = arg;
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T, .dtype = run->layout.dtype};
+    zr_graph *g = NULL; /* tells the types of the inputs */
+    ZR_TRY(zr_graph_create(&spec, &g));
+    run->model->build(g, NULL);
+    for (int32_t k = 0; k < zr_graph_inputs(g); k++) {
+        zr_type type = zr_graph_value(g, zr_graph_input(g, k))->type;
+        int64_t n = zr_shape_elems(&type.shape), row = n / run->layout.batch;
+        for (int64_t i = 0; i < n; i++) {
+            double x = element(batch->step, batch->first_row + i / row, k, i % row);
+            if (type.dtype == ZR_I32) ((int32_t *)input[k])[i] = (int32_t)(x * V);
+            if (type.dtype == ZR_F32) ((float *)input[k])[i] = (float)(x - 0.5);
+            if (type.dtype == ZR_BF16) ((uint16_t *)input[k])[i] = zr_bf16_from_f32((float)(x - 0.5));
+        }
+    }
+    zr_graph_destroy(&g);
+    return ZR_OK;
+}
+
+static trainer trainer_of(const zr_model *model)
+{
+    trainer run = {.model = model, .batch = fill_batch, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
+    run.layout.batch = ROWS;
+    run.layout.seq = T;
+    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
+    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return run;
+}
+
+/* ---- tests ---- */
+
+static void test_truth(void **state)
+{
+    (void)state;
+    static const int cut[][3] = {{1, 1, 6}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}}; /* ranks, accum, batch */
+    for (int m = 0; m < MODELS; m++) {
+        trainer run = trainer_of(&models[m]);
+        truth t = truth_make(&run, ROWS);
+        for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
+            for (int stage = 0; stage <= 3; stage++) {
+                run.layout.ranks = cut[c][0];
+                run.layout.accum = cut[c][1];
+                run.layout.batch = cut[c][2];
+                run.layout.stage = stage;
+                run.layout.prefetch = c & 1;
+                truth_check(&t, &run);
+            }
+        truth_free(&t);
+    }
+}
+
+/* Evaluation of a batch between two steps must leave no trace. */
+static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
+    double sum = 0;
+    ZR_TRY(zr_engine_eval(engine, &batch, run->batch, run, &sum));
+    ZR_CHECK(sum > 0, ZR_ERR_INTERNAL, "an evaluation gave %g", sum);
+    return ZR_OK;
+}
+
+/* The same bits at every stage, in every mix of number types, over steps with an evaluation in between; bf16 near fp32. */
+static void test_stages(void **state)
+{
+    (void)state;
+    static const zr_dtype type[][2] = {{ZR_F32, ZR_F32}, {ZR_BF16, ZR_F32}, {ZR_BF16, ZR_BF16}}; /* parameters, wire */
+    for (int m = 0; m < MODELS; m++)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            for (int64_t accum = 1; accum <= 2; accum++) {
+                double loss = 0;
+                for (int d = 0; d < 3; d++) {
+                    trainer first = trainer_of(&models[m]);
+                    first.layout.ranks = ranks;
+                    first.layout.accum = accum;
+                    first.layout.batch = 2;
+                    first.layout.dtype = type[d][0];
+                    first.layout.wire_dtype = type[d][1];
+                    first.steps = 3;
+                    trainer_run(&first);
+                    if (d == 0) loss = first.loss[2];
+                    assert_float_equal(first.loss[2], loss, 0.02 * loss);
+                    for (int stage = 0; stage <= 3; stage++) {
+                        trainer run = first;
+                        run.layout.stage = stage;
+                        run.after_first = evaluate;
+                        trainer_run(&run);
+                        assert_memory_equal(run.loss, first.loss, sizeof run.loss);
+                        assert_memory_equal(run.norm, first.norm, sizeof run.norm);
+                        assert_int_equal(run.weights, first.weights);
+                    }
+                }
+            }
+}
+
+/* ---- what a plan refuses ---- */
+
+static void build_silent(zr_graph *g, const void *config) /* losses in training only, no output, an input too many */
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(g);
+    zr_graph_unit(g, "all");
+    zr_shape tokens = shape(2, spec->batch, spec->seq, 0);
+    zr_value x = zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), matrix(g, V, C, "table"));
+    zr_value targets = zr_input(g, "targets", ZR_I32, tokens);
+    if (spec->mode == ZR_MODE_TRAIN) zr_graph_losses(g, zr_cross_entropy(g, x, targets));
+    if (spec->mode == ZR_MODE_DECODE && config) zr_graph_output(g, x);
+}
+
+static void expect_refused(const zr_model *model, zr_layout layout, zr_status status, const char *text)
+{
+    zr_profile profile = {.name = "test", .threads = 1};
+    zr_plan *plan = NULL;
+    assert_int_equal(zr_plan_create(model, &layout, &profile, &plan), status);
+    assert_null(plan);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    zr_model silent = {"silent", build_silent, NULL}, speaking = {"speaking", build_silent, "output"};
+    zr_layout layout = trainer_of(&silent).layout;
+    expect_refused(&silent, layout, ZR_ERR_STATE, "model silent names no losses for evaluation");
+    layout.eval = false;
+    layout.decode_len = 4;
+    expect_refused(&silent, layout, ZR_ERR_STATE, "model silent names no output for decoding");
+    expect_refused(&speaking, layout, ZR_ERR_UNSUPPORTED, "model speaking has 2 inputs in decoding");
+    layout.decode_len = 0;
+    layout.optimizer = (zr_optimizer){0};
+    expect_refused(&silent, layout, ZR_ERR_CONFIG, "zr_layout.optimizer is not set");
+    layout.train = false;
+    expect_refused(&silent, layout, ZR_ERR_ARG, "plans nothing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_stages), cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

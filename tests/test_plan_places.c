@@ -1,0 +1,234 @@
+//TEST timeout=60
+//LINK -Wl,--wrap=zr_alloc
+/* Which place a value gets: when an output may take that of an input, that the proof notices a wrong one, what decoding
+ * returns; sizes that do not fit, and planning with each allocation failing in turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <zr.h>
+
+enum { T = 4, C = 8, V = 7 };
+
+static int allocs_left = INT32_MAX;
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return allocs_left-- > 0 ? __real_zr_alloc(bytes) : NULL;
+}
+
+/* ---- a user's op: two sums, either may be written over the first operand ---- */
+
+static zr_status both_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    out[0] = out[1] = zr_graph_value(graph, op->in[0])->type;
+    return ZR_OK;
+}
+
+static zr_cost both_cost(const zr_graph *graph, const zr_op *op)
+{
+    (void)graph;
+    (void)op;
+    return (zr_cost){0, 0};
+}
+
+static const zr_op_def both = {.name = "both", .n_out = 2, .infer = both_infer, .cost = both_cost, .in_place = {1, 1}};
+
+/* y, z = both(a, b): what is asked of their places follows from which values a and b are. */
+static void build(zr_graph *g, const void *config)
+{
+    const char *asked = config;
+    zr_shape tokens = {2, {1, zr_graph_get_spec(g)->seq}}, wide = {3, {1, zr_graph_get_spec(g)->seq, C}};
+    zr_graph_unit(g, "all");
+    zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
+    zr_value x = zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), table);
+    zr_value a = x, b = x;
+    if (strcmp(asked, "dies") == 0) b = zr_gelu(g, x);
+    if (strcmp(asked, "lives") == 0) b = zr_gelu(g, x);
+    if (strcmp(asked, "input") == 0) a = zr_input(g, "wide", zr_graph_get_spec(g)->dtype, wide);
+    zr_value out[2] = {ZR_NONE, ZR_NONE};
+    zr_graph_op(g, &both, NULL, 2, (zr_value[]){a, b}, out);
+    zr_value y = zr_add(g, out[0], out[1]);
+    if (strcmp(asked, "lives") == 0) y = zr_add(g, y, x);
+    zr_graph_losses(g, zr_cross_entropy(g, zr_linear(g, y, table, ZR_NONE, true), zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+static zr_layout layout_of(void)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.seq = T;
+    l.train = false;
+    return l;
+}
+
+static zr_status plan_status(const zr_model *model, const zr_layout *layout, zr_plan **plan)
+{
+    zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 16};
+    return zr_plan_create(model, layout, &profile, plan);
+}
+
+static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
+{
+    zr_plan *plan = NULL;
+    if (plan_status(model, layout, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    if (zr_plan_check(plan) != ZR_OK) fail_msg("check: %s", zr_error_message());
+    return plan;
+}
+
+static const zr_use *uses_of(const zr_plan *plan, const char *op)
+{
+    const zr_schedule *s = &plan->schedule[ZR_EVAL];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_RUN && strcmp(zr_graph_get_op(plan->graph[ZR_EVAL], s->step[i].op)->def->name, op) == 0)
+            return s->use + s->step[i].uses;
+    fail_msg("no step runs %s", op);
+    return NULL;
+}
+
+/* Only an activation that dies there, as no other operand, is written over, and by one output. */
+static void test_in_place(void **state)
+{
+    (void)state;
+    static const char *const asked[] = {"dies", "lives", "input", "twice"};
+    for (int i = 0; i < 4; i++) {
+        zr_model model = {"places", build, asked[i]};
+        zr_layout layout = layout_of();
+        zr_plan *plan = plan_of(&model, &layout);
+        const zr_use *use = uses_of(plan, "both"); /* a, b, y, z */
+        assert_int_equal(use[2].buffer == use[0].buffer, i == 0);
+        assert_int_not_equal(use[3].buffer, use[0].buffer);
+        assert_int_not_equal(use[3].buffer, use[2].buffer);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Put an output over an operand that is still read later: every use is in order, yet the proof says whose place it was. */
+static void test_wrong_place_is_noticed(void **state)
+{
+    (void)state;
+    zr_model model = {"places", build, "lives"};
+    zr_layout layout = layout_of();
+    zr_plan *plan = plan_of(&model, &layout);
+    zr_schedule *s = &plan->schedule[ZR_EVAL];
+    int32_t right = uses_of(plan, "both")[2].buffer, wrong = uses_of(plan, "both")[0].buffer;
+    for (int32_t u = 0; u < s->n_uses; u++)
+        if (s->use[u].buffer == right) s->use[u].buffer = wrong;
+    for (int32_t v = 0; v < zr_graph_values(plan->graph[ZR_EVAL]); v++)
+        if (s->value_buffer[v] == right) s->value_buffer[v] = wrong;
+    s->buffer[wrong].offset = plan->arena_bytes; /* it lives longer now: out of the way of all others */
+    plan->arena_bytes += s->buffer[wrong].bytes;
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    assert_non_null(strstr(zr_error_message(), "was given to value"));
+    zr_plan_destroy(&plan);
+}
+
+/* ---- decoding ---- */
+
+/* What is returned is not what is computed last. */
+static void build_early(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "all");
+    zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
+    zr_value x = zr_embedding(g, zr_input(g, "token", ZR_I32, (zr_shape){2, {1, 1}}), table);
+    zr_graph_output(g, zr_linear(g, x, table, ZR_NONE, true));
+    for (int i = 0; i < 4; i++) x = zr_gelu(g, zr_linear(g, zr_linear(g, x, table, ZR_NONE, true), table, ZR_NONE, false));
+}
+
+static void test_output_is_kept(void **state)
+{
+    (void)state;
+    zr_model model = {"early", build_early, NULL};
+    zr_layout layout = layout_of();
+    layout.eval = false;
+    layout.decode_len = 3;
+    zr_plan *plan = plan_of(&model, &layout);
+    zr_schedule *s = &plan->schedule[ZR_DECODE];
+    int32_t output = s->value_buffer[zr_graph_get_output(plan->graph[ZR_DECODE])];
+    for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
+        if (b != output && s->buffer[b].last_step > s->buffer[output].first_step) assert_int_not_equal(s->buffer[b].offset, s->buffer[output].offset);
+    s->buffer[s->n_buffers - 1].offset = s->buffer[output].offset;
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    assert_non_null(strstr(zr_error_message(), "over the output"));
+    zr_plan_destroy(&plan);
+}
+
+/* ---- sizes ---- */
+
+static const zr_gpt2_config tiny = {.n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = T, .vocab_size = V, .layer_norm_epsilon = 1e-5,
+                                    .initializer_range = 0.02};
+
+static zr_layout training(int stage, int ranks)
+{
+    zr_layout l = layout_of();
+    l.train = true;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+static void expect_refused(const zr_gpt2_config *config, zr_layout layout, const char *text)
+{
+    zr_model model = zr_gpt2(config);
+    zr_plan *plan = NULL;
+    assert_int_equal(plan_status(&model, &layout, &plan), ZR_ERR_CONFIG);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+static void test_sizes_that_do_not_fit(void **state)
+{
+    (void)state;
+    zr_layout l = training(2, 3);
+    l.reduce_bucket_elems = l.gather_bucket_elems = INT64_MAX; /* as good as the whole model */
+    zr_model model = zr_gpt2(&tiny);
+    zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
+    assert_true(zr_plan_bucket_elems(INT64_MAX, 3) > INT64_MAX - 2 * 3 * ZR_SHARD_ALIGN);
+
+    zr_gpt2_config vast = tiny;
+    vast.n_embd = 300000000;
+    expect_refused(&vast, training(0, 2), "do not fit 63 bits");
+    l = training(0, 2);
+    l.accum = INT64_MAX;
+    expect_refused(&tiny, l, "9223372036854775807 micro-batches");
+    l = training(0, 1);
+    l.batch = INT64_MAX / 4 / T / 32; /* each value fits, all of them do not */
+    expect_refused(&tiny, l, "do not fit 63 bits");
+}
+
+/* Planning ends with an error, and with nothing lost, whichever allocation fails. */
+static void test_each_allocation_may_fail(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&tiny);
+    zr_layout l = training(3, 2);
+    l.decode_len = T;
+    int n = 0;
+    for (zr_status status = ZR_ERR_MEMORY; status != ZR_OK; n++) {
+        zr_plan *plan = NULL;
+        allocs_left = n;
+        status = plan_status(&model, &l, &plan);
+        allocs_left = INT32_MAX;
+        if (status == ZR_OK) zr_plan_destroy(&plan);
+        else assert_int_equal(status, ZR_ERR_MEMORY);
+        assert_true(n < 1000);
+    }
+    assert_true(n > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_wrong_place_is_noticed),
+        cmocka_unit_test(test_output_is_kept),
+        cmocka_unit_test(test_sizes_that_do_not_fit),
+        cmocka_unit_test(test_each_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,85 @@
+//TEST timeout=120 tsan=1
+//LINK -Wl,--wrap=zr_alloc
+/* Memory that is refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half files.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tempdir.h"
+#include "zr/train.h"
+
+#include <stdatomic.h>
+
+/* Allocations until one is refused; 0 or less: none is. */
+static _Atomic int until;
+
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return atomic_fetch_sub(&until, 1) == 1 ? NULL : __real_zr_alloc(bytes);
+}
+
+static zr_config *config_of(int ranks)
+{
+    char text[2000];
+    zr_config *config = NULL;
+    snprintf(text, sizeof text,
+             "{\"model\": {\"type\": \"gpt2\", \"n_layer\": 1, \"n_head\": 1, \"n_embd\": 8, \"n_positions\": 8},"
+             " \"data\": {\"train\": \"%s/text\", \"val\": \"%s/text\"}, \"train_micro_batch_size_per_gpu\": 1,"
+             " \"zero_optimization\": {\"stage\": 2},"
+             " \"train\": {\"steps\": 1, \"eval_interval\": 1, \"eval_batches\": 1, \"threads\": 1, \"output_dir\": "
+             "\"%s/run\"}}",
+             tempdir, tempdir, tempdir);
+    assert_int_equal(zr_config_parse(text, strlen(text), "test", NULL, 0, &config), ZR_OK);
+    assert_int_equal(zr_train_prepare(config, ranks, 0), ZR_OK);
+    return config;
+}
+
+static zr_status train(zr_comm *comm, void *arg)
+{
+    zr_train_result result = {0};
+    return zr_train_run(arg, comm, NULL, &result);
+}
+
+static bool there(const char *name)
+{
+    char path[100];
+    snprintf(path, sizeof path, "run/%s", name);
+    return access(in_tempdir(path), F_OK) == 0;
+}
+
+static void any_allocation_may_fail(void **state)
+{
+    (void)state;
+    char text[1600];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 26);
+    put_file("text", text, sizeof text);
+    zr_config *config = config_of(2);
+    int failures = 0;
+    for (int n = 1;; n += 1 + n / 64) {
+        atomic_store(&until, n);
+        zr_status st = zr_comm_threads_run(2, train, config);
+        int left = atomic_exchange(&until, 0);
+        bool refused = left <= 0;
+        if (st != ZR_OK && st != ZR_ERR_MEMORY) fail_msg("allocation %d: %d, %s", n, st, zr_error_message());
+        if (st != ZR_OK && !*zr_error_message()) fail_msg("allocation %d: no message", n);
+        if (there("lock")) fail_msg("allocation %d: the lock stays", n);
+        if (there("model") && !there("model/model.safetensors")) fail_msg("allocation %d: half a model", n);
+        if (there("config.json") != there("metrics.jsonl")) fail_msg("allocation %d: half a run", n);
+        failures += st != ZR_OK;
+        nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+        if (!refused) break;
+    }
+    assert_true(failures > 30);
+    zr_config_destroy(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
