@@ -424,10 +424,34 @@ static void test_unknown_level(void **state)
     unsetenv("ZR_KERNELS");
 }
 
+/* Ops of one shape share a product, so that depth costs nothing; it lives until its last user is gone. */
+static void test_shared_product(void **state)
+{
+    (void)state;
+    const zr__product_spec spec = {.m = 2, .n = 2, .k = 2, .a = {2, 1}, .b = {2, 1}, .threads = 1};
+    zr__product_spec wider = spec;
+    wider.n = 3;
+    wider.b.row = 3;
+    zr__product *first = NULL, *second = NULL, *other = NULL;
+    assert_int_equal(zr__product_create(&spec, &first), ZR_OK);
+    assert_int_equal(zr__product_create(&spec, &second), ZR_OK);
+    assert_int_equal(zr__product_create(&wider, &other), ZR_OK);
+    assert_ptr_equal(first, second);
+    assert_ptr_not_equal(first, other);
+    zr__product_destroy(&first);
+    assert_null(first);
+    const float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8}, want[] = {19, 22, 43, 50};
+    float c[4];
+    assert_int_equal(zr__product_run(second, a, b, NULL, NULL, c), ZR_OK);
+    assert_memory_equal(c, want, sizeof want);
+    zr__product_destroy(&other);
+    zr__product_destroy(&second);
+}
+
 int main(int argc, char **argv)
 {
     program = argc ? argv[0] : "";
-    const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap), cmocka_unit_test(test_resident)};
+    const struct CMUnitTest forced[] = {cmocka_unit_test(test_shared_product), cmocka_unit_test(test_under_cap), cmocka_unit_test(test_resident)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_blocks),        cmocka_unit_test(test_db),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_ranks),         cmocka_unit_test(test_scratch),

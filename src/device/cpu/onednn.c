@@ -20,7 +20,14 @@ struct zr__product {
     dnnl_memory_t memory[OPERANDS]; /* NULL: an operand that the product has not */
     pthread_t owner;
     int threads; /* at most the spec's */
+    zr__product_spec spec;
+    int users;
+    zr__product *next; /* of its thread */
 };
+
+/* Ops of equal shape share a product: each holds tens of kilobytes of the library's, which a deep model would take for
+ * every op of every layer. A product belongs to the thread that made it, and so does the list. */
+static _Thread_local zr__product *products;
 
 static zr_status check(dnnl_status_t status, const char *call)
 {
@@ -185,18 +192,50 @@ done:
     return st;
 }
 
+static bool same_strides(zr__strides a, zr__strides b)
+{
+    return a.row == b.row && a.col == b.col;
+}
+
+static bool same_spec(const zr__product_spec *x, const zr__product_spec *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->dtype == y->dtype && x->out_dtype == y->out_dtype &&
+           same_strides(x->a, y->a) && same_strides(x->b, y->b) && x->bias == y->bias && x->earlier == y->earlier &&
+           x->threads == y->threads && x->ld == y->ld;
+}
+
+static void product_free(zr__product *p)
+{
+    for (int i = 0; i < OPERANDS; i++)
+        if (p->memory[i]) dnnl_memory_destroy(p->memory[i]);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    if (p->stream) dnnl_stream_destroy(p->stream);
+    if (p->engine) dnnl_engine_destroy(p->engine);
+    zr_free(p);
+}
+
 zr_status zr__product_create(const zr__product_spec *spec, zr__product **product)
 {
+    for (zr__product *p = products; p; p = p->next) {
+        if (!same_spec(&p->spec, spec)) continue;
+        p->users++;
+        *product = p;
+        return ZR_OK;
+    }
     zr__product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a matrix product's %zu bytes", sizeof *p);
     p->owner = pthread_self();
+    p->spec = *spec;
     int before = threads_enter(spec->threads);
     zr_status status = product_init(p, spec);
     threads_leave(before);
     if (status != ZR_OK) {
-        zr__product_destroy(&p);
+        product_free(p);
         return zr_error_frame(status, __func__, __FILE__, __LINE__);
     }
+    p->users = 1;
+    p->next = products;
+    products = p;
     *product = p;
     return ZR_OK;
 }
@@ -204,14 +243,13 @@ zr_status zr__product_create(const zr__product_spec *spec, zr__product **product
 void zr__product_destroy(zr__product **product)
 {
     zr__product *p = *product;
-    if (!p) return;
-    for (int i = 0; i < OPERANDS; i++)
-        if (p->memory[i]) dnnl_memory_destroy(p->memory[i]);
-    if (p->primitive) dnnl_primitive_destroy(p->primitive);
-    if (p->stream) dnnl_stream_destroy(p->stream);
-    if (p->engine) dnnl_engine_destroy(p->engine);
-    zr_free(p);
     *product = NULL;
+    /* On another thread, against the rule: left to leak, for its owner's list still holds it. */
+    if (!p || !pthread_equal(p->owner, pthread_self()) || --p->users > 0) return;
+    zr__product **at = &products;
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
+    product_free(p);
 }
 
 static zr_status execute(const zr__product *p, void *const data[OPERANDS])
