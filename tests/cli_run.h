@@ -80,7 +80,8 @@ static inline const char *cli_launcher(bool mpi, int ranks)
     static char text[200];
     const char *extra = getenv("ZR_MPIRUN"); /* the runner's own mpirun and options */
     if (!mpi) return "";
-    snprintf(text, sizeof text, "%s -n %d", extra ? extra : "mpirun --allow-run-as-root --oversubscribe --bind-to none", ranks);
+    snprintf(text, sizeof text, "%s -n %d", extra ? extra : "mpirun --allow-run-as-root --oversubscribe --bind-to none",
+             ranks);
     return text;
 }
 
@@ -93,7 +94,8 @@ static inline const char *cli_ranks(bool mpi, int ranks)
 
 static inline bool cli_have_mpirun(void)
 {
-    return system("command -v mpirun >/dev/null 2>&1") == 0 && cli_shell("%s info | grep -q '^transports.*mpi'", cli_zr()) == 0;
+    return system("command -v mpirun >/dev/null 2>&1") == 0 &&
+           cli_shell("%s info | grep -q '^transports.*mpi'", cli_zr()) == 0;
 }
 
 /* The number `key` of line `line` (from 0) of a run's metrics.jsonl, only step lines counted. */

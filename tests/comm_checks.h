@@ -151,9 +151,10 @@ static zr_status check_same(zr_comm *comm)
     if (comm->size < 2) return ZR_OK;
     char wanted[160];
     int last = comm->size - 1;
-    snprintf(wanted, sizeof wanted,
-             "hash differs between ranks: rank %d not as rank 0 (rank %d has 7ff0000100000001, rank 0 7ff0000000000001)",
-             last, last);
+    snprintf(
+        wanted, sizeof wanted,
+        "hash differs between ranks: rank %d not as rank 0 (rank %d has 7ff0000100000001, rank 0 7ff0000000000001)",
+        last, last);
     zr_status st = zr_comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)(comm->rank == last) << 32));
     ZR_CHECK(st == ZR_ERR_CONFIG && strstr(zr_error_message(), wanted), ZR_ERR_INTERNAL, "same gave %d, '%s'", st,
              zr_error_message());

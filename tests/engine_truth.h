@@ -21,7 +21,8 @@ static inline void truth_weights(truth *t, const trainer *run)
         int64_t n = zr_shape_elems(&param->shape);
         zr_rng_normal(&rng, (uint64_t)param->first, n, t->got);
         for (int64_t i = 0; i < n; i++)
-            t->it.data[param->value][i] = param->init.kind == ZR_INIT_NORMAL ? t->got[i] * (float)param->init.std : param->init.kind == ZR_INIT_ONE;
+            t->it.data[param->value][i] = param->init.kind == ZR_INIT_NORMAL ? t->got[i] * (float)param->init.std
+                                                                             : param->init.kind == ZR_INIT_ONE;
     }
 }
 
@@ -39,7 +40,8 @@ static inline void truth_inputs(truth *t, const trainer *run, int64_t rows)
     for (int32_t i = 0; i < n; i++) {
         zr_value value = zr_graph_input(t->graph, i);
         bool ids = zr_graph_value(t->graph, value)->type.dtype == ZR_I32;
-        for (int64_t k = 0; k < interp_elems(&t->it, value); k++) t->it.data[value][k] = ids ? ((int32_t *)input[i])[k] : (double)((float *)input[i])[k];
+        for (int64_t k = 0; k < interp_elems(&t->it, value); k++)
+            t->it.data[value][k] = ids ? ((int32_t *)input[i])[k] : (double)((float *)input[i])[k];
         free(input[i]);
     }
 }
@@ -63,7 +65,8 @@ static inline truth truth_make(const trainer *run, int64_t rows)
     for (int64_t i = 0; i < n; i++) t.loss += t.it.data[losses][i] / (double)n;
     for (int32_t p = 0; p < zr_graph_params(t.graph); p++) {
         const zr_param_info *param = zr_graph_param(t.graph, p);
-        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++) t.norm += pow(t.it.data[param->grad][i], 2);
+        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++)
+            t.norm += pow(t.it.data[param->grad][i], 2);
     }
     t.norm = sqrt(t.norm);
     return t;
@@ -107,8 +110,8 @@ static inline void truth_check(truth *t, trainer *run)
             if (!(error <= worst)) worst = error;
         }
         if (!(worst <= 2e-5 * largest))
-            fail_msg("%s, stage %d, %d ranks: gradient of %s off by %g of %g", trainer_model(run).name, run->layout.stage, run->layout.ranks,
-                     param->name, worst, largest);
+            fail_msg("%s, stage %d, %d ranks: gradient of %s off by %g of %g", trainer_model(run).name,
+                     run->layout.stage, run->layout.ranks, param->name, worst, largest);
     }
 }
 

@@ -12,7 +12,10 @@ typedef struct gpt2_sizes {
 static inline gpt2_sizes gpt2_count(const zr_gpt2_config *c)
 {
     int64_t C = c->n_embd;
-    gpt2_sizes s = {.embedding = (c->vocab_size + c->n_positions) * C, .block = 12 * C * C + 13 * C, .final = 2 * C, .n_layer = c->n_layer};
+    gpt2_sizes s = {.embedding = (c->vocab_size + c->n_positions) * C,
+                    .block = 12 * C * C + 13 * C,
+                    .final = 2 * C,
+                    .n_layer = c->n_layer};
     s.params = s.embedding + s.n_layer * s.block + s.final;
     return s;
 }
@@ -42,10 +45,13 @@ static inline int64_t gpt2_share(int64_t bytes, int64_t ranks)
 
 /* Traffic of one optimizer step in bytes, from ZeRO section 7: k reduce-scatters of the padded gradients, and
  * the all-gather of the parameters, of the sums (stage 0) or of the units (stage 3). */
-static inline zr_traffic gpt2_traffic(const gpt2_sizes *s, int stage, int64_t ranks, int64_t accum, int64_t bytes, int64_t wire)
+static inline zr_traffic gpt2_traffic(const gpt2_sizes *s, int stage, int64_t ranks, int64_t accum, int64_t bytes,
+                                      int64_t wire)
 {
     int64_t padded = gpt2_padded(s, ranks);
-    int64_t gathered = stage == 3 ? accum * gpt2_gathered(s, ranks) * bytes : stage ? padded * bytes : padded * (accum > 1 ? 4 : wire);
+    int64_t gathered = stage == 3 ? accum * gpt2_gathered(s, ranks) * bytes
+                       : stage    ? padded * bytes
+                                  : padded * (accum > 1 ? 4 : wire);
     return (zr_traffic){{gpt2_share(accum * padded * wire, ranks), gpt2_share(gathered, ranks), (ranks - 1) * 3 * 8}};
 }
 

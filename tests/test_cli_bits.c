@@ -1,5 +1,6 @@
 //TEST timeout=300
-/* "loss" and "grad_norm" of metrics.jsonl are the same text at every stage, bucket size and transport, and in a second run. */
+/* "loss" and "grad_norm" of metrics.jsonl are the same text at every stage, bucket size and transport, and in a second
+ * run. */
 #include "cli_run.h"
 
 enum { STEPS = 4 };
@@ -17,7 +18,8 @@ static void numbers(const char *run, char *text, size_t size)
         const char *loss = strstr(line, "\"loss\":"), *norm = strstr(line, "\"grad_norm\":");
         if (!loss) continue;
         assert_non_null(norm);
-        used += (size_t)snprintf(text + used, size - used, "%.*s %.*s\n", (int)strcspn(loss, ","), loss, (int)strcspn(norm, ","), norm);
+        used += (size_t)snprintf(text + used, size - used, "%.*s %.*s\n", (int)strcspn(loss, ","), loss,
+                                 (int)strcspn(norm, ","), norm);
         steps++;
     }
     fclose(f);
@@ -26,8 +28,8 @@ static void numbers(const char *run, char *text, size_t size)
 
 static void run(const char *name, int ranks, bool mpi, const char *options)
 {
-    int rc = cli_shell("%s %s train '%s/config.json' --quiet %s %s --train.output_dir='%s/%s'", cli_launcher(mpi, ranks), cli_zr(), cli_dir,
-                       cli_ranks(mpi, ranks), options, cli_dir, name);
+    int rc = cli_shell("%s %s train '%s/config.json' --quiet %s %s --train.output_dir='%s/%s'",
+                       cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), options, cli_dir, name);
     if (rc != 0) {
         cli_print_log();
         fail_msg("%s (%s) ended with %d", name, options, rc);
@@ -47,12 +49,16 @@ static void write_config(void)
 {
     char text[20000], config[2000];
     size_t used = 0;
-    for (int i = 0; used < sizeof text - 40; i++) used += (size_t)snprintf(text + used, sizeof text - used, "%d bottles and %d cans; ", i * i, i % 7);
+    for (int i = 0; used < sizeof text - 40; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%d bottles and %d cans; ", i * i, i % 7);
     cli_write("text", text);
     snprintf(config, sizeof config,
-             "{\"model\": {\"type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 3, \"n_embd\": 57, \"n_positions\": 24, \"vocab_size\": 256, \"dropout\": 0.1},"
-             " \"data\": {\"train\": \"%s/text\", \"seq_length\": 23}, \"train_micro_batch_size_per_gpu\": 2, \"gradient_clipping\": 1.0,"
-             " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-3}}, \"train\": {\"steps\": %d, \"threads\": 1}}",
+             "{\"model\": {\"type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 3, \"n_embd\": 57, \"n_positions\": 24, "
+             "\"vocab_size\": 256, \"dropout\": 0.1},"
+             " \"data\": {\"train\": \"%s/text\", \"seq_length\": 23}, \"train_micro_batch_size_per_gpu\": 2, "
+             "\"gradient_clipping\": 1.0,"
+             " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-3}}, \"train\": {\"steps\": %d, "
+             "\"threads\": 1}}",
              cli_dir, STEPS);
     cli_write("config.json", config);
 }
@@ -74,7 +80,8 @@ static void test_bits(void **state)
                     snprintf(name, sizeof name, "run%d", n);
                     const char *size = bucket[(n + stage) % 4];
                     snprintf(options, sizeof options,
-                             "--zero_optimization.stage=%d --gradient_accumulation_steps=%d --bf16.enabled=%s --zero_optimization.reduce_bucket_size=%s "
+                             "--zero_optimization.stage=%d --gradient_accumulation_steps=%d --bf16.enabled=%s "
+                             "--zero_optimization.reduce_bucket_size=%s "
                              "--zero_optimization.allgather_bucket_size=%s",
                              stage, accum, bf16 ? "true" : "false", size, size);
                     run(name, ranks, mpirun && (n + stage / 2) % 2, options);

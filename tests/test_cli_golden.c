@@ -46,9 +46,11 @@ static void check_weights(const char *run)
             if (qkv_bias && i >= third && i < 2 * third) continue;
             counted++;
             near += fabsf(a[i] - b[i]) <= 1e-5f;
-            if (!(fabsf(a[i] - b[i]) <= 1e-3f)) fail_msg("%s[%lld]: %g, wanted %g", w->name, (long long)i, (double)b[i], (double)a[i]);
+            if (!(fabsf(a[i] - b[i]) <= 1e-3f))
+                fail_msg("%s[%lld]: %g, wanted %g", w->name, (long long)i, (double)b[i], (double)a[i]);
         }
-        if (near * 100 < counted * 99) fail_msg("%s: %lld of %lld within 1e-5", w->name, (long long)near, (long long)counted);
+        if (near * 100 < counted * 99)
+            fail_msg("%s: %lld of %lld within 1e-5", w->name, (long long)near, (long long)counted);
     }
     zr_safetensors_close(&got);
     zr_safetensors_close(&want);
@@ -58,17 +60,21 @@ static void check_run(int stage, int ranks, int accum, bool mpi, const char *lev
 {
     char name[100];
     snprintf(name, sizeof name, "run-%d-%d-%d-%d-%s", stage, ranks, accum, mpi, level);
-    int rc = cli_shell("ZR_KERNELS=%s %s %s train '%s/config.json' --quiet %s --zero_optimization.stage=%d --gradient_accumulation_steps=%d "
+    int rc = cli_shell("ZR_KERNELS=%s %s %s train '%s/config.json' --quiet %s --zero_optimization.stage=%d "
+                       "--gradient_accumulation_steps=%d "
                        "--train.output_dir='%s/%s'",
-                       level, cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), stage, accum, cli_dir, name);
+                       level, cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), stage, accum, cli_dir,
+                       name);
     if (rc != 0) {
         cli_print_log();
         fail_msg("%s ended with %d", name, rc);
     }
     for (int i = 0; i < STEPS; i++) {
         double loss = cli_metric(name, i, "loss"), norm = cli_metric(name, i, "grad_norm");
-        if (!(fabs(loss - want_loss[i]) <= 2e-5 * want_loss[i])) fail_msg("%s step %d: loss %.9g, wanted %.9g", name, i, loss, want_loss[i]);
-        if (!(fabs(norm - want_norm[i]) <= 1e-4 * want_norm[i])) fail_msg("%s step %d: norm %.9g, wanted %.9g", name, i, norm, want_norm[i]);
+        if (!(fabs(loss - want_loss[i]) <= 2e-5 * want_loss[i]))
+            fail_msg("%s step %d: loss %.9g, wanted %.9g", name, i, loss, want_loss[i]);
+        if (!(fabs(norm - want_norm[i]) <= 1e-4 * want_norm[i]))
+            fail_msg("%s step %d: norm %.9g, wanted %.9g", name, i, norm, want_norm[i]);
     }
     cli_check_accounts(name);
     check_weights(name);
@@ -83,9 +89,11 @@ static void test_golden(void **state)
     }
     char config[10000];
     snprintf(config, sizeof config,
-             "{\"model\": {\"init\": \"%s/model\"}, \"data\": {\"train\": \"%s/tokens.bin\", \"seq_length\": 32, \"order\": \"sequential\"},"
+             "{\"model\": {\"init\": \"%s/model\"}, \"data\": {\"train\": \"%s/tokens.bin\", \"seq_length\": 32, "
+             "\"order\": \"sequential\"},"
              " \"train_batch_size\": 4, \"gradient_clipping\": 1.0,"
-             " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-3, \"betas\": [0.9, 0.95], \"eps\": 1e-8, \"weight_decay\": 0.1}},"
+             " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-3, \"betas\": [0.9, 0.95], \"eps\": 1e-8, "
+             "\"weight_decay\": 0.1}},"
              " \"train\": {\"steps\": %d, \"threads\": 1}}",
              golden, golden, STEPS);
     cli_write("config.json", config);
@@ -101,7 +109,8 @@ static void test_golden(void **state)
     for (int s = 0; s < 4; s++)
         for (int l = 0; l < 6; l++) {
             int k = (s + l) % 4; /* each pair of stage, layout, transport and level once at least */
-            check_run(s, layout[l][0], layout[l][1], mpirun && (l + s / 2) % 2, *highest && k >= highest_index ? level[k] : highest);
+            check_run(s, layout[l][0], layout[l][1], mpirun && (l + s / 2) % 2,
+                      *highest && k >= highest_index ? level[k] : highest);
         }
     if (!mpirun) print_message("# no mpirun: all runs on threads\n");
 }

@@ -1,6 +1,7 @@
 //TEST timeout=400 needs=/proc/self
-/* Resident memory of GPT-2 124M as the interface promises: a process's own anonymous memory and its own window bytes stay
- * within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialisation to the saved model. Watched from outside. */
+/* Resident memory of GPT-2 124M as the interface promises: a process's own anonymous memory and its own window bytes
+ * stay within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialisation to the saved model. Watched from
+ * outside. */
 #include "cli_run.h"
 
 #include <dirent.h>
@@ -65,8 +66,10 @@ static void check(int ranks, bool mpi, int stage, bool bf16)
     char run[400], command[4000], path[600];
     snprintf(run, sizeof run, "%s/run-%d-%d-%d-%d", cli_dir, ranks, mpi, stage, bf16);
     snprintf(command, sizeof command,
-             "exec %s %s train '%s/config.json' --quiet %s --zero_optimization.stage=%d --bf16.enabled=%s --train.output_dir='%s' >'%s/log' 2>&1",
-             cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), stage, bf16 ? "true" : "false", run, cli_dir);
+             "exec %s %s train '%s/config.json' --quiet %s --zero_optimization.stage=%d --bf16.enabled=%s "
+             "--train.output_dir='%s' >'%s/log' 2>&1",
+             cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), stage, bf16 ? "true" : "false", run,
+             cli_dir);
     int rc = 0;
     int64_t highest = watch(command, run, &rc);
     if (rc != 0) {
@@ -81,11 +84,14 @@ static void check(int ranks, bool mpi, int stage, bool bf16)
     int64_t window = mpi ? json_integer_value(json_object_get(memory, "buffer")) : 0;
     int64_t limit = (int64_t)(1.03 * (double)(own * total)) + (48 << 20);
     int64_t reported = json_integer_value(json_object_get(root, "peak_rss_bytes"));
-    print_message("# %d ranks %s stage %d %s: %lld MiB seen, %lld reported, %lld promised\n", ranks, mpi ? "mpi" : "threads", stage,
-                  bf16 ? "bf16" : "fp32", (long long)(highest + window) >> 20, (long long)reported >> 20, (long long)limit >> 20);
+    print_message("# %d ranks %s stage %d %s: %lld MiB seen, %lld reported, %lld promised\n", ranks,
+                  mpi ? "mpi" : "threads", stage, bf16 ? "bf16" : "fp32", (long long)(highest + window) >> 20,
+                  (long long)reported >> 20, (long long)limit >> 20);
     assert_true(total > 0 && highest + window > own * total / 2); /* the run was seen at work */
-    if (highest + window > limit) fail_msg("%lld bytes are above the promised %lld", (long long)(highest + window), (long long)limit);
-    if (reported > limit) fail_msg("run.json says %lld bytes, above the promised %lld", (long long)reported, (long long)limit);
+    if (highest + window > limit)
+        fail_msg("%lld bytes are above the promised %lld", (long long)(highest + window), (long long)limit);
+    if (reported > limit)
+        fail_msg("run.json says %lld bytes, above the promised %lld", (long long)reported, (long long)limit);
     json_decref(root);
     cli_shell("rm -rf '%s'", run);
 }
@@ -99,7 +105,8 @@ static void test_rss(void **state)
     cli_write("text", text);
     snprintf(config, sizeof config,
              "{\"model\": {\"preset\": \"gpt2-124m\"}, \"data\": {\"train\": \"%s/text\", \"seq_length\": 64},"
-             " \"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 1.0, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-4}},"
+             " \"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": 1.0, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 1e-4}},"
              " \"train\": {\"steps\": 1}}",
              cli_dir);
     cli_write("config.json", config);

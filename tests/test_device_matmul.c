@@ -451,11 +451,13 @@ static void test_shared_product(void **state)
 int main(int argc, char **argv)
 {
     program = argc ? argv[0] : "";
-    const struct CMUnitTest forced[] = {cmocka_unit_test(test_shared_product), cmocka_unit_test(test_under_cap), cmocka_unit_test(test_resident)};
+    const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap), cmocka_unit_test(test_resident)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_blocks),        cmocka_unit_test(test_db),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_ranks),         cmocka_unit_test(test_scratch),
-        cmocka_unit_test(test_forced),   cmocka_unit_test(test_unknown_level), cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_shared_product), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_blocks),         cmocka_unit_test(test_db),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_scratch),        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_unknown_level),  cmocka_unit_test(test_thread),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 //TEST timeout=60 tsan=1
-/* What an engine does beside plain training: skipped steps, a user's own optimizer, engines side by side, evaluation. */
+/* What an engine does beside plain training: skipped steps, a user's own optimizer, engines side by side, evaluation.
+ */
 #include "gpt2_sizes.h"
 #include "trainer.h"
 
@@ -65,7 +66,8 @@ static void test_skip(void **state)
             for (int bf16 = 0; bf16 <= 1; bf16++) {
                 spoil_op(cases[c].op);
                 zr_dtype dtype = bf16 ? ZR_BF16 : ZR_F32;
-                trainer before = spoiled(stage, BAD_STEP, dtype), run = spoiled(stage, BAD_STEP + 1, dtype), later = spoiled(stage, BAD_STEP + 2, dtype);
+                trainer before = spoiled(stage, BAD_STEP, dtype), run = spoiled(stage, BAD_STEP + 1, dtype),
+                        later = spoiled(stage, BAD_STEP + 2, dtype);
                 run.kernels = later.kernels = spoiling;
                 trainer_run(&before);
                 trainer_run(&run);
@@ -93,7 +95,8 @@ static void lion(const zr_update_args *a)
 {
     const double b1 = a->hyper[0], b2 = a->hyper[1];
     for (int64_t i = 0; i < a->n; i++) {
-        float g = a->grad_dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)a->grad)[i]) : ((const float *)a->grad)[i];
+        float g =
+            a->grad_dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)a->grad)[i]) : ((const float *)a->grad)[i];
         g *= a->grad_scale;
         double c = b1 * a->slot[0][i] + (1 - b1) * g;
         a->slot[0][i] = (float)(b2 * a->slot[0][i] + (1 - b2) * g);
@@ -106,7 +109,8 @@ static void test_own_optimizer(void **state)
 {
     (void)state;
     trainer first = trainer_odd();
-    first.layout.optimizer = (zr_optimizer){.name = "lion", .n_slots = 1, .hyper = {0.9, 0.99}, .weight_decay = 0.1, .rule = lion};
+    first.layout.optimizer =
+        (zr_optimizer){.name = "lion", .n_slots = 1, .hyper = {0.9, 0.99}, .weight_decay = 0.1, .rule = lion};
     first.layout.ranks = 2;
     first.layout.dtype = first.layout.wire_dtype = ZR_BF16;
     first.lr = 1e-3;
@@ -135,8 +139,8 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
 static void test_built_in_optimizers(void **state)
 {
     (void)state;
-    const zr_optimizer optimizers[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.95, 1e-8, 0.1), zr_sgd(0, false, 0), zr_sgd(0.9, false, 1e-4),
-                                       zr_sgd(0.9, true, 0)};
+    const zr_optimizer optimizers[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.95, 1e-8, 0.1),
+                                       zr_sgd(0, false, 0), zr_sgd(0.9, false, 1e-4), zr_sgd(0.9, true, 0)};
     uint64_t weights[5];
     for (int o = 0; o < 5; o++)
         for (int stage = 0; stage <= 3; stage += 3) {
@@ -189,7 +193,8 @@ static zr_status two_engines(zr_comm *comm, void *arg)
     }
     for (int s = 0; s < 3; s++)
         for (int i = 0; i < 2; i++) {
-            zr_step_args args = {.step = s, .lr = run[i]->lr, .clip = run[i]->clip, .batch = trainer_batch, .arg = run[i]};
+            zr_step_args args = {
+                .step = s, .lr = run[i]->lr, .clip = run[i]->clip, .batch = trainer_batch, .arg = run[i]};
             zr_step_result result;
             ZR_TRY_GOTO(st, zr_engine_step(engine[i], &args, &result), done);
             if (comm->rank == 0) run[i]->loss[s] = result.loss;
@@ -267,8 +272,12 @@ static void test_evaluation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skip),              cmocka_unit_test(test_own_optimizer), cmocka_unit_test(test_built_in_optimizers),
-        cmocka_unit_test(test_unknown_optimizer), cmocka_unit_test(test_two_engines),   cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_own_optimizer),
+        cmocka_unit_test(test_built_in_optimizers),
+        cmocka_unit_test(test_unknown_optimizer),
+        cmocka_unit_test(test_two_engines),
+        cmocka_unit_test(test_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

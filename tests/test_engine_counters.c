@@ -1,15 +1,15 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_alloc,--wrap=zr_ledger_take,--wrap=zr_traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
-/* Are the counters true? The allocator is interposed and compared with what was planned and measured; the arena is poisoned
- * to find the highest byte written; and each count is broken on purpose to see the comparison fail. */
+/* Are the counters true? The allocator is interposed and compared with what was planned and measured; the arena is
+ * poisoned to find the highest byte written; and each count is broken on purpose to see the comparison fail. */
 #include "trainer.h"
 
 /* ---- interposed ---- */
 
 static struct {
-    bool watching;       /* a step is running */
-    int64_t calls;       /* allocations of zr's own code in a step */
-    int64_t size[4096];  /* of zr_alloc */
+    bool watching;      /* a step is running */
+    int64_t calls;      /* allocations of zr's own code in a step */
+    int64_t size[4096]; /* of zr_alloc */
     int n;
     bool break_ledger, break_traffic;
 } seen;
@@ -19,13 +19,13 @@ static void note(void)
     if (__atomic_load_n(&seen.watching, __ATOMIC_RELAXED)) __atomic_add_fetch(&seen.calls, 1, __ATOMIC_RELAXED);
 }
 
-#define WRAP(name, params, args)                                                                                                                   \
-    void *__real_##name params;                                                                                                                    \
-    void *__wrap_##name params;                                                                                                                    \
-    void *__wrap_##name params                                                                                                                     \
-    {                                                                                                                                              \
-        note();                                                                                                                                    \
-        return __real_##name args;                                                                                                                 \
+#define WRAP(name, params, args)                                                                                       \
+    void *__real_##name params;                                                                                        \
+    void *__wrap_##name params;                                                                                        \
+    void *__wrap_##name params                                                                                         \
+    {                                                                                                                  \
+        note();                                                                                                        \
+        return __real_##name args;                                                                                     \
     }
 WRAP(malloc, (size_t n), (n))
 WRAP(calloc, (size_t n, size_t each), (n, each))
@@ -226,7 +226,8 @@ static void test_highest_byte(void **state)
             run.after = find_written;
             trainer_run(&run);
             int64_t total = run.planned.total_bytes;
-            if (!is_highest(total)) fail_msg("the highest byte written is %lld, planned are %lld", (long long)written, (long long)total);
+            if (!is_highest(total))
+                fail_msg("the highest byte written is %lld, planned are %lld", (long long)written, (long long)total);
             assert_false(is_highest(total + 64)); /* a plan that is wrong by one place is noticed */
             assert_false(is_highest(total - 64));
         }
@@ -250,8 +251,11 @@ static void test_poison_reaches_no_result(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allocator),    cmocka_unit_test(test_allocation_in_a_step_is_seen), cmocka_unit_test(test_broken_counts_are_noticed),
-        cmocka_unit_test(test_highest_byte), cmocka_unit_test(test_poison_reaches_no_result),
+        cmocka_unit_test(test_allocator),
+        cmocka_unit_test(test_allocation_in_a_step_is_seen),
+        cmocka_unit_test(test_broken_counts_are_noticed),
+        cmocka_unit_test(test_highest_byte),
+        cmocka_unit_test(test_poison_reaches_no_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

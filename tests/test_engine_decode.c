@@ -1,7 +1,7 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_alloc
-/* Evaluation and decoding: alone and between training steps, at every stage, in fp32 and bf16; and an engine that cannot be
- * made on one rank. */
+/* Evaluation and decoding: alone and between training steps, at every stage, in fp32 and bf16; and an engine that
+ * cannot be made on one rank. */
 #include "trainer.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ typedef struct sums {
 
 static double logit(const zr_tensor *logits, int64_t v)
 {
-    return logits->dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)logits->data)[v]) : ((const float *)logits->data)[v];
+    return logits->dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)logits->data)[v])
+                                    : ((const float *)logits->data)[v];
 }
 
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -41,14 +42,16 @@ static zr_status evaluate_and_decode(trainer *run, zr_engine *engine, zr_comm *c
         zr_tensor logits;
         ZR_TRY(zr_engine_decode(engine, trainer_token(run, 5, comm->rank, t), t, &logits));
         int64_t V = run->config.vocab_size;
-        ZR_CHECK(zr_shape_elems(&logits.shape) == V, ZR_ERR_INTERNAL, "the output has %lld elements", (long long)zr_shape_elems(&logits.shape));
+        ZR_CHECK(zr_shape_elems(&logits.shape) == V, ZR_ERR_INTERNAL, "the output has %lld elements",
+                 (long long)zr_shape_elems(&logits.shape));
         double total = 0;
         for (int64_t v = 0; v < V; v++) total += exp(logit(&logits, v));
         sum += log(total) - logit(&logits, trainer_token(run, 5, comm->rank, t + 1));
     }
     ((sums *)run->arg)->decoded[comm->rank] = sum;
     zr_tensor none;
-    ZR_CHECK(zr_engine_decode(engine, 0, run->layout.seq, &none) == ZR_ERR_ARG, ZR_ERR_INTERNAL, "a token beyond the cache was taken");
+    ZR_CHECK(zr_engine_decode(engine, 0, run->layout.seq, &none) == ZR_ERR_ARG, ZR_ERR_INTERNAL,
+             "a token beyond the cache was taken");
     return evaluate(run, engine, comm);
 }
 
@@ -123,8 +126,10 @@ static zr_status create_short_of_memory(zr_comm *comm, void *arg)
     refused_bytes = comm->rank == 1 ? plan->arena_bytes : 0;
     st = zr_engine_create(plan, device, comm, run->seed, &engine);
     refused_bytes = 0;
-    ZR_CHECK(st == ZR_ERR_MEMORY && !engine, ZR_ERR_INTERNAL, "rank %d: %s: %s", comm->rank, zr_status_text(st), zr_error_message());
-    ZR_CHECK(comm->rank == 1 || strncmp(zr_error_message(), "rank 1: ", 8) == 0, ZR_ERR_INTERNAL, "%s", zr_error_message());
+    ZR_CHECK(st == ZR_ERR_MEMORY && !engine, ZR_ERR_INTERNAL, "rank %d: %s: %s", comm->rank, zr_status_text(st),
+             zr_error_message());
+    ZR_CHECK(comm->rank == 1 || strncmp(zr_error_message(), "rank 1: ", 8) == 0, ZR_ERR_INTERNAL, "%s",
+             zr_error_message());
     st = zr_engine_create(plan, device, comm, run->seed, &engine); /* the ranks are still in step */
     if (st == ZR_OK) st = zr_engine_fill(engine, NULL, NULL);
 done:

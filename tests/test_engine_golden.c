@@ -1,6 +1,7 @@
 //TEST timeout=120 tsan=1
-/* GPT-2 in fp32 against a trace that PyTorch computed in float64: logits, gradients, losses, norms, final weights; every
- * stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. Skipped where the trace is absent. */
+/* GPT-2 in fp32 against a trace that PyTorch computed in float64: logits, gradients, losses, norms, final weights;
+ * every stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. Skipped where the trace is
+ * absent. */
 #include "trainer.h"
 
 #include <jansson.h>
@@ -113,7 +114,8 @@ static zr_status read_weights(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, collect, &weights);
 }
 
-/* The key third of c_attn.bias shifts all scores of a query alike: its exact gradient is 0, and Adam makes noise of it. */
+/* The key third of c_attn.bias shifts all scores of a query alike: its exact gradient is 0, and Adam makes noise of it.
+ */
 static bool is_key_bias(const char *name, int64_t i, int64_t n)
 {
     size_t length = strlen(name);
@@ -132,7 +134,8 @@ static void check_gradients(const zr_graph *g)
         const zr_param_info *param = zr_graph_param(g, p);
         int64_t n = zr_shape_elems(&param->shape);
         const float *got = whole(&gradients, param);
-        assert_int_equal(zr_safetensors_read_f32(golden.grads, zr_safetensors_find(golden.grads, param->name), 0, n, one), ZR_OK);
+        assert_int_equal(
+            zr_safetensors_read_f32(golden.grads, zr_safetensors_find(golden.grads, param->name), 0, n, one), ZR_OK);
         double largest = 0, worst = 0;
         for (int64_t i = 0; i < n; i++) {
             largest = fmax(largest, fabs(one[i]));
@@ -148,7 +151,8 @@ static void check_weights(const zr_graph *g)
         const zr_param_info *param = zr_graph_param(g, p);
         int64_t n = zr_shape_elems(&param->shape), near = 0, counted = 0;
         const float *got = whole(&weights, param);
-        assert_int_equal(zr_safetensors_read_f32(golden.last, zr_safetensors_find(golden.last, param->name), 0, n, one), ZR_OK);
+        assert_int_equal(zr_safetensors_read_f32(golden.last, zr_safetensors_find(golden.last, param->name), 0, n, one),
+                         ZR_OK);
         for (int64_t i = 0; i < n; i++) {
             if (is_key_bias(param->name, i, n)) continue;
             double off = fabs((double)one[i] - got[i]);
@@ -156,16 +160,28 @@ static void check_weights(const zr_graph *g)
             near += off <= 1e-5;
             if (!(off <= 1e-3)) fail_msg("%s[%lld] is off by %g after 10 updates", param->name, (long long)i, off);
         }
-        if (near * 100 < counted * 99) fail_msg("%s: only %lld of %lld elements within 1e-5", param->name, (long long)near, (long long)counted);
+        if (near * 100 < counted * 99)
+            fail_msg("%s: only %lld of %lld elements within 1e-5", param->name, (long long)near, (long long)counted);
     }
 }
 
 static trainer tiny(int stage, int ranks, int64_t accum)
 {
-    trainer run = {.config = {.n_layer = 2, .n_head = 4, .n_embd = 64, .n_positions = T, .vocab_size = V, .layer_norm_epsilon = 1e-5,
+    trainer run = {.config = {.n_layer = 2,
+                              .n_head = 4,
+                              .n_embd = 64,
+                              .n_positions = T,
+                              .vocab_size = V,
+                              .layer_norm_epsilon = 1e-5,
                               .initializer_range = 0.02},
-                   .layout = ZR_LAYOUT_INIT, .steps = STEPS, .lr = 1e-3, .clip = 1.0, .token = token, .fill = fill,
-                   .after_first = read_gradients, .after = read_weights};
+                   .layout = ZR_LAYOUT_INIT,
+                   .steps = STEPS,
+                   .lr = 1e-3,
+                   .clip = 1.0,
+                   .token = token,
+                   .fill = fill,
+                   .after_first = read_gradients,
+                   .after = read_weights};
     run.layout.stage = stage;
     run.layout.ranks = ranks;
     run.layout.accum = accum;
@@ -194,9 +210,11 @@ static void test_training(void **state)
                 trainer_run(&run);
                 for (int i = 0; i < STEPS; i++) {
                     if (!(fabs(run.loss[i] - golden.loss[i]) <= 2e-5 * golden.loss[i]))
-                        fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", stage, ranks, i, run.loss[i], golden.loss[i]);
+                        fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", stage, ranks, i, run.loss[i],
+                                 golden.loss[i]);
                     if (!(fabs(run.norm[i] - golden.norm[i]) <= 1e-4 * golden.norm[i]))
-                        fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", stage, ranks, i, run.norm[i], golden.norm[i]);
+                        fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", stage, ranks, i, run.norm[i],
+                                 golden.norm[i]);
                 }
                 check_gradients(g);
                 check_weights(g);
@@ -236,9 +254,11 @@ static void test_logits(void **state)
         run.after = read_logits;
         run.arg = got;
         trainer_run(&run);
-        assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, one), ZR_OK);
+        assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, one),
+                         ZR_OK);
         for (int i = 0; i < T * V; i++)
-            if (!(fabsf(got[i] - one[i]) <= 1e-4f)) fail_msg("logit %d: %.9g, wanted %.9g", i, (double)got[i], (double)one[i]);
+            if (!(fabsf(got[i] - one[i]) <= 1e-4f))
+                fail_msg("logit %d: %.9g, wanted %.9g", i, (double)got[i], (double)one[i]);
     }
 }
 

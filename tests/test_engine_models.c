@@ -1,6 +1,7 @@
 //TEST timeout=120 tsan=1
 /* Models of a user's own, in the shapes that GPT-2 does not have: units without parameters, without gradient or without
- * anything, weights shared over units, values and gradients used several times, losses that are a sum, inputs of other types. */
+ * anything, weights shared over units, values and gradients used several times, losses that are a sum, inputs of other
+ * types. */
 #include "engine_truth.h"
 
 enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 6 };
@@ -59,7 +60,8 @@ static void build_shared(zr_graph *g, const void *config)
 {
     (void)config;
     zr_graph_unit(g, "tables");
-    zr_value table = matrix(g, V, C, "table"), w = matrix(g, C, C, "w"), gain = vector(g, "gain"), bias = vector(g, "bias");
+    zr_value table = matrix(g, V, C, "table"), w = matrix(g, C, C, "w"), gain = vector(g, "gain"),
+             bias = vector(g, "bias");
     zr_value x = zr_embedding(g, ids(g, "tokens"), table);
     for (int i = 0; i < 3; i++) {
         zr_graph_unit(g, "block.%d", i);
@@ -70,8 +72,8 @@ static void build_shared(zr_graph *g, const void *config)
     head(g, x);
 }
 
-/* Parameters that get no gradient: a whole unit that nothing uses, one whose output nothing reads, and single ones between
- * others. */
+/* Parameters that get no gradient: a whole unit that nothing uses, one whose output nothing reads, and single ones
+ * between others. */
 static void build_idle(zr_graph *g, const void *config)
 {
     (void)config;
@@ -96,7 +98,8 @@ static void build_two_losses(zr_graph *g, const void *config)
     zr_value left = ids(g, "left"), right = ids(g, "right"), table = matrix(g, V, C, "table");
     zr_value x = zr_add(g, zr_embedding(g, left, table), zr_embedding(g, right, table));
     zr_graph_unit(g, "heads");
-    zr_value near = zr_linear(g, x, table, ZR_NONE, true), far = zr_linear(g, x, matrix(g, C, V, "far"), ZR_NONE, false);
+    zr_value near = zr_linear(g, x, table, ZR_NONE, true),
+             far = zr_linear(g, x, matrix(g, C, V, "far"), ZR_NONE, false);
     zr_value losses = zr_add(g, zr_cross_entropy(g, near, ids(g, "near")), zr_cross_entropy(g, far, ids(g, "far")));
     zr_graph_losses(g, losses);
     zr_graph_unit(g, "after");
@@ -132,8 +135,9 @@ static void build_attention(zr_graph *g, const void *config)
 }
 
 static const zr_model models[MODELS] = {
-    {"bare", build_bare, NULL},     {"shared", build_shared, NULL}, {"idle", build_idle, NULL},
-    {"two losses", build_two_losses, NULL}, {"twice", build_twice, NULL},   {"attention", build_attention, NULL},
+    {"bare", build_bare, NULL},   {"shared", build_shared, NULL},
+    {"idle", build_idle, NULL},   {"two losses", build_two_losses, NULL},
+    {"twice", build_twice, NULL}, {"attention", build_attention, NULL},
 };
 
 /* ---- inputs ---- */
@@ -168,7 +172,8 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
 
 static trainer trainer_of(const zr_model *model)
 {
-    trainer run = {.model = model, .batch = fill_batch, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
+    trainer run = {
+        .model = model, .batch = fill_batch, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
     run.layout.batch = ROWS;
     run.layout.seq = T;
     run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
@@ -181,7 +186,8 @@ static trainer trainer_of(const zr_model *model)
 static void test_truth(void **state)
 {
     (void)state;
-    static const int cut[][3] = {{1, 1, 6}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}}; /* ranks, accum, batch */
+    static const int cut[][3] = {{1, 1, 6}, {1, 3, 2}, {2, 1, 3},
+                                 {2, 3, 1}, {3, 1, 2}, {3, 2, 1}}; /* ranks, accum, batch */
     for (int m = 0; m < MODELS; m++) {
         trainer run = trainer_of(&models[m]);
         truth t = truth_make(&run, ROWS);
@@ -208,7 +214,8 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* The same bits at every stage, in every mix of number types, over steps with an evaluation in between; bf16 near fp32. */
+/* The same bits at every stage, in every mix of number types, over steps with an evaluation in between; bf16 near fp32.
+ */
 static void test_stages(void **state)
 {
     (void)state;
@@ -282,6 +289,7 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_stages), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* Engines against the double-precision interpreter at sizes where nothing divides: width 57, 3 heads, 131 tokens; losses,
- * gradients and their norm on 1, 3 and 6 ranks, every stage, with dropout. */
+/* Engines against the double-precision interpreter at sizes where nothing divides: width 57, 3 heads, 131 tokens;
+ * losses, gradients and their norm on 1, 3 and 6 ranks, every stage, with dropout. */
 #include "engine_truth.h"
 
 static void test_odd_sizes(void **state)

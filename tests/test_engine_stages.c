@@ -1,5 +1,6 @@
 //TEST timeout=120 tsan=1
-/* The same bits at every stage, bucket size, prefetch: losses, norms and final weights of equal ranks and micro-batch. */
+/* The same bits at every stage, bucket size, prefetch: losses, norms and final weights of equal ranks and micro-batch.
+ */
 #include "trainer.h"
 
 static trainer variant(int stage, int ranks, int64_t accum, zr_dtype dtype, int64_t bucket)
@@ -17,8 +18,10 @@ static void assert_same(const trainer *a, const trainer *b)
 {
     for (int i = 0; i < a->steps; i++)
         if (memcmp(&a->loss[i], &b->loss[i], sizeof(double)) || memcmp(&a->norm[i], &b->norm[i], sizeof(double)))
-            fail_msg("stage %d bucket %lld against stage %d, %d ranks, step %d: loss %.17g and %.17g, norm %.17g and %.17g", b->layout.stage,
-                     (long long)b->layout.reduce_bucket_elems, a->layout.stage, a->layout.ranks, i, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+            fail_msg(
+                "stage %d bucket %lld against stage %d, %d ranks, step %d: loss %.17g and %.17g, norm %.17g and %.17g",
+                b->layout.stage, (long long)b->layout.reduce_bucket_elems, a->layout.stage, a->layout.ranks, i,
+                a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
     assert_int_equal(a->weights, b->weights);
 }
 
@@ -70,7 +73,8 @@ static void test_dropout(void **state)
         trainer_run(&other);
         assert_same(&first, &other);
     }
-    trainer one = variant(0, 1, 1, ZR_F32, ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal but for rounding */
+    trainer one = variant(0, 1, 1, ZR_F32,
+                          ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal but for rounding */
     one.config = first.config;
     one.layout.batch = 8;
     trainer_run(&one);
@@ -89,7 +93,8 @@ static void test_layouts_agree(void **state)
     one.layout.batch = 12;
     trainer_run(&one);
     assert_true(one.loss[3] < one.loss[0]);
-    const int64_t cut[][3] = {{1, 3, 4}, {2, 1, 6}, {2, 3, 2}, {3, 2, 2}, {6, 2, 1}, {4, 1, 3}}; /* ranks, accum, batch */
+    const int64_t cut[][3] = {{1, 3, 4}, {2, 1, 6}, {2, 3, 2},
+                              {3, 2, 2}, {6, 2, 1}, {4, 1, 3}}; /* ranks, accum, batch */
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         trainer other = variant((int)i % 4, (int)cut[i][0], cut[i][1], ZR_F32, 1000);
         other.layout.batch = cut[i][2];

@@ -32,8 +32,13 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
     return l;
 }
 
-static const zr_gpt2_config small = {.n_layer = 3, .n_head = 3, .n_embd = 57, .n_positions = 19, .vocab_size = 131,
-                                     .layer_norm_epsilon = 1e-5, .initializer_range = 0.02};
+static const zr_gpt2_config small = {.n_layer = 3,
+                                     .n_head = 3,
+                                     .n_embd = 57,
+                                     .n_positions = 19,
+                                     .vocab_size = 131,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02};
 
 /* 16P; 4P + 12P/N; 2P + 14P/N; 16P/N, P the padded parameters. */
 static void test_states(void **state)
@@ -60,8 +65,8 @@ static void test_accumulators(void **state)
     (void)state;
     gpt2_sizes s = gpt2_count(&small);
     int64_t N = 4, P = gpt2_padded(&s, N);
-    const int64_t want[] = {2 * P + 2 * P + 4 * P + 12 * P, 2 * P + 2 * P + 4 * P / N + 12 * P / N, 2 * P + 4 * P / N + 12 * P / N,
-                            2 * P / N + 4 * P / N + 12 * P / N};
+    const int64_t want[] = {2 * P + 2 * P + 4 * P + 12 * P, 2 * P + 2 * P + 4 * P / N + 12 * P / N,
+                            2 * P + 4 * P / N + 12 * P / N, 2 * P / N + 4 * P / N + 12 * P / N};
     for (int stage = 0; stage <= 3; stage++) {
         zr_layout l = layout_of(stage, (int)N, ZR_BF16, 3);
         zr_plan *plan = plan_of(&small, &l);
@@ -106,7 +111,8 @@ static void test_traffic(void **state)
                         l.reduce_bucket_elems = l.gather_bucket_elems = buckets[b];
                         zr_plan *plan = plan_of(&small, &l);
                         zr_traffic want = gpt2_traffic(&s, stage, ranks[i], accum, bf16 ? 2 : 4, bf16 ? 2 : 4);
-                        for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) assert_int_equal(plan->traffic.bytes[k], want.bytes[k]);
+                        for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
+                            assert_int_equal(plan->traffic.bytes[k], want.bytes[k]);
                         zr_plan_destroy(&plan);
                     }
 }
@@ -192,7 +198,8 @@ static void test_map_is_tight(void **state)
             }
             int64_t map = plan->arena_bytes - plan->persistent_bytes;
             assert_true(map >= peak);
-            if ((double)map > 1.03 * (double)peak) fail_msg("%s stage %d: map %lld, peak %lld", name[i], stage, (long long)map, (long long)peak);
+            if ((double)map > 1.03 * (double)peak)
+                fail_msg("%s stage %d: map %lld, peak %lld", name[i], stage, (long long)map, (long long)peak);
             zr_plan_destroy(&plan);
         }
 }
@@ -216,9 +223,9 @@ static void test_flops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states),  cmocka_unit_test(test_accumulators),    cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_traffic), cmocka_unit_test(test_stage),           cmocka_unit_test(test_live_parameters),
-        cmocka_unit_test(test_large),   cmocka_unit_test(test_map_is_tight),    cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_states),  cmocka_unit_test(test_accumulators), cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_traffic), cmocka_unit_test(test_stage),        cmocka_unit_test(test_live_parameters),
+        cmocka_unit_test(test_large),   cmocka_unit_test(test_map_is_tight), cmocka_unit_test(test_flops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

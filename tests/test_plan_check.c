@@ -9,8 +9,16 @@
 
 #include <zr.h>
 
-static const zr_gpt2_config config = {.n_layer = 2, .n_head = 3, .n_embd = 57, .n_positions = 16, .vocab_size = 131, .embd_pdrop = 0.1,
-                                      .resid_pdrop = 0.1, .attn_pdrop = 0.1, .layer_norm_epsilon = 1e-5, .initializer_range = 0.02};
+static const zr_gpt2_config config = {.n_layer = 2,
+                                      .n_head = 3,
+                                      .n_embd = 57,
+                                      .n_positions = 16,
+                                      .vocab_size = 131,
+                                      .embd_pdrop = 0.1,
+                                      .resid_pdrop = 0.1,
+                                      .attn_pdrop = 0.1,
+                                      .layer_norm_epsilon = 1e-5,
+                                      .initializer_range = 0.02};
 
 static zr_plan *plan_of(int stage, int ranks, zr_dtype dtype, int64_t accum, int64_t bucket, bool prefetch)
 {
@@ -67,8 +75,8 @@ static void test_every_wait_is_needed(void **state)
                 }
         }
         assert_true(tried > 0);
-        /* At stage 3 a wait may only hold a gather back, so that no more than two units are whole at once: there the map
-         * need not put the bytes where a missing wait shows. */
+        /* At stage 3 a wait may only hold a gather back, so that no more than two units are whole at once: there the
+         * map need not put the bytes where a missing wait shows. */
         if (stage < 3)
             assert_int_equal(noticed, tried);
         else

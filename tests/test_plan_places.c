@@ -55,7 +55,8 @@ static void build(zr_graph *g, const void *config)
     zr_graph_op(g, &both, NULL, 2, (zr_value[]){a, b}, out);
     zr_value y = zr_add(g, out[0], out[1]);
     if (strcmp(asked, "lives") == 0) y = zr_add(g, y, x);
-    zr_graph_losses(g, zr_cross_entropy(g, zr_linear(g, y, table, ZR_NONE, true), zr_input(g, "targets", ZR_I32, tokens)));
+    zr_graph_losses(g,
+                    zr_cross_entropy(g, zr_linear(g, y, table, ZR_NONE, true), zr_input(g, "targets", ZR_I32, tokens)));
 }
 
 static zr_layout layout_of(void)
@@ -84,7 +85,8 @@ static const zr_use *uses_of(const zr_plan *plan, const char *op)
 {
     const zr_schedule *s = &plan->schedule[ZR_EVAL];
     for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_RUN && strcmp(zr_graph_get_op(plan->graph[ZR_EVAL], s->step[i].op)->def->name, op) == 0)
+        if (s->step[i].kind == ZR_STEP_RUN &&
+            strcmp(zr_graph_get_op(plan->graph[ZR_EVAL], s->step[i].op)->def->name, op) == 0)
             return s->use + s->step[i].uses;
     fail_msg("no step runs %s", op);
     return NULL;
@@ -107,7 +109,8 @@ static void test_in_place(void **state)
     }
 }
 
-/* Put an output over an operand that is still read later: every use is in order, yet the proof says whose place it was. */
+/* Put an output over an operand that is still read later: every use is in order, yet the proof says whose place it was.
+ */
 static void test_wrong_place_is_noticed(void **state)
 {
     (void)state;
@@ -137,7 +140,8 @@ static void build_early(zr_graph *g, const void *config)
     zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
     zr_value x = zr_embedding(g, zr_input(g, "token", ZR_I32, (zr_shape){2, {1, 1}}), table);
     zr_graph_output(g, zr_linear(g, x, table, ZR_NONE, true));
-    for (int i = 0; i < 4; i++) x = zr_gelu(g, zr_linear(g, zr_linear(g, x, table, ZR_NONE, true), table, ZR_NONE, false));
+    for (int i = 0; i < 4; i++)
+        x = zr_gelu(g, zr_linear(g, zr_linear(g, x, table, ZR_NONE, true), table, ZR_NONE, false));
 }
 
 static void test_output_is_kept(void **state)
@@ -151,7 +155,8 @@ static void test_output_is_kept(void **state)
     zr_schedule *s = &plan->schedule[ZR_DECODE];
     int32_t output = s->value_buffer[zr_graph_get_output(plan->graph[ZR_DECODE])];
     for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
-        if (b != output && s->buffer[b].last_step > s->buffer[output].first_step) assert_int_not_equal(s->buffer[b].offset, s->buffer[output].offset);
+        if (b != output && s->buffer[b].last_step > s->buffer[output].first_step)
+            assert_int_not_equal(s->buffer[b].offset, s->buffer[output].offset);
     s->buffer[s->n_buffers - 1].offset = s->buffer[output].offset;
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     assert_non_null(strstr(zr_error_message(), "over the output"));
@@ -160,7 +165,12 @@ static void test_output_is_kept(void **state)
 
 /* ---- sizes ---- */
 
-static const zr_gpt2_config tiny = {.n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = T, .vocab_size = V, .layer_norm_epsilon = 1e-5,
+static const zr_gpt2_config tiny = {.n_layer = 2,
+                                    .n_head = 2,
+                                    .n_embd = 8,
+                                    .n_positions = T,
+                                    .vocab_size = V,
+                                    .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.02};
 
 static zr_layout training(int stage, int ranks)
@@ -214,8 +224,10 @@ static void test_each_allocation_may_fail(void **state)
         allocs_left = n;
         status = plan_status(&model, &l, &plan);
         allocs_left = INT32_MAX;
-        if (status == ZR_OK) zr_plan_destroy(&plan);
-        else assert_int_equal(status, ZR_ERR_MEMORY);
+        if (status == ZR_OK)
+            zr_plan_destroy(&plan);
+        else
+            assert_int_equal(status, ZR_ERR_MEMORY);
         assert_true(n < 1000);
     }
     assert_true(n > 50);

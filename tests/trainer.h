@@ -1,5 +1,5 @@
-/* A training run of a small model, GPT-2 when none is given, on thread ranks: what the engine tests vary. Every run checks that
- * planned is measured. */
+/* A training run of a small model, GPT-2 when none is given, on thread ranks: what the engine tests vary. Every run
+ * checks that planned is measured. */
 #ifndef TRAINER_H
 #define TRAINER_H
 
@@ -89,14 +89,17 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
     zr_measured m;
     zr_engine_measured(engine, &m);
     for (int c = 0; c < ZR_CATEGORIES; c++)
-        ZR_CHECK(m.memory.category_bytes[c] == plan->memory.category_bytes[c], ZR_ERR_INTERNAL, "%s: planned %lld, measured %lld",
-                 zr_category_name((zr_category)c), (long long)plan->memory.category_bytes[c], (long long)m.memory.category_bytes[c]);
-    ZR_CHECK(m.memory.states_bytes == plan->memory.states_bytes && m.memory.total_bytes == plan->memory.total_bytes, ZR_ERR_INTERNAL,
-             "states or total: planned %lld and %lld, measured %lld and %lld", (long long)plan->memory.states_bytes,
-             (long long)plan->memory.total_bytes, (long long)m.memory.states_bytes, (long long)m.memory.total_bytes);
+        ZR_CHECK(m.memory.category_bytes[c] == plan->memory.category_bytes[c], ZR_ERR_INTERNAL,
+                 "%s: planned %lld, measured %lld", zr_category_name((zr_category)c),
+                 (long long)plan->memory.category_bytes[c], (long long)m.memory.category_bytes[c]);
+    ZR_CHECK(m.memory.states_bytes == plan->memory.states_bytes && m.memory.total_bytes == plan->memory.total_bytes,
+             ZR_ERR_INTERNAL, "states or total: planned %lld and %lld, measured %lld and %lld",
+             (long long)plan->memory.states_bytes, (long long)plan->memory.total_bytes,
+             (long long)m.memory.states_bytes, (long long)m.memory.total_bytes);
     for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
-        ZR_CHECK(m.traffic.bytes[k] == plan->traffic.bytes[k] * m.steps, ZR_ERR_INTERNAL, "traffic %d: planned %lld a step, measured %lld in %lld", k,
-                 (long long)plan->traffic.bytes[k], (long long)m.traffic.bytes[k], (long long)m.steps);
+        ZR_CHECK(m.traffic.bytes[k] == plan->traffic.bytes[k] * m.steps, ZR_ERR_INTERNAL,
+                 "traffic %d: planned %lld a step, measured %lld in %lld", k, (long long)plan->traffic.bytes[k],
+                 (long long)m.traffic.bytes[k], (long long)m.steps);
     run->planned = plan->memory;
     run->traffic = plan->traffic;
     run->measured = m;
@@ -106,7 +109,8 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
 static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
     for (int i = 0; i < run->steps; i++) {
-        zr_step_args args = {.step = i, .lr = run->lr, .clip = run->clip, .batch = run->batch ? run->batch : trainer_batch, .arg = run};
+        zr_step_args args = {
+            .step = i, .lr = run->lr, .clip = run->clip, .batch = run->batch ? run->batch : trainer_batch, .arg = run};
         zr_step_result result;
         ZR_TRY(zr_engine_step(engine, &args, &result));
         if (comm->rank == 0) {
@@ -163,16 +167,25 @@ static inline void trainer_run(trainer *run)
 {
     zr_status st = zr_comm_threads_run(run->layout.ranks, trainer_rank, run);
     if (st != ZR_OK)
-        fail_msg("stage %d, %d ranks, %lld micro-batches: %s\n%s", run->layout.stage, run->layout.ranks, (long long)run->layout.accum,
-                 zr_error_message(), zr_error_trace());
+        fail_msg("stage %d, %d ranks, %lld micro-batches: %s\n%s", run->layout.stage, run->layout.ranks,
+                 (long long)run->layout.accum, zr_error_message(), zr_error_trace());
 }
 
 /* 57 wide, 3 heads, 131 tokens: nothing divides. */
 static inline trainer trainer_odd(void)
 {
-    trainer run = {.config = {.n_layer = 2, .n_head = 3, .n_embd = 57, .n_positions = 17, .vocab_size = 131, .layer_norm_epsilon = 1e-5,
+    trainer run = {.config = {.n_layer = 2,
+                              .n_head = 3,
+                              .n_embd = 57,
+                              .n_positions = 17,
+                              .vocab_size = 131,
+                              .layer_norm_epsilon = 1e-5,
                               .initializer_range = 0.02},
-                   .layout = ZR_LAYOUT_INIT, .steps = 4, .lr = 1e-2, .clip = 1.0, .seed = 5};
+                   .layout = ZR_LAYOUT_INIT,
+                   .steps = 4,
+                   .lr = 1e-2,
+                   .clip = 1.0,
+                   .seed = 5};
     run.layout.batch = 2;
     run.layout.seq = 17;
     run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);

@@ -29,31 +29,31 @@ extern "C" {
 /* ---- status ---------------------------------------------------------------------------------- */
 
 /** The one list of status codes: name, text. */
-#define ZR_STATUS_LIST(X)                                                                          \
-    X(OK, "success")                                                                               \
-    X(ERR_ARG, "bad argument")                                                                     \
-    X(ERR_SHAPE, "shapes do not fit")                                                              \
-    X(ERR_DTYPE, "data type does not fit")                                                         \
-    X(ERR_CONFIG, "bad configuration")                                                             \
-    X(ERR_DATA, "bad data")                                                                        \
-    X(ERR_NOT_FOUND, "input missing")                                                              \
-    X(ERR_UNSUPPORTED, "unavailable")                                                              \
-    X(ERR_MEMORY, "out of memory")                                                                 \
-    X(ERR_CREATE, "cannot create output")                                                          \
-    X(ERR_IO, "input/output error")                                                                \
-    X(ERR_STOPPED, "stopped on request")                                                           \
-    X(ERR_DIVERGED, "training diverged")                                                           \
-    X(ERR_HANG, "a rank does not answer")                                                          \
-    X(ERR_PEER, "another rank failed")                                                             \
-    X(ERR_COMM, "communication failed")                                                            \
-    X(ERR_STATE, "call out of order")                                                              \
+#define ZR_STATUS_LIST(X)                                                                                              \
+    X(OK, "success")                                                                                                   \
+    X(ERR_ARG, "bad argument")                                                                                         \
+    X(ERR_SHAPE, "shapes do not fit")                                                                                  \
+    X(ERR_DTYPE, "data type does not fit")                                                                             \
+    X(ERR_CONFIG, "bad configuration")                                                                                 \
+    X(ERR_DATA, "bad data")                                                                                            \
+    X(ERR_NOT_FOUND, "input missing")                                                                                  \
+    X(ERR_UNSUPPORTED, "unavailable")                                                                                  \
+    X(ERR_MEMORY, "out of memory")                                                                                     \
+    X(ERR_CREATE, "cannot create output")                                                                              \
+    X(ERR_IO, "input/output error")                                                                                    \
+    X(ERR_STOPPED, "stopped on request")                                                                               \
+    X(ERR_DIVERGED, "training diverged")                                                                               \
+    X(ERR_HANG, "a rank does not answer")                                                                              \
+    X(ERR_PEER, "another rank failed")                                                                                 \
+    X(ERR_COMM, "communication failed")                                                                                \
+    X(ERR_STATE, "call out of order")                                                                                  \
     X(ERR_INTERNAL, "internal error")
 
 typedef enum zr_status {
 #define ZR_STATUS_ENUM(name, text) ZR_##name,
     ZR_STATUS_LIST(ZR_STATUS_ENUM)
 #undef ZR_STATUS_ENUM
-    ZR_STATUS_COUNT
+        ZR_STATUS_COUNT
 } zr_status;
 
 /** Constant text of a code, "success" ... ; never NULL. */
@@ -66,8 +66,8 @@ ZR_API const char *zr_error_message(void);
 ZR_API const char *zr_error_trace(void);
 
 /** Record a failure: sets this thread's message, starts its trace, returns `status`. */
-ZR_API zr_status zr_error_set(zr_status status, const char *function, const char *file, int line,
-                              const char *format, ...) ZR_PRINTF(5, 6);
+ZR_API zr_status zr_error_set(zr_status status, const char *function, const char *file, int line, const char *format,
+                              ...) ZR_PRINTF(5, 6);
 
 /** Add a frame to the trace of the failure in progress; returns `status`. */
 ZR_API zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line);
@@ -76,30 +76,29 @@ ZR_API zr_status zr_error_frame(zr_status status, const char *function, const ch
 #define ZR_FAIL(status, ...) zr_error_set((status), __func__, __FILE__, __LINE__, __VA_ARGS__)
 
 /** The user's mistake, always checked: say what was given, what was wanted, what to do. */
-#define ZR_CHECK(cond, status, ...)                                                                \
-    do {                                                                                           \
-        if (!(cond)) return ZR_FAIL((status), __VA_ARGS__);                                        \
+#define ZR_CHECK(cond, status, ...)                                                                                    \
+    do {                                                                                                               \
+        if (!(cond)) return ZR_FAIL((status), __VA_ARGS__);                                                            \
     } while (0)
 
 /** Our own bug: returns ZR_ERR_INTERNAL, never aborts. */
 #define ZR_ASSERT(cond) ZR_CHECK(cond, ZR_ERR_INTERNAL, "assertion failed: %s", #cond)
 
 /** Pass a failure on, adding a frame to its trace. */
-#define ZR_TRY(call)                                                                               \
-    do {                                                                                           \
-        zr_status zr_try_status_ = (call);                                                         \
-        if (zr_try_status_ != ZR_OK)                                                               \
-            return zr_error_frame(zr_try_status_, __func__, __FILE__, __LINE__);                   \
+#define ZR_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        zr_status zr_try_status_ = (call);                                                                             \
+        if (zr_try_status_ != ZR_OK) return zr_error_frame(zr_try_status_, __func__, __FILE__, __LINE__);              \
     } while (0)
 
 /** As ZR_TRY, to one cleanup label: `zr_status st = ZR_OK; ZR_TRY_GOTO(st, call, done);` */
-#define ZR_TRY_GOTO(st, call, label)                                                               \
-    do {                                                                                           \
-        (st) = (call);                                                                             \
-        if ((st) != ZR_OK) {                                                                       \
-            (st) = zr_error_frame((st), __func__, __FILE__, __LINE__);                             \
-            goto label;                                                                            \
-        }                                                                                          \
+#define ZR_TRY_GOTO(st, call, label)                                                                                   \
+    do {                                                                                                               \
+        (st) = (call);                                                                                                 \
+        if ((st) != ZR_OK) {                                                                                           \
+            (st) = zr_error_frame((st), __func__, __FILE__, __LINE__);                                                 \
+            goto label;                                                                                                \
+        }                                                                                                              \
     } while (0)
 
 /** Library version, "0.1.0". */
@@ -108,20 +107,20 @@ ZR_API const char *zr_version(void);
 /* ---- memory and traffic ---------------------------------------------------------------------- */
 
 /** What a place in a rank's arena is for (design: ARCHITECTURE.md, Memory). */
-#define ZR_CATEGORY_LIST(X)                                                                        \
-    X(PARAM, "param")           /* parameter shards, and whole units while gathered */             \
-    X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */     \
-    X(OPTIM, "optim")           /* fp32 master, momentum, variance ... */                          \
-    X(ACT, "act")               /* activations, inputs, per-row statistics */                      \
-    X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                           \
-    X(BUFFER, "buffer")         /* constant-size staging of exchange and update */                 \
+#define ZR_CATEGORY_LIST(X)                                                                                            \
+    X(PARAM, "param")           /* parameter shards, and whole units while gathered */                                 \
+    X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */                         \
+    X(OPTIM, "optim")           /* fp32 master, momentum, variance ... */                                              \
+    X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
+    X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                                               \
+    X(BUFFER, "buffer")         /* constant-size staging of exchange and update */                                     \
     X(WORK, "work")             /* scratch of one step */
 
 typedef enum zr_category {
 #define ZR_CATEGORY_ENUM(name, text) ZR_##name,
     ZR_CATEGORY_LIST(ZR_CATEGORY_ENUM)
 #undef ZR_CATEGORY_ENUM
-    ZR_CATEGORIES
+        ZR_CATEGORIES
 } zr_category;
 
 ZR_API const char *zr_category_name(zr_category category);
@@ -186,12 +185,12 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 /** What the planner needs to know of a device: scratch sizes follow from it. Filled by the device
  *  of this machine (zr_device_profile); a plan prints which profile it used. */
 typedef struct zr_profile {
-    char name[48];        /* "this machine (v4)" */
-    int threads;          /* compute threads of a rank */
-    bool bf16_products;   /* the device multiplies bf16 itself; otherwise panels are widened */
-    int64_t panel_bytes;  /* fp32 room for one widened panel of a matrix product */
-    double flops_f32;     /* peak FLOP/s of a rank, 0 when not measured */
-    double flops_bf16;    /* likewise */
+    char name[48];       /* "this machine (v4)" */
+    int threads;         /* compute threads of a rank */
+    bool bf16_products;  /* the device multiplies bf16 itself; otherwise panels are widened */
+    int64_t panel_bytes; /* fp32 room for one widened panel of a matrix product */
+    double flops_f32;    /* peak FLOP/s of a rank, 0 when not measured */
+    double flops_bf16;   /* likewise */
     double memory_bytes_sec;
 } zr_profile;
 

@@ -20,7 +20,8 @@ typedef struct zr_comm zr_comm;
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
     zr_status (*stage)(zr_comm *comm, int64_t bytes, void **stage);
-    zr_status (*exchange)(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes, const void **pieces);
+    zr_status (*exchange)(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                          const void **pieces);
     zr_status (*all_gather)(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
     zr_status (*barrier)(zr_comm *comm);
@@ -33,8 +34,8 @@ struct zr_comm {
     int rank, size;
     int local_rank, local_size; /* among the ranks of this host */
     int64_t stage_bytes;
-    zr_traffic traffic;    /* counted in the functions below, reset freely by the owner */
-    double *table;         /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
+    zr_traffic traffic; /* counted in the functions below, reset freely by the owner */
+    double *table;      /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, readable by the ranks of this
@@ -52,8 +53,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, 
 
 /** Everyone gets everyone's piece: out[r*stride, +piece) = rank r's `mine` (piece). In place when
  *  mine == out + rank*stride. Traffic: (size-1) * piece_bytes, all_gather. */
-ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out,
-                                                 int64_t stride_bytes, int64_t piece_bytes);
+ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
+                                                 int64_t piece_bytes);
 
 /** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. Traffic: (size-1)*n*8, all_reduce. */
 #define ZR_COMM_SCALARS 16

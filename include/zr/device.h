@@ -25,7 +25,7 @@ typedef struct zr_runtime {
 typedef struct zr_kernel_args {
     const zr_op *op;
     int32_t n_in, n_out;
-    const zr_tensor *in;  /* absent optional operands have data NULL */
+    const zr_tensor *in; /* absent optional operands have data NULL */
     const zr_tensor *out;
     void *scratch; /* op's scratch_bytes, 64-byte aligned */
     const zr_runtime *runtime;
@@ -43,11 +43,14 @@ typedef struct zr_kernel {
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads;           /* 0: one */
+    int threads;              /* 0: one */
     const zr_kernel *kernels; /* the user's own, searched first; op NULL ends the list; or NULL */
 } zr_device_config;
 
-#define ZR_DEVICE_CONFIG_INIT {1, NULL}
+#define ZR_DEVICE_CONFIG_INIT                                                                                          \
+    {                                                                                                                  \
+        1, NULL                                                                                                        \
+    }
 
 /** What a device does; one table for each kind of device (cpu now). All pointers are memory of the
  *  device. No function allocates. */
@@ -60,8 +63,8 @@ typedef struct zr_device_ops {
     /** out[i] = [out[i] +] tree sum over r of piece[r][i]: F32, in a fixed binary tree over r
      *  (pairs (0,1), (2,3) ..., then pairs of pairs; an odd one passes up), rounded once to out's
      *  dtype; accumulate: out is F32 and the tree's sum is added to it. pieces: n_pieces arrays (n). */
-    zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate,
-                     const void *const *pieces, int n_pieces, zr_dtype dtype, int64_t n);
+    zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                     int n_pieces, zr_dtype dtype, int64_t n);
     /** Sum of squares in double over (n) F32 or BF16, in blocks of fixed size: the same bits for
      *  any number of threads. Not finite when an element is not. */
     zr_status (*square_sum)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum);

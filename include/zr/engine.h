@@ -29,24 +29,24 @@ typedef struct zr_batch {
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 typedef struct zr_step_args {
-    int64_t step;   /* from 0 */
+    int64_t step; /* from 0 */
     double lr;
-    double clip;    /* largest global gradient norm; 0: no clipping */
+    double clip; /* largest global gradient norm; 0: no clipping */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
 
 typedef struct zr_step_result {
-    double loss;      /* mean over the global batch, before the update */
-    double grad_norm; /* before clipping */
-    bool skipped;     /* a gradient was not finite: nothing was updated, on any rank */
+    double loss;       /* mean over the global batch, before the update */
+    double grad_norm;  /* before clipping */
+    bool skipped;      /* a gradient was not finite: nothing was updated, on any rank */
     int32_t bad_param; /* first parameter with such a gradient, -1 */
 } zr_step_result;
 
 /** Allocate the arena and everything else; parameters are zero until zr_engine_fill.
  *  `plan`, `device`, `comm` are borrowed and must outlive the engine. Collective. */
-ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm,
-                                               uint64_t seed, zr_engine **engine);
+ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
+                                               zr_engine **engine);
 ZR_API void zr_engine_destroy(zr_engine **engine);
 
 /** Give elements [first, first+n) of a parameter: into `out`, (n) F32. */
@@ -73,7 +73,8 @@ ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_ar
 ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
 
 /** Forward pass of one batch: its losses are added to *sum, this rank's only. Collective (stage 3 gathers). */
-ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg, double *sum);
+ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg,
+                                             double *sum);
 
 /** One token through the decode schedule at `position`; *output: the graph's output (1, 1, V) in its dtype,
  *  valid until the next call. Collective. */
@@ -81,7 +82,8 @@ ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token,
 
 /** A value of a graph after its last run, while its bytes are not reused: inputs, losses, outputs;
  *  for tests. */
-ZR_API ZR_NODISCARD zr_status zr_engine_value(const zr_engine *engine, zr_schedule_kind kind, zr_value value, zr_tensor *tensor);
+ZR_API ZR_NODISCARD zr_status zr_engine_value(const zr_engine *engine, zr_schedule_kind kind, zr_value value,
+                                              zr_tensor *tensor);
 
 /** What was taken and moved: memory by category as the schedule was walked, traffic of training
  *  steps (and their flush) only, steps done. */

@@ -29,16 +29,16 @@ typedef int32_t zr_value;
 #define ZR_OP_OUTS 4
 
 typedef enum zr_mode {
-    ZR_MODE_TRAIN,  /* forward and backward, dropout on */
-    ZR_MODE_EVAL,   /* forward to the losses, dropout off */
-    ZR_MODE_DECODE  /* one token (batch 1, seq 1) against a key-value cache of cache_len tokens */
+    ZR_MODE_TRAIN, /* forward and backward, dropout on */
+    ZR_MODE_EVAL,  /* forward to the losses, dropout off */
+    ZR_MODE_DECODE /* one token (batch 1, seq 1) against a key-value cache of cache_len tokens */
 } zr_mode;
 
 typedef struct zr_graph_spec {
     zr_mode mode;
-    int64_t batch;     /* B, rows of one micro-batch on one rank */
-    int64_t seq;       /* T, tokens of a row */
-    int64_t cache_len; /* DECODE: longest sequence; otherwise 0 */
+    int64_t batch;       /* B, rows of one micro-batch on one rank */
+    int64_t seq;         /* T, tokens of a row */
+    int64_t cache_len;   /* DECODE: longest sequence; otherwise 0 */
     zr_dtype dtype;      /* parameters and activations: F32 or BF16 */
     zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32 or BF16 */
 } zr_graph_spec;
@@ -77,7 +77,7 @@ typedef struct zr_param_info {
     int64_t unit_offset; /* first element within its unit's flat buffer */
     int64_t first;       /* first element within the whole model (random numbers) */
     zr_value value;
-    zr_value grad;       /* ZR_NONE when nothing contributes */
+    zr_value grad; /* ZR_NONE when nothing contributes */
 } zr_param_info;
 
 /** A unit: what ZeRO gathers and recompute replays together (a transformer block). */
@@ -142,8 +142,8 @@ ZR_API zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_s
 
 /** Add an op. out[i] holds on entry ZR_NONE (a new value is made) or a value from zr_grad_begin;
  *  NULL: all new and the caller does not want them. Latches errors. */
-ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in,
-                        const zr_value *in, zr_value *out);
+ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in, const zr_value *in,
+                        zr_value *out);
 
 /** Name the losses, F32 of any shape, written by an op: the objective is their mean over the global batch. */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
@@ -216,9 +216,9 @@ typedef struct zr_update_args {
 /** An optimizer: so many fp32 states a parameter and one element-wise rule. K (bytes a parameter,
  *  with the fp32 master of mixed precision) is 4 + 4*n_slots: 12 for Adam, 8 and 4 for SGD. */
 typedef struct zr_optimizer {
-    const char *name;   /* built in: the device has a kernel of this name ("adamw", "adam", "sgd") */
-    int n_slots;        /* 0 .. 4, zero at start */
-    double hyper[8];    /* adamw, adam: beta1, beta2, eps; sgd: momentum, nesterov */
+    const char *name; /* built in: the device has a kernel of this name ("adamw", "adam", "sgd") */
+    int n_slots;      /* 0 .. 4, zero at start */
+    double hyper[8];  /* adamw, adam: beta1, beta2, eps; sgd: momentum, nesterov */
     double weight_decay;
     /** NULL: the device's own kernel. Otherwise the rule itself; must treat every element alike. */
     void (*rule)(const zr_update_args *args);

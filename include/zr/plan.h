@@ -20,20 +20,20 @@ extern "C" {
 
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
-    size_t size; /* sizeof(zr_layout) */
-    int ranks;   /* N, data-parallel degree */
-    int stage;   /* ZeRO stage 0 .. 3 */
-    zr_dtype dtype;      /* parameters and activations */
-    zr_dtype wire_dtype; /* gradients on the wire; F32 when dtype is F32 */
-    int64_t batch;       /* B, rows of a micro-batch on one rank */
-    int64_t seq;         /* T */
-    int64_t accum;       /* k, micro-batches of a step */
+    size_t size;                 /* sizeof(zr_layout) */
+    int ranks;                   /* N, data-parallel degree */
+    int stage;                   /* ZeRO stage 0 .. 3 */
+    zr_dtype dtype;              /* parameters and activations */
+    zr_dtype wire_dtype;         /* gradients on the wire; F32 when dtype is F32 */
+    int64_t batch;               /* B, rows of a micro-batch on one rank */
+    int64_t seq;                 /* T */
+    int64_t accum;               /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
-    bool prefetch;       /* stage 3: gather the next unit while this one computes */
-    bool train;          /* the schedules train and flush, gradients and optimizer states */
-    bool eval;           /* the schedule eval */
-    int64_t decode_len;  /* > 0: the schedule decode, with a cache of so many tokens */
+    bool prefetch;               /* stage 3: gather the next unit while this one computes */
+    bool train;                  /* the schedules train and flush, gradients and optimizer states */
+    bool eval;                   /* the schedule eval */
+    int64_t decode_len;          /* > 0: the schedule decode, with a cache of so many tokens */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -41,10 +41,12 @@ typedef struct zr_layout {
 #define ZR_NORM_SCALARS 3
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
-#define ZR_LAYOUT_INIT                                                                             \
-    {.size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1,     \
-     .seq = 1, .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,                         \
-     .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .prefetch = true, .train = true, .eval = true}
+#define ZR_LAYOUT_INIT                                                                                                 \
+    {                                                                                                                  \
+        .size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1, .seq = 1,            \
+        .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,    \
+        .prefetch = true, .train = true, .eval = true                                                                  \
+    }
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
 
@@ -52,36 +54,36 @@ typedef struct zr_layout {
 typedef struct zr_buffer {
     zr_category category;
     bool persistent;
-    bool staging;    /* lies in the exchange stage (shared between processes), not in the arena */
-    int32_t unit;    /* -1: none */
+    bool staging;     /* lies in the exchange stage (shared between processes), not in the arena */
+    int32_t unit;     /* -1: none */
     const char *what; /* "parameters", "gradient", "h.0 attention" ... constant or the graph's */
     int64_t bytes;
-    int64_t offset;  /* in the arena, or in the stage */
+    int64_t offset;                /* in the arena, or in the stage */
     int32_t first_step, last_step; /* positions in the schedule that it is alive in */
 } zr_buffer;
 
 typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stream;
 
-#define ZR_STEP_LIST(X)                                                                            \
-    X(BATCH, "batch")       /* the caller fills the inputs of a micro-batch */                     \
-    X(RUN, "run")           /* op of the graph; uses: its inputs, outputs, scratch, in order */    \
-    X(ZERO, "zero")         /* clear elements [first, first+count) of a whole unit's gradient that \
-                               no op writes: padding, parameters without gradient */               \
-    X(GATHER, "gather")     /* all-gather of a range of a unit's parameters */                     \
-    X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */        \
-    X(EXCHANGE, "exchange") /* a range of a unit's gradient: everyone's pieces of my shard */      \
-    X(SUM, "sum")           /* tree sum of the pieces into the shard or its accumulator */         \
-    X(LOSS, "loss")         /* this micro-batch's losses are added up */                           \
-    X(REPEAT, "repeat")     /* what follows, to END, runs accum times */                           \
-    X(END, "end")                                                                                  \
-    X(NORM, "norm")         /* square norm and health of the gradient shards, agreed by all */     \
-    X(UPDATE, "update")     /* optimizer on the shard of a unit */
+#define ZR_STEP_LIST(X)                                                                                                \
+    X(BATCH, "batch")             /* the caller fills the inputs of a micro-batch */                                   \
+    X(RUN, "run")                 /* op of the graph; uses: its inputs, outputs, scratch, in order */                  \
+    X(ZERO, "zero")               /* clear elements [first, first+count) of a whole unit's gradient that               \
+                                     no op writes: padding, parameters without gradient */                             \
+    X(GATHER, "gather")           /* all-gather of a range of a unit's parameters */                                   \
+    X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */                            \
+    X(EXCHANGE, "exchange")       /* a range of a unit's gradient: everyone's pieces of my shard */                    \
+    X(SUM, "sum")                 /* tree sum of the pieces into the shard or its accumulator */                       \
+    X(LOSS, "loss")               /* this micro-batch's losses are added up */                                         \
+    X(REPEAT, "repeat")           /* what follows, to END, runs accum times */                                         \
+    X(END, "end")                                                                                                      \
+    X(NORM, "norm")     /* square norm and health of the gradient shards, agreed by all */                             \
+    X(UPDATE, "update") /* optimizer on the shard of a unit */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
     ZR_STEP_LIST(ZR_STEP_ENUM)
 #undef ZR_STEP_ENUM
-    ZR_STEP_KINDS
+        ZR_STEP_KINDS
 } zr_step_kind;
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
@@ -112,8 +114,8 @@ typedef struct zr_schedule {
     int32_t n_uses;
     int32_t *wait;
     int32_t n_waits;
-    zr_buffer *buffer; /* transient ones of this schedule, after the plan's persistent ones */
-    int32_t n_buffers; /* persistent ones included */
+    zr_buffer *buffer;     /* transient ones of this schedule, after the plan's persistent ones */
+    int32_t n_buffers;     /* persistent ones included */
     int32_t *value_buffer; /* graph value -> buffer; ZR_NONE: parameters, which a step's uses name */
     int64_t *value_offset; /* bytes within the buffer */
 } zr_schedule;
@@ -147,24 +149,24 @@ typedef struct zr_plan {
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;
-    int64_t params;       /* Psi */
+    int64_t params;        /* Psi */
     int64_t padding_elems; /* over all units */
     zr_buffer *persistent; /* model states, caches; first in every schedule's list */
     int32_t n_persistent, persistent_room;
-    int32_t stage_buffer;  /* persistent buffer of the exchange stage, ZR_NONE at one rank */
+    int32_t stage_buffer;     /* persistent buffer of the exchange stage, ZR_NONE at one rank */
     int64_t persistent_bytes; /* of the arena; transient buffers lie above */
     int64_t arena_bytes;
     int64_t stage_bytes;
     zr_memory memory;
-    zr_traffic traffic;   /* of one optimizer step, its flush included */
-    double flops_model;    /* of one step, all ranks */
+    zr_traffic traffic; /* of one optimizer step, its flush included */
+    double flops_model; /* of one step, all ranks */
     double flops_hardware;
 } zr_plan;
 
 /** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.
  *  `model` is not kept. Not collective; the same on every rank by construction. */
-ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_layout *layout,
-                                             const zr_profile *profile, zr_plan **plan);
+ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
+                                             zr_plan **plan);
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** An independent proof of a plan: no two buffers share bytes unless every use of one happens before

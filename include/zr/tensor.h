@@ -11,17 +11,17 @@
 extern "C" {
 #endif
 
-#define ZR_DTYPE_LIST(X)                                                                           \
-    X(F32, "F32", 4)                                                                               \
-    X(BF16, "BF16", 2)                                                                             \
-    X(F16, "F16", 2)                                                                               \
+#define ZR_DTYPE_LIST(X)                                                                                               \
+    X(F32, "F32", 4)                                                                                                   \
+    X(BF16, "BF16", 2)                                                                                                 \
+    X(F16, "F16", 2)                                                                                                   \
     X(I32, "I32", 4)
 
 typedef enum zr_dtype {
 #define ZR_DTYPE_ENUM(name, text, bytes) ZR_##name,
     ZR_DTYPE_LIST(ZR_DTYPE_ENUM)
 #undef ZR_DTYPE_ENUM
-    ZR_DTYPES
+        ZR_DTYPES
 } zr_dtype;
 
 /** "F32" ..., as safetensors spells it. */

@@ -19,18 +19,21 @@ static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins
     *end = zr_alloc(sizeof **end * (size_t)(s->n_steps + 2));
     ZR_CHECK(*list && *end, ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
     int32_t *at = *end + 1; /* shifted: after filling, end[i] is the end of step i */
-    for (int32_t b = n_persistent; b < s->n_buffers; b++) at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++;
+    for (int32_t b = n_persistent; b < s->n_buffers; b++)
+        at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++;
     for (int32_t i = 0, sum = 0; i < s->n_steps; i++) {
         int32_t here = at[i];
         at[i] = sum;
         sum += here;
     }
-    for (int32_t b = n_persistent; b < s->n_buffers; b++) (*list)[at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++] = b;
+    for (int32_t b = n_persistent; b < s->n_buffers; b++)
+        (*list)[at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++] = b;
     memmove(*end, at, sizeof **end * (size_t)s->n_steps);
     return ZR_OK;
 }
 
-static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor, zr_kernel_args *args)
+static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor,
+                          zr_kernel_args *args)
 {
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
@@ -58,7 +61,8 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
 {
     const char *name = zr_graph_get_op(e->plan->graph[kind], step->op)->def->name;
     const zr_kernel *kernel = e->device->ops->kernel(e->device, name);
-    ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel for op %s: give one in zr_device_config.kernels", name);
+    ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel for op %s: give one in zr_device_config.kernels",
+             name);
     bind_operands(e, kind, step, tensor, &run->args);
     if (kernel->prepare) ZR_TRY(kernel->prepare(&run->args, &run->args.state));
     run->kernel = kernel;

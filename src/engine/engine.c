@@ -30,7 +30,8 @@ static zr_status prepare(zr_engine *e)
 {
     const zr_plan *p = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = p->layout.optimizer.hyper};
-    if (p->layout.train) ZR_TRY(e->device->ops->update(e->device, &p->layout.optimizer, &nothing)); /* is there such a rule? */
+    if (p->layout.train)
+        ZR_TRY(e->device->ops->update(e->device, &p->layout.optimizer, &nothing)); /* is there such a rule? */
     for (int32_t b = 0; b < p->n_persistent; b++) {
         zr_category c = p->persistent[b].category;
         zr_ledger_take(&e->ledger, c, p->persistent[b].bytes);
@@ -43,12 +44,13 @@ static zr_status prepare(zr_engine *e)
 zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
 {
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
-    ZR_CHECK(plan->layout.ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->layout.ranks,
-             comm->size);
-    ZR_CHECK(plan->profile.threads == device->profile.threads && plan->profile.panel_bytes == device->profile.panel_bytes &&
+    ZR_CHECK(plan->layout.ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d",
+             plan->layout.ranks, comm->size);
+    ZR_CHECK(plan->profile.threads == device->profile.threads &&
+                 plan->profile.panel_bytes == device->profile.panel_bytes &&
                  plan->profile.bf16_products == device->profile.bf16_products,
-             ZR_ERR_CONFIG, "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile", plan->profile.name,
-             device->profile.name);
+             ZR_ERR_CONFIG, "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
+             plan->profile.name, device->profile.name);
     zr_engine *e = zr_alloc(sizeof *e);
     zr_status st = e ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for an engine");
     if (e) {
@@ -147,8 +149,8 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
 {
     const zr_plan *p = e->plan;
     ZR_CHECK(e->bound[ZR_DECODE].schedule, ZR_ERR_STATE, "the plan has no decode schedule: set zr_layout.decode_len");
-    ZR_CHECK(position >= 0 && position < p->layout.decode_len, ZR_ERR_ARG, "position %lld outside the cache of %lld tokens",
-             (long long)position, (long long)p->layout.decode_len);
+    ZR_CHECK(position >= 0 && position < p->layout.decode_len, ZR_ERR_ARG,
+             "position %lld outside the cache of %lld tokens", (long long)position, (long long)p->layout.decode_len);
     ZR_TRY(zr_engine_flush(e));
     e->runtime.position = position;
     e->batch_fn = give_token;
@@ -163,10 +165,12 @@ zr_status zr_engine_value(const zr_engine *e, zr_schedule_kind kind, zr_value va
 {
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
-    ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value, (int)kind);
+    ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value,
+             (int)kind);
     ZR_CHECK(s->value_buffer[value] != ZR_NONE, ZR_ERR_ARG, "value %d is a parameter: use zr_engine_read", value);
     const zr_value_info *info = zr_graph_value(g, value);
-    *tensor = (zr_tensor){zr__buffer(e, &s->buffer[s->value_buffer[value]]) + s->value_offset[value], info->type.dtype, info->type.shape};
+    *tensor = (zr_tensor){zr__buffer(e, &s->buffer[s->value_buffer[value]]) + s->value_offset[value], info->type.dtype,
+                          info->type.shape};
     return ZR_OK;
 }
 

@@ -17,7 +17,7 @@ typedef struct zr__bound {
     int32_t *run_of; /* per step: where it stands in `run`; of RUN steps only */
     zr__run *run;
     int32_t n_runs;
-    zr_tensor *tensor; /* operands and outputs of all runs, one after the other */
+    zr_tensor *tensor;        /* operands and outputs of all runs, one after the other */
     void **input;             /* the graph's inputs */
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* whose life ends there */
@@ -43,7 +43,7 @@ struct zr_engine {
     zr_step_result result;
     double loss_sum, loss_scale;
     float grad_scale;
-    int64_t updates;     /* steps that were not skipped: the optimizer's own count */
+    int64_t updates; /* steps that were not skipped: the optimizer's own count */
 
     zr_ledger ledger;
     int64_t states_bytes;

@@ -58,7 +58,8 @@ static zr_status fill_param(zr_engine *e, const zr_param_info *param, zr__range 
         else
             initial(e, param, at - param->unit_offset, n, out);
         if (p->layout.dtype != ZR_F32) {
-            char *rounded = zr__element(e, p->unit[param->unit].param, p->shard_param, param->unit, at, p->layout.dtype);
+            char *rounded =
+                zr__element(e, p->unit[param->unit].param, p->shard_param, param->unit, at, p->layout.dtype);
             ZR_TRY(e->device->ops->cast(e->device, rounded, p->layout.dtype, out, ZR_F32, n));
         }
         at += n;
@@ -68,7 +69,9 @@ static zr_status fill_param(zr_engine *e, const zr_param_info *param, zr__range 
 
 static const zr_graph *any_graph(const zr_plan *plan)
 {
-    return plan->graph[ZR_TRAIN] ? plan->graph[ZR_TRAIN] : plan->graph[ZR_EVAL] ? plan->graph[ZR_EVAL] : plan->graph[ZR_DECODE];
+    return plan->graph[ZR_TRAIN]  ? plan->graph[ZR_TRAIN]
+           : plan->graph[ZR_EVAL] ? plan->graph[ZR_EVAL]
+                                  : plan->graph[ZR_DECODE];
 }
 
 zr_status zr_engine_fill(zr_engine *e, zr_fill_fn fn, void *arg)
@@ -88,8 +91,8 @@ zr_status zr_engine_fill(zr_engine *e, zr_fill_fn fn, void *arg)
 }
 
 /* Pass elements [first, end) of a parameter that lie in `dtype` at `x` to fn as fp32, in pieces. */
-static zr_status pass(const zr_engine *e, const zr_param_info *param, int64_t first, int64_t end, const char *x, zr_dtype dtype,
-                      zr_read_fn fn, void *arg)
+static zr_status pass(const zr_engine *e, const zr_param_info *param, int64_t first, int64_t end, const char *x,
+                      zr_dtype dtype, zr_read_fn fn, void *arg)
 {
     float piece[PIECE];
     for (int64_t at = first; at < end; at += PIECE) {

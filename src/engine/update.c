@@ -69,7 +69,8 @@ zr_status zr__norm(zr_engine *e)
     e->grad_scale = 1.0f;
     double clip = e->step->clip;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
-    if (clip > 0 && clip / (e->result.grad_norm + 1e-6) < 1.0) e->grad_scale = (float)(clip / (e->result.grad_norm + 1e-6));
+    if (clip > 0 && clip / (e->result.grad_norm + 1e-6) < 1.0)
+        e->grad_scale = (float)(clip / (e->result.grad_norm + 1e-6));
     return ZR_OK;
 }
 
@@ -91,17 +92,19 @@ zr_status zr__update(zr_engine *e, int32_t unit)
         if (first >= end) continue;
         char *weight = zr__element(e, u->param, p->shard_param, unit, first, p->layout.dtype);
         bool mixed = u->master != ZR_NONE;
-        zr_update_args args = {.n = end - first,
-                               .weight = (float *)(mixed ? zr__element(e, u->master, p->shard_optim, unit, first, ZR_F32) : weight),
-                               .param16 = mixed ? (uint16_t *)weight : NULL,
-                               .grad = zr__element(e, sums.buffer, sums.shard, unit, first, sums.dtype),
-                               .grad_dtype = sums.dtype,
-                               .grad_scale = e->grad_scale,
-                               .lr = e->step->lr,
-                               .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
-                               .step = e->updates + 1,
-                               .hyper = optimizer->hyper};
-        for (int s = 0; s < optimizer->n_slots; s++) args.slot[s] = (float *)zr__element(e, u->slot[s], p->shard_optim, unit, first, ZR_F32);
+        zr_update_args args = {
+            .n = end - first,
+            .weight = (float *)(mixed ? zr__element(e, u->master, p->shard_optim, unit, first, ZR_F32) : weight),
+            .param16 = mixed ? (uint16_t *)weight : NULL,
+            .grad = zr__element(e, sums.buffer, sums.shard, unit, first, sums.dtype),
+            .grad_dtype = sums.dtype,
+            .grad_scale = e->grad_scale,
+            .lr = e->step->lr,
+            .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
+            .step = e->updates + 1,
+            .hyper = optimizer->hyper};
+        for (int s = 0; s < optimizer->n_slots; s++)
+            args.slot[s] = (float *)zr__element(e, u->slot[s], p->shard_optim, unit, first, ZR_F32);
         ZR_TRY(e->device->ops->update(e->device, optimizer, &args));
     }
     return ZR_OK;

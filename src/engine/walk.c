@@ -15,7 +15,8 @@ static void take_buffers(zr_engine *e, const zr__bound *b, int32_t step)
         const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
         zr_ledger_take(&e->ledger, buffer->category, buffer->bytes);
 #ifdef ZR_DEBUG
-        memset(zr__buffer(e, buffer), 0xff, (size_t)buffer->bytes); /* NaN in every float type: what is read unwritten shows */
+        memset(zr__buffer(e, buffer), 0xff,
+               (size_t)buffer->bytes); /* NaN in every float type: what is read unwritten shows */
 #endif
     }
 }
@@ -37,7 +38,8 @@ static zr_status run_exchange(zr_engine *e, const zr__bound *b, const zr_step *s
 {
     int64_t wire = zr_dtype_bytes(e->plan->layout.wire_dtype);
     const zr_plan_unit *u = &e->plan->unit[step->unit];
-    return zr_comm_exchange(e->comm, used(e, b, step, 0) + step->first * wire, u->shard_elems * wire, step->count * wire, e->pieces);
+    return zr_comm_exchange(e->comm, used(e, b, step, 0) + step->first * wire, u->shard_elems * wire,
+                            step->count * wire, e->pieces);
 }
 
 static zr_status run_sum(zr_engine *e, const zr__bound *b, const zr_step *step)
@@ -47,7 +49,8 @@ static zr_status run_sum(zr_engine *e, const zr__bound *b, const zr_step *step)
     int64_t element = zr__shard(e, step->unit).first + step->first;
     if (l->ranks == 1) e->pieces[0] = used(e, b, step, 0) + step->first * zr_dtype_bytes(l->wire_dtype);
     void *out = zr__element(e, sums.buffer, sums.shard, step->unit, element, sums.dtype);
-    return e->device->ops->sum(e->device, out, sums.dtype, e->batch.micro > 0, e->pieces, l->ranks, l->wire_dtype, step->count);
+    return e->device->ops->sum(e->device, out, sums.dtype, e->batch.micro > 0, e->pieces, l->ranks, l->wire_dtype,
+                               step->count);
 }
 
 static zr_status run_gather(zr_engine *e, const zr__bound *b, const zr_step *step)
@@ -89,22 +92,32 @@ static zr_status run_step(zr_engine *e, const zr__bound *b, int32_t index)
 {
     const zr_step *step = &b->schedule->step[index];
     switch (step->kind) {
-    case ZR_STEP_RUN: return b->run[b->run_of[index]].kernel->run(&b->run[b->run_of[index]].args);
-    case ZR_STEP_BATCH: return run_batch(e, b);
+    case ZR_STEP_RUN:
+        return b->run[b->run_of[index]].kernel->run(&b->run[b->run_of[index]].args);
+    case ZR_STEP_BATCH:
+        return run_batch(e, b);
     case ZR_STEP_ZERO: {
         int64_t wire = zr_dtype_bytes(e->plan->layout.wire_dtype);
         return e->device->ops->zero(e->device, used(e, b, step, 0) + step->first * wire, step->count * wire);
     }
-    case ZR_STEP_GATHER: return run_gather(e, b, step);
-    case ZR_STEP_GATHER_GRAD: return run_gather_grad(e, b, step);
-    case ZR_STEP_EXCHANGE: return run_exchange(e, b, step);
-    case ZR_STEP_SUM: return run_sum(e, b, step);
-    case ZR_STEP_LOSS: return run_loss(e, b, step);
-    case ZR_STEP_NORM: return zr__norm(e);
-    case ZR_STEP_UPDATE: return e->result.skipped ? ZR_OK : zr__update(e, step->unit);
+    case ZR_STEP_GATHER:
+        return run_gather(e, b, step);
+    case ZR_STEP_GATHER_GRAD:
+        return run_gather_grad(e, b, step);
+    case ZR_STEP_EXCHANGE:
+        return run_exchange(e, b, step);
+    case ZR_STEP_SUM:
+        return run_sum(e, b, step);
+    case ZR_STEP_LOSS:
+        return run_loss(e, b, step);
+    case ZR_STEP_NORM:
+        return zr__norm(e);
+    case ZR_STEP_UPDATE:
+        return e->result.skipped ? ZR_OK : zr__update(e, step->unit);
     case ZR_STEP_REPEAT:
     case ZR_STEP_END:
-    case ZR_STEP_KINDS: break;
+    case ZR_STEP_KINDS:
+        break;
     }
     return ZR_FAIL(ZR_ERR_INTERNAL, "step %d of kind %d cannot run", index, (int)step->kind);
 }

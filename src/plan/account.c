@@ -34,8 +34,9 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
 /* `times` a step. A quarter of the range is left, so that kinds can be added. */
 static zr_status charge(zr_plan *plan, zr_traffic_kind kind, int64_t bytes, int64_t times)
 {
-    ZR_CHECK(!__builtin_mul_overflow(bytes, times, &bytes) && bytes <= INT64_MAX / 4 - plan->traffic.bytes[kind], ZR_ERR_CONFIG,
-             "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed", (long long)plan->layout.accum);
+    ZR_CHECK(!__builtin_mul_overflow(bytes, times, &bytes) && bytes <= INT64_MAX / 4 - plan->traffic.bytes[kind],
+             ZR_ERR_CONFIG, "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
+             (long long)plan->layout.accum);
     zr_traffic_count(&plan->traffic, kind, bytes);
     return ZR_OK;
 }
@@ -49,13 +50,26 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         int64_t elems = others * step->count;
         switch (step->kind) {
-        case ZR_STEP_REPEAT: times = plan->layout.accum; break;
-        case ZR_STEP_END: times = 1; break;
-        case ZR_STEP_EXCHANGE: ZR_TRY(charge(plan, ZR_REDUCE_SCATTER, elems * wire, times)); break;
-        case ZR_STEP_GATHER: ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * dtype, times)); break;
-        case ZR_STEP_GATHER_GRAD: ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * sums, times)); break;
-        case ZR_STEP_NORM: ZR_TRY(charge(plan, ZR_ALL_REDUCE, others * ZR_NORM_SCALARS * (int64_t)sizeof(double), times)); break;
-        default: break;
+        case ZR_STEP_REPEAT:
+            times = plan->layout.accum;
+            break;
+        case ZR_STEP_END:
+            times = 1;
+            break;
+        case ZR_STEP_EXCHANGE:
+            ZR_TRY(charge(plan, ZR_REDUCE_SCATTER, elems * wire, times));
+            break;
+        case ZR_STEP_GATHER:
+            ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * dtype, times));
+            break;
+        case ZR_STEP_GATHER_GRAD:
+            ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * sums, times));
+            break;
+        case ZR_STEP_NORM:
+            ZR_TRY(charge(plan, ZR_ALL_REDUCE, others * ZR_NORM_SCALARS * (int64_t)sizeof(double), times));
+            break;
+        default:
+            break;
         }
     }
     return ZR_OK;

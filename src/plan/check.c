@@ -40,8 +40,8 @@ static zr_status find_order(proof *p)
         for (int k = 0; k < ZR_STREAMS; k++)
             if (stream_last[k] >= 0 && (is_barrier(step) || k == (int)step->stream)) after(p, i, stream_last[k]);
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
-            ZR_CHECK(p->s->wait[w] >= 0 && p->s->wait[w] < i, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", i,
-                     p->s->wait[w]);
+            ZR_CHECK(p->s->wait[w] >= 0 && p->s->wait[w] < i, ZR_ERR_INTERNAL,
+                     "step %d waits for step %d, which is not before it", i, p->s->wait[w]);
             after(p, i, p->s->wait[w]);
         }
         stream_last[step->stream] = i;
@@ -72,11 +72,12 @@ static zr_status check_buffer(const proof *p, int32_t b, const use_of *use, int3
             }
             bool ordered = happens_before(p, use[j].step, use[i].step);
             written |= use[j].writes && ordered;
-            ZR_CHECK(ordered || happens_before(p, use[i].step, use[j].step) || !(use[i].writes || use[j].writes), ZR_ERR_INTERNAL,
-                     "steps %d and %d use buffer %d (%s) in no order", use[i].step, use[j].step, b, buffer->what);
+            ZR_CHECK(ordered || happens_before(p, use[i].step, use[j].step) || !(use[i].writes || use[j].writes),
+                     ZR_ERR_INTERNAL, "steps %d and %d use buffer %d (%s) in no order", use[i].step, use[j].step, b,
+                     buffer->what);
         }
-        ZR_CHECK(!use[i].reads || written, ZR_ERR_INTERNAL, "step %d reads buffer %d (%s), which nothing has written", use[i].step, b,
-                 buffer->what);
+        ZR_CHECK(!use[i].reads || written, ZR_ERR_INTERNAL, "step %d reads buffer %d (%s), which nothing has written",
+                 use[i].step, b, buffer->what);
     }
     return ZR_OK;
 }
@@ -99,15 +100,17 @@ static zr_status check_places(const proof *p, const use_of *use, const int32_t *
     const zr_schedule *s = p->s;
     for (int32_t a = 0; a < s->n_buffers; a++) {
         int64_t room = s->buffer[a].staging ? p->plan->stage_bytes : p->plan->arena_bytes;
-        ZR_CHECK(s->buffer[a].offset >= 0 && s->buffer[a].bytes >= 0 && s->buffer[a].offset + s->buffer[a].bytes <= room, ZR_ERR_INTERNAL,
-                 "buffer %d (%s) ends outside its %lld bytes", a, s->buffer[a].what, (long long)room);
+        ZR_CHECK(s->buffer[a].offset >= 0 && s->buffer[a].bytes >= 0 &&
+                     s->buffer[a].offset + s->buffer[a].bytes <= room,
+                 ZR_ERR_INTERNAL, "buffer %d (%s) ends outside its %lld bytes", a, s->buffer[a].what, (long long)room);
         for (int32_t b = 0; b < a; b++) {
             if (!share_bytes(&s->buffer[a], &s->buffer[b])) continue;
             int32_t na = first[a + 1] - first[a], nb = first[b + 1] - first[b];
             bool apart = !s->buffer[a].persistent && !s->buffer[b].persistent &&
-                         (all_before(p, use + first[a], na, use + first[b], nb) || all_before(p, use + first[b], nb, use + first[a], na));
-            ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %d (%s) and %d (%s) share bytes while both may be in use", b, s->buffer[b].what, a,
-                     s->buffer[a].what);
+                         (all_before(p, use + first[a], na, use + first[b], nb) ||
+                          all_before(p, use + first[b], nb, use + first[a], na));
+            ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %d (%s) and %d (%s) share bytes while both may be in use", b,
+                     s->buffer[b].what, a, s->buffer[a].what);
         }
     }
     return ZR_OK;
@@ -119,16 +122,17 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
     const zr_value_info *info = zr_graph_value(p->graph, value);
     int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
     const zr_buffer *b = &p->s->buffer[buffer];
-    ZR_CHECK(p->s->value_offset[value] + bytes <= b->bytes, ZR_ERR_INTERNAL, "step %d: value %d ends outside buffer %d (%s)", step, value,
-             buffer, b->what);
+    ZR_CHECK(p->s->value_offset[value] + bytes <= b->bytes, ZR_ERR_INTERNAL,
+             "step %d: value %d ends outside buffer %d (%s)", step, value, buffer, b->what);
     if (info->kind == ZR_VALUE_PARAM) {
-        ZR_CHECK(b->category == ZR_PARAM && b->unit == info->unit, ZR_ERR_INTERNAL, "step %d looks for parameter %d in buffer %d (%s)", step,
-                 info->param, buffer, b->what);
+        ZR_CHECK(b->category == ZR_PARAM && b->unit == info->unit, ZR_ERR_INTERNAL,
+                 "step %d looks for parameter %d in buffer %d (%s)", step, info->param, buffer, b->what);
         return ZR_OK;
     }
     bool held = info->kind != ZR_VALUE_ACT || holder[buffer] == value;
     ZR_CHECK(buffer == p->s->value_buffer[value] && held, ZR_ERR_INTERNAL,
-             "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step, value, buffer, b->what, holder[buffer]);
+             "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step, value, buffer,
+             b->what, holder[buffer]);
     return ZR_OK;
 }
 
@@ -140,7 +144,8 @@ static zr_status check_values(const proof *p, zr_value *holder)
     for (int32_t b = 0; b < s->n_buffers; b++) holder[b] = ZR_NONE;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_use *use = s->use + s->step[i].uses;
-        if (s->step[i].kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), use[0].buffer));
+        if (s->step[i].kind == ZR_STEP_LOSS)
+            ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), use[0].buffer));
         if (s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(p->graph, s->step[i].op);
         for (int j = 0; j < op->n_in; j++)
@@ -161,7 +166,8 @@ static zr_status check_output(const proof *p, const zr_value *holder)
     int32_t kept = s->value_buffer[output];
     ZR_TRY(check_held(p, holder, s->n_steps, output, kept));
     for (int32_t b = p->plan->n_persistent; b < s->n_buffers; b++)
-        ZR_CHECK(b == kept || !share_bytes(&s->buffer[b], &s->buffer[kept]) || s->buffer[b].last_step < s->buffer[kept].first_step,
+        ZR_CHECK(b == kept || !share_bytes(&s->buffer[b], &s->buffer[kept]) ||
+                     s->buffer[b].last_step < s->buffer[kept].first_step,
                  ZR_ERR_INTERNAL, "buffer %d (%s) is written over the output", b, s->buffer[b].what);
     return ZR_OK;
 }
@@ -192,7 +198,8 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     }
     ZR_TRY_GOTO(st, find_order(&p), done);
     sort_uses(s, use, first);
-    for (int32_t b = 0; b < s->n_buffers; b++) ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
+    for (int32_t b = 0; b < s->n_buffers; b++)
+        ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
     if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);

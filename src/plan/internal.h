@@ -12,9 +12,9 @@ typedef struct zr__writer {
     int32_t step_room, use_room, wait_room, buffer_room;
     int32_t (*clock)[ZR_STREAMS]; /* per step: the last step of each stream that happens before it */
     int32_t clock_room;
-    int32_t last[ZR_STREAMS];     /* the last step of each stream, -1: none */
-    int32_t last_sum;             /* the last reader of the exchange stage, -1: none */
-    int64_t bytes;                /* of all buffers, as if none shared a place: no offset can be larger */
+    int32_t last[ZR_STREAMS]; /* the last step of each stream, -1: none */
+    int32_t last_sum;         /* the last reader of the exchange stage, -1: none */
+    int64_t bytes;            /* of all buffers, as if none shared a place: no offset can be larger */
     zr_status status;
 } zr__writer;
 
@@ -38,7 +38,8 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 /* Units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
 /* Add a persistent buffer; its offset follows the ones before. */
-zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes, int32_t *index);
+zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes,
+                              int32_t *index);
 
 /* Write the schedules. */
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind);

@@ -15,9 +15,9 @@
 enum { STRETCHES = 64 };
 
 typedef struct span {
-    int32_t buffer, first;            /* first: its first step, which writes it */
-    int32_t last[ZR_STREAMS];         /* last step of each stream that uses it, -1: none */
-    int32_t from, to;                 /* stretches that it may be alive in */
+    int32_t buffer, first;    /* first: its first step, which writes it */
+    int32_t last[ZR_STREAMS]; /* last step of each stream that uses it, -1: none */
+    int32_t from, to;         /* stretches that it may be alive in */
     int64_t bytes, offset;
 } span;
 
@@ -53,8 +53,8 @@ static int by_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins later
- * is ordered with it. next[s][i]: the first step of stream s at i or later. */
+/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
+ * later is ordered with it. next[s][i]: the first step of stream s at i or later. */
 static void find_stretches(span *x, const packing *k, int32_t n_steps, int32_t *const next[ZR_STREAMS])
 {
     int32_t first = x->first, last = x->first;
@@ -75,7 +75,8 @@ static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *
     for (int i = 1; i < ZR_STREAMS; i++) next[i] = next[0] + (size_t)i * (size_t)each;
     for (int i = 0; i < ZR_STREAMS; i++) {
         next[i][s->n_steps] = s->n_steps;
-        for (int32_t at = s->n_steps - 1; at >= 0; at--) next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
+        for (int32_t at = s->n_steps - 1; at >= 0; at--)
+            next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
     }
     for (int32_t i = 0; i < k->n; i++) {
         const zr_buffer *b = &s->buffer[plan->n_persistent + i];
@@ -90,7 +91,8 @@ static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *
         }
     }
     for (int32_t i = 0; i < k->n; i++) {
-        int32_t last = s->buffer[plan->n_persistent + i].last_step; /* the output of decoding lives on after its last use */
+        int32_t last =
+            s->buffer[plan->n_persistent + i].last_step; /* the output of decoding lives on after its last use */
         k->span[i].last[s->step[last].stream] = last;
         find_stretches(&k->span[i], k, s->n_steps, next);
     }
@@ -143,7 +145,8 @@ static zr_status place(packing *k, span *item)
 {
     for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all its stretches at once */
         tried = item->offset;
-        for (int32_t i = item->from; i <= item->to; i++) item->offset = lowest(&k->stretch[i], item, item->offset, k->clock);
+        for (int32_t i = item->from; i <= item->to; i++)
+            item->offset = lowest(&k->stretch[i], item, item->offset, k->clock);
     }
     for (int32_t i = item->from; i <= item->to; i++) ZR_TRY(insert(&k->stretch[i], item));
     return ZR_OK;

@@ -17,7 +17,8 @@ const char *zr_step_kind_name(zr_step_kind kind)
 
 static zr_status check_layout(const zr_layout *l)
 {
-    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size, sizeof *l);
+    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size,
+             sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
     ZR_CHECK(l->stage >= 0 && l->stage <= 3, ZR_ERR_CONFIG, "ZeRO stage %d: stages are 0, 1, 2, 3", l->stage);
     ZR_CHECK(l->dtype == ZR_F32 || l->dtype == ZR_BF16, ZR_ERR_UNSUPPORTED, "parameters in %s: F32 and BF16 are built",
@@ -28,9 +29,10 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->batch >= 1 && l->seq >= 1 && l->accum >= 1, ZR_ERR_CONFIG,
              "micro-batch of %lld rows of %lld tokens, %lld times a step: all must be positive", (long long)l->batch,
              (long long)l->seq, (long long)l->accum);
-    ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG, "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
-    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG, "an optimizer with %d states: 0 to 4",
-             l->optimizer.n_slots);
+    ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG,
+             "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
+    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
+             "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
     return ZR_OK;
 }
 
@@ -40,19 +42,26 @@ static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const cha
     ZR_CHECK(kind != ZR_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model);
     if (kind != ZR_DECODE) return ZR_OK;
-    const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)), *token = zr_graph_value(g, zr_graph_input(g, 0));
+    const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
+                        *token = zr_graph_value(g, zr_graph_input(g, 0));
     ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
              "model %s names no output for decoding: call zr_graph_output with a value that an op writes", model);
-    ZR_CHECK(zr_graph_inputs(g) == 1 && token->type.dtype == ZR_I32 && zr_shape_elems(&token->type.shape) == 1, ZR_ERR_UNSUPPORTED,
-             "model %s has %d inputs in decoding: one token is given, an I32 input of one element", model, zr_graph_inputs(g));
+    ZR_CHECK(zr_graph_inputs(g) == 1 && token->type.dtype == ZR_I32 && zr_shape_elems(&token->type.shape) == 1,
+             ZR_ERR_UNSUPPORTED, "model %s has %d inputs in decoding: one token is given, an I32 input of one element",
+             model, zr_graph_inputs(g));
     return ZR_OK;
 }
 
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
-    zr_graph_spec spec = {.mode = kind == ZR_TRAIN ? ZR_MODE_TRAIN : kind == ZR_EVAL ? ZR_MODE_EVAL : ZR_MODE_DECODE,
-                          .batch = l->batch, .seq = l->seq, .dtype = l->dtype, .grad_dtype = l->wire_dtype};
+    zr_graph_spec spec = {.mode = kind == ZR_TRAIN  ? ZR_MODE_TRAIN
+                                  : kind == ZR_EVAL ? ZR_MODE_EVAL
+                                                    : ZR_MODE_DECODE,
+                          .batch = l->batch,
+                          .seq = l->seq,
+                          .dtype = l->dtype,
+                          .grad_dtype = l->wire_dtype};
     if (kind == ZR_DECODE) {
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;
@@ -71,7 +80,8 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
         const zr_param_info *x = zr_graph_param(a, p), *y = zr_graph_param(b, p);
         same = strcmp(x->name, y->name) == 0 && zr_shape_equal(&x->shape, &y->shape) && x->unit == y->unit;
     }
-    ZR_CHECK(same, ZR_ERR_ARG, "model %s declares other parameters in another mode: it must declare the same in the same order", model);
+    ZR_CHECK(same, ZR_ERR_ARG,
+             "model %s declares other parameters in another mode: it must declare the same in the same order", model);
     return ZR_OK;
 }
 
@@ -109,8 +119,12 @@ static zr_status plan_stage(zr_plan *plan)
     ZR_ASSERT(plan->n_persistent < plan->persistent_room);
     plan->stage_buffer = plan->n_persistent++;
     plan->stage_bytes = zr__round_bytes(largest);
-    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER, .persistent = true, .staging = true, .unit = -1,
-                                                       .what = "exchange stage", .bytes = plan->stage_bytes};
+    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER,
+                                                       .persistent = true,
+                                                       .staging = true,
+                                                       .unit = -1,
+                                                       .what = "exchange stage",
+                                                       .bytes = plan->stage_bytes};
     return ZR_OK;
 }
 

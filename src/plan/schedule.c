@@ -18,13 +18,13 @@ typedef struct writing {
     zr_schedule_kind kind;
     segment *segment;
     int32_t n_segments;
-    int32_t *last_use;     /* value -> last op that reads it; n_ops: needed after the last op; -1 */
-    int32_t *unit_buffer;  /* unit -> whole parameters for the current segment */
-    int32_t *next_buffer;  /* the same for the segment gathered ahead, ZR_NONE: not gathered */
-    int32_t *gathered;     /* unit -> last gather step of unit_buffer */
+    int32_t *last_use;    /* value -> last op that reads it; n_ops: needed after the last op; -1 */
+    int32_t *unit_buffer; /* unit -> whole parameters for the current segment */
+    int32_t *next_buffer; /* the same for the segment gathered ahead, ZR_NONE: not gathered */
+    int32_t *gathered;    /* unit -> last gather step of unit_buffer */
     int32_t *next_gathered;
-    int32_t *grad_buffer;  /* unit -> whole gradient of this micro-batch, ZR_NONE: not begun */
-    int32_t *grad_end;     /* unit -> segment that completes its gradient */
+    int32_t *grad_buffer; /* unit -> whole gradient of this micro-batch, ZR_NONE: not begun */
+    int32_t *grad_end;    /* unit -> segment that completes its gradient */
 } writing;
 
 static void find_segments(writing *s)
@@ -103,7 +103,8 @@ static int32_t unit_gradient(writing *s, int32_t unit)
     const zr_plan *plan = s->w.plan;
     if (s->grad_buffer[unit] == ZR_NONE) {
         int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
-        s->grad_buffer[unit] = plan->shard_grad ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes) : plan->unit[unit].grad;
+        s->grad_buffer[unit] =
+            plan->shard_grad ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes) : plan->unit[unit].grad;
     }
     return s->grad_buffer[unit];
 }
@@ -115,7 +116,8 @@ static int32_t donated(const writing *s, int32_t index, int out, int64_t bytes)
     const zr_graph *g = s->w.graph;
     const zr_op *op = zr_graph_get_op(g, index);
     int donor = op->def->in_place[out] - 1;
-    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE || s->last_use[op->in[donor]] != index) return ZR_NONE;
+    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE || s->last_use[op->in[donor]] != index)
+        return ZR_NONE;
     for (int j = 0; j < op->n_in; j++)
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
     for (int j = 0; j < out; j++)
@@ -157,7 +159,8 @@ static void write_inputs_of(writing *s, const zr_op *op)
                 if (w->plan->shard_param) zr__writer_wait(w, s->gathered[unit]);
             }
         }
-        zr__writer_use(w, buffer, true, buffer >= 0 && w->plan->n_persistent > buffer && w->schedule->buffer[buffer].category == ZR_ACT);
+        zr__writer_use(w, buffer, true,
+                       buffer >= 0 && w->plan->n_persistent > buffer && w->schedule->buffer[buffer].category == ZR_ACT);
     }
 }
 

@@ -4,12 +4,17 @@
  */
 #include "plan/internal.h"
 
-zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes, int32_t *index)
+zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes,
+                              int32_t *index)
 {
     ZR_ASSERT(plan->n_persistent < plan->persistent_room);
     zr_buffer *b = &plan->persistent[plan->n_persistent];
-    *b = (zr_buffer){.category = category, .persistent = true, .unit = unit, .what = what,
-                     .bytes = zr__round_bytes(bytes), .offset = plan->persistent_bytes};
+    *b = (zr_buffer){.category = category,
+                     .persistent = true,
+                     .unit = unit,
+                     .what = what,
+                     .bytes = zr__round_bytes(bytes),
+                     .offset = plan->persistent_bytes};
     ZR_TRY(zr__add_bytes(&plan->persistent_bytes, b->bytes));
     *index = plan->n_persistent++;
     return ZR_OK;
@@ -57,7 +62,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     const zr_layout *l = &plan->layout;
     int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
     ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
-             "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed", (long long)zr_graph_param_elems(graph));
+             "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
+             (long long)zr_graph_param_elems(graph));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;

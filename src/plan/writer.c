@@ -83,7 +83,8 @@ int32_t zr__writer_step(zr__writer *w, zr_step_kind kind, zr_stream stream, int3
     GROW(w, w->clock, s->n_steps, clock_room);
     if (w->status != ZR_OK) return -1;
     int32_t index = s->n_steps++;
-    s->step[index] = (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = op, .uses = s->n_uses, .waits = s->n_waits};
+    s->step[index] =
+        (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = op, .uses = s->n_uses, .waits = s->n_waits};
     for (int i = 0; i < ZR_STREAMS; i++) w->clock[index][i] = -1;
 
     bool barrier = kind == ZR_STEP_REPEAT || kind == ZR_STEP_END;
@@ -136,7 +137,11 @@ int32_t zr__writer_buffer(zr__writer *w, zr_category category, int32_t unit, con
     GROW(w, s->buffer, s->n_buffers, buffer_room);
     if (w->status == ZR_OK) w->status = zr__add_bytes(&w->bytes, zr__round_bytes(bytes));
     if (w->status != ZR_OK) return -1;
-    s->buffer[s->n_buffers] = (zr_buffer){.category = category, .unit = unit, .what = what,
-                                          .bytes = zr__round_bytes(bytes), .first_step = -1, .last_step = -1};
+    s->buffer[s->n_buffers] = (zr_buffer){.category = category,
+                                          .unit = unit,
+                                          .what = what,
+                                          .bytes = zr__round_bytes(bytes),
+                                          .first_step = -1,
+                                          .last_step = -1};
     return s->n_buffers++;
 }

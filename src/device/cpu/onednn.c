@@ -106,7 +106,8 @@ static dnnl_data_type_t type_of(zr_dtype dtype)
 /* The stride of a dimension of one element means nothing; the library wants that of a dense matrix. */
 static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
 {
-    if (rows == 1 || (cols == 1 && strides.row == 1)) strides = strides.col == 1 ? (zr__strides){cols, 1} : (zr__strides){1, rows};
+    if (rows == 1 || (cols == 1 && strides.row == 1))
+        strides = strides.col == 1 ? (zr__strides){cols, 1} : (zr__strides){1, rows};
     return layout_make(l, (dnnl_dims_t){rows, cols}, type_of(dtype), (dnnl_dims_t){strides.row, strides.col});
 }
 

@@ -70,7 +70,8 @@ static zr_status gelu_dx(const zr_kernel_args *args)
 
 static zr_status add(const zr_kernel_args *args)
 {
-    const zr_tensor *a = &args->in[0], *b = args->n_in > 1 ? &args->in[1] : NULL, *out = &args->out[0]; /* without b: a copy */
+    const zr_tensor *a = &args->in[0], *b = args->n_in > 1 ? &args->in[1] : NULL,
+                    *out = &args->out[0]; /* without b: a copy */
     const int64_t elems = zr_shape_elems(&a->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
