@@ -1,4 +1,4 @@
-//TEST timeout=300 tsan=1
+//TEST timeout=300 tsan=1 mpi=1
 /* "loss" and "grad_norm" of metrics.jsonl are the same text at every stage, bucket size and transport, and in a second
  * run. */
 #include "cli_run.h"

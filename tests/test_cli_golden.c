@@ -1,4 +1,4 @@
-//TEST timeout=300 tsan=1
+//TEST timeout=300 tsan=1 mpi=1
 /* The golden trace through the command line: a pairwise cover of stage, layout, transport and processor level. */
 #include "cli_run.h"
 

@@ -1,4 +1,4 @@
-//TEST timeout=400 needs=/proc/self
+//TEST timeout=400 needs=/proc/self mpi=1
 /* Resident memory of GPT-2 124M as the interface promises: a process's own anonymous memory and its own window bytes
  * stay within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialisation to the saved model. Watched from
  * outside. */
