@@ -149,6 +149,27 @@ static void growing(void **state)
     zr_free(data);
 }
 
+static void utf8_characters(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        int64_t bytes, want;
+    } cases[] = {{"a", 1, 1},
+                 {"\xc3\xa4", 2, 2},
+                 {"\xe2\x82\xac", 3, 3},
+                 {"\xf0\x9f\x98\x80", 4, 4},
+                 {"\xc3\xa4", 1, 0},
+                 {"\xff", 1, 0},
+                 {"\xc0\xaf", 2, 0},
+                 {"\xed\xa0\x80", 3, 0},
+                 {"\xe0\x80\xaf", 3, 0},
+                 {"\xf4\x90\x80\x80", 4, 0},
+                 {"\xa4", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(zr__text_utf8(cases[i].text, cases[i].bytes), cases[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +181,7 @@ int main(void)
         cmocka_unit_test(nearest_names),
         cmocka_unit_test(control_bytes_are_escaped),
         cmocka_unit_test(growing),
+        cmocka_unit_test(utf8_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

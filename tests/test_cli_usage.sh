@@ -106,6 +106,9 @@ newlines'
 cp text.txt "$name"
 expect "odd names work"           0 ""                "$ZR" train c.json --quiet --data.train="$name" --train.output_dir="out $name"
 expect "a run is not overwritten" 73 'x0anewlines holds another run'    "$ZR" train c.json --train.output_dir="out $name"
+bytes=$(printf 'no \377 UTF-8')
+expect "a name that is no UTF-8"  0 ""                "$ZR" train c.json --quiet --train.output_dir="$bytes"
+shows "... and its run is read"   "^loss"             "$ZR" eval "$bytes" --data text.txt
 mkdir held
 echo "host elsewhere, process 1" >held/lock
 expect "a locked directory"       73 "host elsewhere" "$ZR" train c.json --train.output_dir=held

@@ -4,17 +4,26 @@
 
 #include <string.h>
 
+/* A path may hold bytes that are no UTF-8; JSON may not, so they are replaced and the file stays readable. */
 static void print_string(zr__text *out, const char *string)
 {
+    int64_t left = (int64_t)strlen(string);
     zr__text_add(out, "\"");
-    for (const unsigned char *at = (const unsigned char *)string; *at;) {
-        int plain = 0; /* as many as need no escape: strings may have megabytes */
-        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\') plain++;
-        zr__text_add(out, "%.*s", plain, (const char *)at);
-        at += plain;
-        if (!*at) break;
-        zr__text_add(out, *at < 0x20 ? "\\u%04x" : "\\%c", *at);
-        at++;
+    while (left > 0) {
+        int64_t plain = 0, n = 1; /* as many as need no escape: strings may have megabytes */
+        while (plain < left && (unsigned char)string[plain] >= 0x20 && string[plain] != '"' && string[plain] != '\\' &&
+               (n = zr__text_utf8(string + plain, left - plain)) > 0)
+            plain += n;
+        zr__text_add(out, "%.*s", (int)plain, string);
+        string += plain;
+        left -= plain;
+        if (left == 0) break;
+        if (n == 0)
+            zr__text_add(out, "\xef\xbf\xbd"); /* U+FFFD itself, so that what is read again prints the same */
+        else
+            zr__text_add(out, (unsigned char)*string < 0x20 ? "\\u%04x" : "\\%c", *string);
+        string++;
+        left--;
     }
     zr__text_add(out, "\"");
 }

@@ -201,3 +201,21 @@ const char *zr__text_escape(const char *text, char *out, size_t size)
     out[used] = '\0';
     return out;
 }
+
+int64_t zr__text_utf8(const char *string, int64_t bytes)
+{
+    const unsigned char *text = (const unsigned char *)string;
+    int64_t n = text[0] < 0x80                      ? 1
+                : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+                : (text[0] & 0xf0) == 0xe0          ? 3
+                : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+                                                    : 0;
+    if (n == 0 || n > bytes) return 0;
+    for (int64_t i = 1; i < n; i++) {
+        if ((text[i] & 0xc0) != 0x80) return 0;
+    }
+    bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+    bool surrogate = text[0] == 0xed && text[1] > 0x9f;
+    bool beyond = text[0] == 0xf4 && text[1] > 0x8f;
+    return overlong || surrogate || beyond ? 0 : n;
+}

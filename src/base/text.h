@@ -41,4 +41,7 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
  *  to `size` between two characters. Other bytes above ASCII stay. Returns `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
+/** Bytes of the UTF-8 character that begins at text, of which `bytes` are there; 0: none does. */
+int64_t zr__text_utf8(const char *text, int64_t bytes);
+
 #endif
