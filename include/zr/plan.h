@@ -175,7 +175,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
-/** The bytes of an exchange bucket or gather range after rounding up, in elements. */
+/** Elements of a bucket of `wanted_elems` after rounding up to a multiple of ranks * ZR_SHARD_ALIGN. */
 ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);
 
 #ifdef __cplusplus

@@ -15,8 +15,8 @@ static void take_buffers(zr_engine *e, const zr__bound *b, int32_t step)
         const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
         zr_ledger_take(&e->ledger, buffer->category, buffer->bytes);
 #ifdef ZR_DEBUG
-        memset(zr__buffer(e, buffer), 0xff,
-               (size_t)buffer->bytes); /* NaN in every float type: what is read unwritten shows */
+        /* NaN in every float type: what is read unwritten shows. */
+        memset(zr__buffer(e, buffer), 0xff, (size_t)buffer->bytes);
 #endif
     }
 }

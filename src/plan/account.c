@@ -4,16 +4,14 @@
  */
 #include "plan/internal.h"
 
-#include <string.h>
-
 /* High-water marks of one schedule, walked in list order as the engine does. */
 static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     zr_ledger ledger = {0};
     for (int32_t b = 0; b < plan->n_persistent; b++)
         zr_ledger_take(&ledger, plan->persistent[b].category, plan->persistent[b].bytes);
-    /* Lifetimes are short and begin in list order but for a few, so a scan per step would be
-     * quadratic: count what begins and ends at each step by walking the uses. */
+    /* A buffer lives from its first use to its last, so the uses of each step tell what begins and ends there; looking
+     * through all buffers at each step would be quadratic. */
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         for (int32_t pass = 0; pass < 2; pass++)
