@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHECK_PIECE_MAX = 20011, CHECK_ROUNDS = 60 };
+enum { CHECK_PIECE_MAX = 20011, CHECK_ROUNDS = 300 };
 
 /* Byte i of what rank `from` has for rank `to` in a round: no two of these look alike for long. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)
@@ -33,10 +33,28 @@ static zr_status check_bytes(const unsigned char *bytes, int from, int to, int r
     return ZR_OK;
 }
 
-static int64_t check_piece(int round)
+/* One rank's view of the checks, and what its traffic should come to. */
+typedef struct checker {
+    zr_comm *comm;
+    unsigned char *send, *mine, *out; /* (size * (CHECK_PIECE_MAX + 64)) */
+    zr_traffic expected;
+} checker;
+
+/* One call's choices, the same on every rank. */
+typedef struct check_call {
+    int round, kind, owner;
+    int64_t piece, stride;
+} check_call;
+
+static check_call check_draw(const zr_comm *comm, int round)
 {
     static const int64_t pieces[] = {0, 1, 7, 64, 1000, 4097, CHECK_PIECE_MAX};
-    return pieces[round % 7];
+    uint32_t random[4];
+    zr_rng_block(&(zr_rng){.purpose = ZR_RNG_SHUFFLE}, (uint64_t)round, random);
+    check_call call = {.round = round, .kind = (int)(random[0] >> 8), .owner = (int)(random[1] >> 8) % comm->size};
+    call.piece = pieces[random[2] % 7];
+    call.stride = call.piece + random[3] % 3 * 13;
+    return call;
 }
 
 /* One rank a round reads late, while its peers hurry into the next call. */
@@ -45,91 +63,159 @@ static void check_dawdle(const zr_comm *comm, int round)
     for (int i = 0; (round + comm->rank) % comm->size == 0 && i < 50; i++) sched_yield();
 }
 
-static zr_status check_exchange(zr_comm *comm, unsigned char *send, int round)
+static zr_status check_exchange(checker *c, check_call call)
 {
     const void *pieces[16];
-    int64_t piece = check_piece(round), stride = piece + round % 3 * 13;
-    for (int r = 0; r < comm->size; r++) check_fill(send + r * stride, comm->rank, r, round, piece);
-    ZR_TRY(zr_comm_exchange(comm, send, stride, piece, pieces));
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank) memset(send + r * stride, 0xee, (size_t)piece);
-    check_dawdle(comm, round);
-    for (int r = 0; r < comm->size; r++) ZR_TRY(check_bytes(pieces[r], r, comm->rank, round, piece, "exchange"));
-    ZR_CHECK(pieces[comm->rank] == send + comm->rank * stride || piece == 0, ZR_ERR_INTERNAL,
+    int rank = c->comm->rank, size = c->comm->size;
+    for (int r = 0; r < size; r++) check_fill(c->send + r * call.stride, rank, r, call.round, call.piece);
+    ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, pieces));
+    for (int r = 0; r < size; r++)
+        if (r != rank) memset(c->send + r * call.stride, 0xee, (size_t)call.piece);
+    check_dawdle(c->comm, call.round);
+    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "exchange"));
+    ZR_CHECK(pieces[rank] == c->send + rank * call.stride || call.piece == 0, ZR_ERR_INTERNAL,
              "the own piece is not in send");
+    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
-static zr_status check_all_gather(zr_comm *comm, unsigned char *mine, unsigned char *out, int round)
+/* Three parts at strides of their own, one of them often empty; joined, a rank's pieces are one text. */
+static zr_status check_exchange_parts(checker *c, check_call call)
 {
-    int64_t piece = check_piece(round), stride = piece + round % 3 * 13;
-    bool in_place = round % 2;
-    unsigned char *from = in_place ? out + comm->rank * stride : mine;
-    check_fill(from, comm->rank, -1, round, piece);
-    ZR_TRY(zr_comm_all_gather(comm, from, out, stride, piece));
-    check_dawdle(comm, round);
-    for (int r = 0; r < comm->size; r++)
-        ZR_TRY(check_bytes(out + r * stride, r, -1, round, piece, in_place ? "all_gather in place" : "all_gather"));
-    memset(from, 0xee, (size_t)piece); /* a peer that still reads it would see this */
+    enum { PARTS = 3 };
+    const void *pieces[16];
+    int rank = c->comm->rank, size = c->comm->size;
+    int64_t first = call.piece / 3, second = call.round % 2 ? (call.piece - first) / 2 : 0, at = 0;
+    zr_comm_part part[PARTS] = {{.piece_bytes = first}, {.piece_bytes = second}};
+    part[2].piece_bytes = call.piece - first - second;
+    unsigned char *send = c->send;
+    for (int p = 0; p < PARTS; p++) {
+        part[p].send = part[p].piece_bytes > 0 ? send : NULL;
+        part[p].stride_bytes = part[p].piece_bytes + 7 * p;
+        for (int r = 0; r < size; r++) {
+            check_fill(c->mine, rank, r, call.round, call.piece);
+            memcpy(send, c->mine + at, (size_t)part[p].piece_bytes);
+            send += part[p].stride_bytes;
+        }
+        at += part[p].piece_bytes;
+    }
+    ZR_TRY(zr_comm_exchange_parts(c->comm, part, PARTS, pieces));
+    memset(c->send, 0xee, (size_t)(send - c->send));
+    check_dawdle(c->comm, call.round);
+    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "exchange_parts"));
+    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
-static zr_status check_scalars(zr_comm *comm, int round)
+static zr_status check_collect(checker *c, check_call call)
+{
+    const void *pieces[16] = {c};
+    int rank = c->comm->rank, size = c->comm->size;
+    check_fill(c->send, rank, call.owner, call.round, call.piece);
+    bool none = rank != call.owner && call.round % 2;
+    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : pieces));
+    if (rank != call.owner) {
+        memset(c->send, 0xee, (size_t)call.piece);
+        ZR_CHECK(pieces[0] == c, ZR_ERR_INTERNAL, "collect has set pieces of a rank that is not the owner");
+        return ZR_OK;
+    }
+    check_dawdle(c->comm, call.round);
+    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "collect"));
+    ZR_CHECK(pieces[rank] == c->send || call.piece == 0, ZR_ERR_INTERNAL, "the owner's piece is not in send");
+    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
+    return ZR_OK;
+}
+
+static zr_status check_broadcast(checker *c, check_call call)
+{
+    bool gives = c->comm->rank == call.owner;
+    memset(c->out, 0xee, (size_t)call.piece);
+    if (gives) check_fill(c->out, call.owner, -1, call.round, call.piece);
+    ZR_TRY(zr_comm_broadcast(c->comm, call.owner, c->out, call.piece));
+    if (gives && call.round % 2) {
+        memset(c->out, 0xee, (size_t)call.piece); /* a peer that still reads it would see this */
+        return ZR_OK;
+    }
+    check_dawdle(c->comm, call.round);
+    ZR_TRY(check_bytes(c->out, call.owner, -1, call.round, call.piece, "broadcast"));
+    if (!gives) c->expected.bytes[ZR_ALL_GATHER] += call.piece;
+    return ZR_OK;
+}
+
+static zr_status check_all_gather(checker *c, check_call call)
+{
+    int rank = c->comm->rank, size = c->comm->size;
+    bool in_place = call.round % 2;
+    unsigned char *from = in_place ? c->out + rank * call.stride : c->mine;
+    check_fill(from, rank, -1, call.round, call.piece);
+    ZR_TRY(zr_comm_all_gather(c->comm, from, c->out, call.stride, call.piece));
+    check_dawdle(c->comm, call.round);
+    for (int r = 0; r < size; r++)
+        ZR_TRY(check_bytes(c->out + r * call.stride, r, -1, call.round, call.piece,
+                           in_place ? "all_gather in place" : "all_gather"));
+    memset(from, 0xee, (size_t)call.piece); /* a peer that still reads it would see this */
+    c->expected.bytes[ZR_ALL_GATHER] += (size - 1) * call.piece;
+    return ZR_OK;
+}
+
+static zr_status check_scalars(checker *c, check_call call)
 {
     double mine[ZR_COMM_SCALARS], all[16 * ZR_COMM_SCALARS];
-    int n = 1 + round % ZR_COMM_SCALARS;
-    for (int i = 0; i < n; i++) mine[i] = comm->rank + 1.0 / (round + i + 3);
-    ZR_TRY(zr_comm_scalars(comm, mine, n, all));
-    for (int r = 0; r < comm->size; r++)
+    int size = c->comm->size, n = 1 + (int)(call.piece + 46) % ZR_COMM_SCALARS;
+    for (int i = 0; i < n; i++) mine[i] = c->comm->rank + 1.0 / (call.round + i + 3);
+    ZR_TRY(zr_comm_scalars(c->comm, mine, n, all));
+    for (int r = 0; r < size; r++)
         for (int i = 0; i < n; i++)
-            ZR_CHECK(all[r * n + i] == r + 1.0 / (round + i + 3), ZR_ERR_INTERNAL, "scalar %d of rank %d is wrong", i,
-                     r);
+            ZR_CHECK(all[r * n + i] == r + 1.0 / (call.round + i + 3), ZR_ERR_INTERNAL, "scalar %d of rank %d is wrong",
+                     i, r);
+    c->expected.bytes[ZR_ALL_REDUCE] += (size - 1) * n * 8;
     return ZR_OK;
 }
 
 /* Nobody leaves before the last has come; the clock is one for all processes of a host. */
-static zr_status check_barrier(zr_comm *comm, int round)
+static zr_status check_barrier(checker *c, check_call call)
 {
     double times[2], all[32];
-    check_dawdle(comm, round);
+    check_dawdle(c->comm, call.round);
     times[0] = zr_clock_sec();
-    ZR_TRY(zr_comm_barrier(comm));
+    ZR_TRY(zr_comm_barrier(c->comm));
     times[1] = zr_clock_sec();
-    ZR_TRY(zr_comm_scalars(comm, times, 2, all));
-    for (int r = 0; r < comm->size; r++)
+    ZR_TRY(zr_comm_scalars(c->comm, times, 2, all));
+    for (int r = 0; r < c->comm->size; r++)
         ZR_CHECK(all[2 * r] <= times[1], ZR_ERR_INTERNAL, "left a barrier before rank %d had come", r);
+    c->expected.bytes[ZR_ALL_REDUCE] += (c->comm->size - 1) * 16;
     return ZR_OK;
 }
 
-static zr_status check_rounds(zr_comm *comm, unsigned char *send, unsigned char *mine, unsigned char *out)
+static zr_status check_consent(checker *c, check_call call)
 {
-    int64_t exchanged = 0, gathered = 0, reduced = 0, peers = comm->size - 1;
-    comm->traffic = (zr_traffic){{0}};
+    ZR_TRY(zr_comm_agree(c->comm, ZR_OK));
+    return zr_comm_same(c->comm, "round", (uint64_t)call.round << 40);
+}
+
+/* As a sequence of rooted calls is used: each rank is the owner in turn. */
+static zr_status check_in_turn(checker *c, check_call call)
+{
+    for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_collect(c, call));
+    for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_broadcast(c, call));
+    return ZR_OK;
+}
+
+/* All kinds of calls in an order drawn by lot: each follows each, with other sizes and owners. */
+static zr_status check_rounds(checker *c)
+{
+    static zr_status (*const checks[])(checker *, check_call) = {
+        check_exchange, check_exchange,  check_exchange_parts, check_exchange_parts, check_collect,
+        check_collect,  check_broadcast, check_broadcast,      check_all_gather,     check_all_gather,
+        check_scalars,  check_barrier,   check_consent,        check_in_turn,
+    };
+    c->comm->traffic = (zr_traffic){{0}};
     for (int round = 0; round < CHECK_ROUNDS; round++) {
-        ZR_TRY(check_exchange(comm, send, round));
-        if (round % 4 != 1) {
-            /* Of another size, so that its staging overlaps what the exchange has lent. */
-            ZR_TRY(check_all_gather(comm, mine, out, round + 6));
-            gathered += peers * check_piece(round + 6);
-        }
-        /* Back to back, too: the second overwrites what the first has lent. */
-        ZR_TRY(check_exchange(comm, send, round + 5));
-        exchanged += peers * (check_piece(round) + check_piece(round + 5));
-        if (round % 3 == 0) {
-            ZR_TRY(check_scalars(comm, round));
-            ZR_TRY(check_scalars(comm, round + 1));
-            reduced += peers * 8 * (2 + round % ZR_COMM_SCALARS + (round + 1) % ZR_COMM_SCALARS);
-        }
-        if (round % 5 == 0) {
-            ZR_TRY(check_barrier(comm, round));
-            reduced += peers * 16;
-        }
-        ZR_TRY(zr_comm_agree(comm, ZR_OK));
-        ZR_TRY(zr_comm_same(comm, "round", (uint64_t)round << 40));
+        check_call call = check_draw(c->comm, round);
+        ZR_TRY(checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call));
     }
-    ZR_CHECK(comm->traffic.bytes[ZR_REDUCE_SCATTER] == exchanged && comm->traffic.bytes[ZR_ALL_GATHER] == gathered &&
-                 comm->traffic.bytes[ZR_ALL_REDUCE] == reduced,
-             ZR_ERR_INTERNAL, "traffic is not what the formulas say");
+    ZR_CHECK(memcmp(&c->comm->traffic, &c->expected, sizeof c->expected) == 0, ZR_ERR_INTERNAL,
+             "traffic is not what the formulas say");
     return ZR_OK;
 }
 
@@ -141,6 +227,18 @@ static zr_status check_agree(zr_comm *comm)
     zr_status all = zr_comm_agree(comm, mine);
     const char *wanted = comm->rank == 1 ? "token 77 is out of range" : "rank 1: token 77 is out of range";
     ZR_CHECK(all == ZR_ERR_DATA && strcmp(zr_error_message(), wanted) == 0, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
+             zr_error_message());
+    return ZR_OK;
+}
+
+/* A text longer than what travels is cut, not lost. */
+static zr_status check_long_text(zr_comm *comm)
+{
+    if (comm->size < 2) return ZR_OK;
+    zr_status mine = comm->rank == 1 ? ZR_FAIL(ZR_ERR_DATA, "%0500d", 7) : ZR_OK;
+    zr_status all = zr_comm_agree(comm, mine);
+    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1;
+    ZR_CHECK(all == ZR_ERR_DATA && strlen(zr_error_message()) == wanted, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
              zr_error_message());
     return ZR_OK;
 }
@@ -171,32 +269,66 @@ static zr_status check_stage(zr_comm *comm, int64_t bytes)
     return ZR_OK;
 }
 
-static zr_status check_refusals(zr_comm *comm, unsigned char *send, unsigned char *out)
+static zr_status check_refused(zr_status st, const char *wanted)
 {
-    const void *pieces[16];
-    double one = 1, all[16];
-    if (comm->size == 1) return ZR_OK;
-    bool refused = zr_comm_exchange(comm, send, 8, CHECK_PIECE_MAX + 1, pieces) == ZR_ERR_ARG &&
-                   zr_comm_exchange(comm, send, 1 << 20, CHECK_PIECE_MAX + 64, pieces) == ZR_ERR_ARG &&
-                   zr_comm_all_gather(comm, send, out, 64, -1) == ZR_ERR_ARG &&
-                   zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all) == ZR_ERR_ARG &&
-                   zr_comm_scalars(comm, &one, 0, all) == ZR_ERR_ARG;
-    ZR_CHECK(refused, ZR_ERR_INTERNAL, "bad arguments were accepted");
+    ZR_CHECK(st == ZR_ERR_ARG && strstr(zr_error_message(), wanted), ZR_ERR_INTERNAL, "wanted '%s', got %d, '%s'",
+             wanted, st, zr_error_message());
     return ZR_OK;
 }
 
-static zr_status check_all(zr_comm *comm, unsigned char *send, unsigned char *mine, unsigned char *out)
+/* Refused before anything is moved, so ranks that are refused alike stay in step. */
+static zr_status check_refusals(checker *c)
 {
+    enum { N = CHECK_PIECE_MAX };
+    zr_comm *comm = c->comm;
+    const void *pieces[16];
+    double one = 1, all[16];
+    zr_comm_part part[2] = {{c->send, 8, 8}, {c->send, N, N}}, none = {NULL, 8, 8},
+                 huge = {c->send, INT64_MAX, INT64_MAX};
+    zr_comm_part sum[2] = {huge, huge};
+    char owner[64];
+    snprintf(owner, sizeof owner, "owner %d of %d ranks; 0 to %d", comm->size, comm->size, comm->size - 1);
+
+    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, pieces), owner));
+    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, pieces), "owner -1 of"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, comm->size, c->send, 8), owner));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "owner -1 of"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, pieces), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, NULL), "zr_comm_collect was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, NULL, 8), "zr_comm_broadcast was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, part, 0, pieces), "an exchange of 0 parts"));
+    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, &none, 1, pieces), "part 0 of an exchange is NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, part, 2, pieces), "do not fit into"));
+    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, sum, 2, pieces), "beyond 2^63"));
+    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all), "49 scalars in one call; 1 to 48"));
+    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars in one call"));
+    if (comm->size == 1) return ZR_OK;
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 9, pieces), "pieces of 9 bytes at a stride of 8"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, N + 64, N + 1, pieces), "call zr_comm_stage with more"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, N + 1, pieces), "call zr_comm_stage with more"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, comm->size * N + 1), "call zr_comm_stage with more"));
+    return ZR_OK;
+}
+
+static zr_status check_all(checker *c)
+{
+    zr_comm *comm = c->comm;
+    check_call large = {.round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX};
     ZR_TRY(check_stage(comm, 4096));
     ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
-    ZR_TRY(check_rounds(comm, send, mine, out));
-    ZR_TRY(check_refusals(comm, send, out));
-    /* Renewed while peers may still be reading what the last exchange has lent. */
-    ZR_TRY(check_exchange(comm, send, 6));
+    ZR_TRY(check_rounds(c));
+    ZR_TRY(check_refusals(c));
+    /* Renewed while peers may still be reading what the last call has lent. */
+    ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_stage(comm, 0));
     ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
-    ZR_TRY(check_exchange(comm, send, 6));
+    ZR_TRY(check_collect(c, large));
+    ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
+    ZR_TRY(check_exchange_parts(c, large));
     ZR_TRY(check_agree(comm));
+    ZR_TRY(check_long_text(comm));
     ZR_TRY(check_same(comm));
     return ZR_OK;
 }
@@ -205,11 +337,11 @@ static zr_status check_comm(zr_comm *comm, void *unused)
 {
     (void)unused;
     size_t bytes = (size_t)comm->size * (CHECK_PIECE_MAX + 64);
-    unsigned char *send = zr_alloc(bytes), *mine = zr_alloc(bytes), *out = zr_alloc(bytes);
-    zr_status st = send && mine && out ? check_all(comm, send, mine, out) : ZR_ERR_MEMORY;
-    zr_free(out);
-    zr_free(mine);
-    zr_free(send);
+    checker c = {.comm = comm, .send = zr_alloc(bytes), .mine = zr_alloc(bytes), .out = zr_alloc(bytes)};
+    zr_status st = c.send && c.mine && c.out ? check_all(&c) : ZR_ERR_MEMORY;
+    zr_free(c.out);
+    zr_free(c.mine);
+    zr_free(c.send);
     return st;
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "device/cpu/cpu.h"
+#include "dtype_array.h"
 
 static inline zr_device *device_at(const char *level, int threads)
 {
@@ -41,12 +42,12 @@ static inline void fill(float *x, int64_t n, uint32_t stream)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(2 * zr_rng_uniform(&rng, (uint64_t)i) - 1);
 }
 
-/* bf16 copy of x into out; x gets the rounded values. */
-static inline void narrow(uint16_t *out, float *x, int64_t n)
+/* Copy of x as dtype into out; x gets the rounded values. */
+static inline void narrow(void *out, zr_dtype dtype, float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        out[i] = zr_bf16_from_f32(x[i]);
-        x[i] = zr_f32_from_bf16(out[i]);
+        array_set(out, dtype, i, x[i]);
+        x[i] = (float)array_get(out, dtype, i);
     }
 }
 

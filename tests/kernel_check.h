@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
+#include "dtype_array.h"
 
 #define GUARD_BYTES 64
 #define GUARD 0xa5
@@ -64,19 +65,6 @@ static inline void *array_copy(const void *x, zr_dtype dtype, int64_t n)
     return out;
 }
 
-static inline double array_get(const void *x, zr_dtype dtype, int64_t i)
-{
-    return dtype == ZR_BF16 ? (double)zr_f32_from_bf16(((const uint16_t *)x)[i]) : (double)((const float *)x)[i];
-}
-
-static inline void array_set(void *x, zr_dtype dtype, int64_t i, double value)
-{
-    if (dtype == ZR_BF16)
-        ((uint16_t *)x)[i] = zr_bf16_from_f32((float)value);
-    else
-        ((float *)x)[i] = (float)value;
-}
-
 static inline double *doubles_new(int64_t n)
 {
     double *out = pool_take(n + 1, sizeof(double));
@@ -116,8 +104,14 @@ static inline int32_t *ids_random(int64_t n, int64_t end)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* F32: within tolerance times the largest wanted. BF16: half a unit in the last place more, which is
- * at most 2^-8 of the value. */
+/* Half a unit in the last place, at most: 2^-8 of a bf16 value; 2^-11 of an fp16 value, of a subnormal one 2^-25. */
+static inline double storage_error(zr_dtype dtype, double value)
+{
+    if (dtype == ZR_BF16) return fabs(value) * 0x1p-8;
+    return dtype == ZR_F16 ? fmax(fabs(value) * 0x1p-11, 0x1p-25) : 0.0;
+}
+
+/* Within tolerance times the largest wanted, and what storing in 16 bits adds. */
 static inline void assert_close(const char *what, const void *got, zr_dtype dtype, const double *want, int64_t n,
                                 double tolerance)
 {
@@ -125,7 +119,7 @@ static inline void assert_close(const char *what, const void *got, zr_dtype dtyp
     for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
     for (int64_t i = 0; i < n; i++) {
         double x = array_get(got, dtype, i);
-        double bound = tolerance * scale + (dtype == ZR_BF16 ? fabs(want[i]) * 0x1p-8 : 0.0);
+        double bound = tolerance * scale + storage_error(dtype, want[i]);
         if (!(fabs(x - want[i]) <= bound))
             fail_msg("%s[%lld of %lld] %s: %.9g, not %.9g (bound %.3g)", what, (long long)i, (long long)n,
                      zr_dtype_name(dtype), x, want[i], bound);

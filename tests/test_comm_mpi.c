@@ -100,6 +100,7 @@ static bool messages_are(const zr_comm *comm, bool all)
     return sent_bytes == counted && received_bytes == counted;
 }
 
+/* Rooted calls in turn, so that each rank sends as much as it receives. */
 static void move_some(zr_comm *comm)
 {
     enum { PIECE = 1003 };
@@ -108,9 +109,15 @@ static void move_some(zr_comm *comm)
     void *stage;
     EXPECT(bytes != NULL);
     expect_ok(zr_comm_stage(comm, (int64_t)comm->size * PIECE, &stage));
+    zr_comm_part part[2] = {{bytes, PIECE, 100}, {bytes, PIECE, PIECE - 100}};
     for (int i = 0; i < 3; i++) {
         expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, pieces));
+        expect_ok(zr_comm_exchange_parts(comm, part, 2, pieces));
         expect_ok(zr_comm_all_gather(comm, bytes + comm->rank * PIECE, bytes, PIECE, PIECE));
+        for (int owner = 0; owner < comm->size; owner++) {
+            expect_ok(zr_comm_collect(comm, owner, bytes, PIECE, pieces));
+            expect_ok(zr_comm_broadcast(comm, owner, bytes, PIECE));
+        }
     }
     expect_ok(zr_comm_barrier(comm)); /* the last pieces are read */
     zr_free(bytes);
@@ -151,7 +158,8 @@ static void messages_carry_what_is_counted(void **state)
     (void)state;
     zr_comm *comm = create(1, 700);
     move_some(comm);
-    EXPECT(comm->traffic.bytes[ZR_ALL_GATHER] == 3 * 1003 * (world_size - 1));
+    EXPECT(comm->traffic.bytes[ZR_REDUCE_SCATTER] == 9 * 1003 * (world_size - 1));
+    EXPECT(comm->traffic.bytes[ZR_ALL_GATHER] == 6 * 1003 * (world_size - 1));
     EXPECT(messages_are(comm, true));
     zr_comm_destroy(&comm);
 

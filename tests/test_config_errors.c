@@ -82,6 +82,14 @@ static void wrong_values(void **state)
            "c.json:1:11: bf16.enabled: found \"yes\", wanted true or false");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"order\": \"random\"}}",
            "c.json:1:11: data.order: found \"random\", wanted one of shuffled, sequential");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"reproducible\": \"always\"}}",
+           "c.json:1:12: train.reproducible: found \"always\", wanted one of layout, world");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"buffer\": true}}",
+           "c.json:1:18: collectives.buffer: found true, wanted one of constant, fused");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage3_max_live_parameters\": 0}}",
+           "c.json:1:24: zero_optimization.stage3_max_live_parameters: found 0, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"fp16\": {\"min_loss_scale\": 0}}",
+           "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number of at least 1e-6");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}", "c.json:1:11: data.train: found \"\", wanted a string");
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
            "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 1073741824 or \"1GiB\"");
@@ -104,29 +112,23 @@ static void bad_json(void **state)
 static void not_built(void **state)
 {
     (void)state;
-    expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"enabled\": true}}",
-           "c.json:1:11: fp16.enabled: true is not available yet; available: false");
-    expect(ZR_ERR_UNSUPPORTED, "{\"memory\": {\"layout\": \"lean\"}}",
-           "c.json:1:13: memory.layout: \"lean\" is not available yet; available: paper");
+    expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"auto_cast\": true}}",
+           "c.json:1:11: fp16.auto_cast: true is not available yet; available: false");
     expect(ZR_ERR_UNSUPPORTED, "{\"data\": {\"tokenizer\": \"some/dir\"}}",
            "c.json:1:11: data.tokenizer: \"some/dir\" is not available yet; available: bytes");
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
            "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; available: AdamW, Adam, SGD");
-    expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"stage3_param_persistence_threshold\": 1e5}}",
-           "c.json:1:24: zero_optimization.stage3_param_persistence_threshold: 100000.0 is not available yet; "
-           "available: 0");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
+    expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",
+           "c.json:1:2: communication_data_type: fp16 is available with fp16.enabled only; available: fp32, bf16");
     static const char *const more[] = {"parallel.tensor=2",
                                        "train.save_interval=10",
-                                       "train.reproducible=world",
                                        "gradient_reduction=step",
-                                       "activation_checkpointing.policy=unit",
-                                       "activation_checkpointing.partition_activations=true",
+                                       "fp16.fp16_master_weights_and_grads=true",
                                        "activation_checkpointing.cpu_checkpointing=true",
                                        "zero_optimization.offload_optimizer.device=cpu",
                                        "zero_optimization.offload_param.device=nvme",
-                                       "zero_optimization.stage3_max_live_parameters=1e9",
                                        "data_types.grad_accum_dtype=bf16",
                                        "communication_data_type=fp16",
                                        "scheduler.type=OneCycle",
@@ -210,6 +212,36 @@ static void parameters_of_another_type(void **state)
            "c.json:1:47: scheduler.params.warmup_min_lr: above warmup_max_lr");
 }
 
+static void keys_that_rule_each_other_out(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
+           "c.json:1:38: fp16.enabled: true beside bf16.enabled; enable one of the two");
+    expect(ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 3, \"min_loss_scale\": 9}}",
+           "c.json:1:54: fp16.min_loss_scale: 9 is above 2 to the power 3, where initial_scale_power starts");
+    expect(ZR_ERR_CONFIG, "{\"memory\": {\"layout\": \"paper\", \"norm\": \"two_pass\"}}",
+           "c.json:1:32: memory.norm: two_pass is for memory.layout lean only, and the layout is paper; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"activation_checkpointing\": {\"policy\": \"selective\", \"every\": 2}}",
+           "c.json:1:54: activation_checkpointing.every: read with activation_checkpointing.policy unit only; leave it "
+           "out");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
+           "c.json:1:18: collectives.reduce: all_reduce gives every rank all sums, of which it keeps its own only at "
+           "zero_optimization.stage 2; use stage 0 or 1, or reduce_scatter");
+    assert_int_equal(load("{\"zero_optimization\": {\"stage\": 1}}", "collectives.reduce=all_reduce", 2), ZR_OK);
+}
+
+static void world_needs_a_power_of_two(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"train\": {\"reproducible\": \"world\"}}";
+    for (int ranks = 1; ranks <= 8; ranks++)
+        assert_int_equal(load(text, NULL, ranks), ranks & (ranks - 1) ? ZR_ERR_CONFIG : ZR_OK);
+    assert_int_equal(load(text, NULL, 6), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(), "c.json: train.reproducible: world needs a number of ranks that is a power "
+                                            "of two, and there are 6; use 4 or 8, or \"layout\"");
+    assert_int_equal(load(text, NULL, INT32_MAX), ZR_ERR_CONFIG);
+}
+
 static void batch_contradictions(void **state)
 {
     (void)state;
@@ -254,6 +286,8 @@ int main(void)
         cmocka_unit_test(overrides),
         cmocka_unit_test(impossible_models),
         cmocka_unit_test(parameters_of_another_type),
+        cmocka_unit_test(keys_that_rule_each_other_out),
+        cmocka_unit_test(world_needs_a_power_of_two),
         cmocka_unit_test(batch_contradictions),
         cmocka_unit_test(missing_files),
     };

@@ -61,6 +61,18 @@ static void defaults(void **state)
     assert_int_equal(c->train_batch_size, 2);
     assert_int_equal(c->memory.limit_bytes, 0);
     assert_null(c->train.output_dir);
+    assert_int_equal(c->memory.layout, ZR_LAYOUT_LEAN);
+    assert_int_equal(c->memory.norm, ZR_NORM_ONE_PASS);
+    assert_false(c->train.world || c->fp16 || c->bf16 || c->collectives.fused);
+    assert_int_equal(c->recompute.policy, ZR_POLICY_NONE);
+    assert_int_equal(c->recompute.every, 1);
+    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_SCATTER);
+    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_GATHER);
+    assert_int_equal(c->zero.prefetch_bucket_elems, 50000000);
+    assert_int_equal(c->zero.persistence_elems, 0);
+    assert_int_equal(c->zero.model_persistence_elems, 0);
+    assert_int_equal(c->zero.max_live_elems, 0);
+    assert_int_equal(c->zero.max_reuse_elems, 0);
     assert_true(has_note(c, "train_micro_batch_size_per_gpu: not given, taken as 1"));
     zr_config_destroy(&c);
     zr_config_destroy(&c);
@@ -106,6 +118,98 @@ static void a_deepspeed_file(void **state)
     assert_false(zr_config_given(c, "gradient_clipping"));
     assert_false(zr_config_given(c, "no.such.key"));
     zr_config_destroy(&c);
+}
+
+static const char schedule[] =
+    "{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": 7, "
+    "\"stage3_param_persistence_threshold\": 1e5,"
+    "  \"stage3_model_persistence_threshold\": 2e6, \"stage3_max_live_parameters\": 1e9,"
+    "  \"stage3_max_reuse_distance\": 3e8},"
+    " \"memory\": {\"layout\": \"paper\"}, \"train\": {\"reproducible\": \"world\"},"
+    " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 5},"
+    " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\", \"buffer\": \"fused\"}}";
+
+static void keys_of_the_schedule(void **state)
+{
+    (void)state;
+    zr_config *c = load(schedule, NULL);
+    assert_int_equal(zr_config_resolve(c, 4), ZR_OK);
+    assert_int_equal(c->zero.prefetch_bucket_elems, 7);
+    assert_int_equal(c->zero.persistence_elems, 100000);
+    assert_int_equal(c->zero.model_persistence_elems, 2000000);
+    assert_int_equal(c->zero.max_live_elems, 1000000000);
+    assert_int_equal(c->zero.max_reuse_elems, 300000000);
+    assert_int_equal(c->memory.layout, ZR_LAYOUT_PAPER);
+    assert_true(c->train.world);
+    assert_int_equal(c->recompute.policy, ZR_POLICY_UNIT);
+    assert_int_equal(c->recompute.every, 5);
+    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);
+    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_BROADCAST);
+    assert_true(c->collectives.fused);
+    assert_int_equal(zr_config_notes(c), 1); /* the micro-batch */
+    zr_config_destroy(&c);
+    /* Here "auto" is a policy, not the default. */
+    c = load("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", NULL);
+    assert_int_equal(c->recompute.policy, ZR_POLICY_AUTO);
+    assert_true(zr_config_given(c, "activation_checkpointing.policy"));
+    zr_config_destroy(&c);
+}
+
+static const char half[] =
+    "{\"fp16\": {\"enabled\": true, \"auto_cast\": false, \"loss_scale\": 0, \"initial_scale_power\": 8,"
+    "  \"loss_scale_window\": 500, \"hysteresis\": 3, \"consecutive_hysteresis\": true, \"min_loss_scale\": 0.5},"
+    " \"communication_data_type\": \"auto\", \"memory\": {\"norm\": \"two_pass\"}}";
+
+static void half_precision(void **state)
+{
+    (void)state;
+    zr_config *c = load(half, NULL);
+    assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
+    assert_true(c->fp16 && !c->bf16);
+    assert_true(c->scale.loss_scale == 0 && c->scale.min_loss_scale == 0.5 && c->scale.consecutive_hysteresis);
+    assert_int_equal(c->scale.initial_scale_power, 8);
+    assert_int_equal(c->scale.loss_scale_window, 500);
+    assert_int_equal(c->scale.hysteresis, 3);
+    assert_int_equal(c->communication_dtype, ZR_CONFIG_FP16);
+    assert_int_equal(c->grad_accum_dtype, ZR_CONFIG_FP32);
+    assert_int_equal(c->memory.norm, ZR_NORM_TWO_PASS);
+    assert_true(has_note(c, "communication_data_type: auto, taken as \"fp16\""));
+    assert_int_equal(zr_config_notes(c), 2);
+    zr_config_destroy(&c);
+    c = load("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", "communication_data_type=fp32");
+    assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
+    assert_true(c->scale.loss_scale == 128);
+    assert_int_equal(c->communication_dtype, ZR_CONFIG_FP32);
+    zr_config_destroy(&c);
+}
+
+static void keys_without_effect_are_said(void **state)
+{
+    (void)state;
+    static const char two_pass[] = "{\"memory\": {\"norm\": \"two_pass\"}}";
+    static const struct {
+        const char *text, *override, *note;
+    } said[] = {
+        {"{\"fp16\": {\"enabled\": false, \"loss_scale\": 0, \"hysteresis\": 2}}", NULL,
+         "fp16: not enabled; its other keys are not read"},
+        {two_pass, NULL,
+         "memory.norm: two_pass has no effect here: without gradient_clipping or fp16 no update waits for the norm"},
+        {two_pass, "--fp16.enabled=true", NULL},
+        {two_pass, "--gradient_clipping=1", NULL},
+        {"{\"memory\": {\"norm\": \"two_pass\"}, \"gradient_clipping\": 1}", "--gradient_accumulation_steps=2",
+         "memory.norm: two_pass has no effect here: with gradient_accumulation_steps above 1 the gradient is kept "
+         "anyway"},
+        {"{\"activation_checkpointing\": {\"partition_activations\": true}}", NULL,
+         "activation_checkpointing.partition_activations has no meaning here: with parallel.tensor 1 there is nothing "
+         "to divide"},
+    };
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+        zr_config *c = load(said[i].text, said[i].override);
+        for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
+        if (said[i].note) assert_true(has_note(c, said[i].note));
+        assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is the micro-batch */
+        zr_config_destroy(&c);
+    }
 }
 
 /* Files as their users write them: the tutorials' and Hugging Face's integration, stages 1 to 3. */
@@ -286,7 +390,11 @@ static void resolved_files_load_again(void **state)
 {
     (void)state;
     static const char *const text[] = {
-        "{}", deepspeed, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
+        "{}",
+        deepspeed,
+        schedule,
+        half,
+        "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
         "{\"scheduler\": {\"type\": \"WarmupCosineLR\"}, \"data\": {\"train\": \"a\\\"b\\\\\\n\"}}"};
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
         char *once = resolved(text[i], NULL), *twice = resolved(once, NULL);
@@ -363,6 +471,43 @@ static void every_key_takes_its_default_and_refuses_nonsense(void **state)
     }
 }
 
+/* The n-th word of "a|b|c"; false behind the last. */
+static bool nth_word(const char *choices, int n, char out[32])
+{
+    for (; n > 0 && choices; n--) {
+        choices = strchr(choices, '|');
+        if (choices) choices++;
+    }
+    if (choices) snprintf(out, 32, "%.*s", (int)strcspn(choices, "|"), choices);
+    return choices != NULL;
+}
+
+/* Each word that is available is given, resolved, saved, read back: the same word. */
+static void every_word_of_a_choice_comes_back(void **state)
+{
+    (void)state;
+    int n, words = 0;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) {
+        char override[160], word[32];
+        bool either = key[i].type == ZR_KEY_EITHER;
+        if ((key[i].type != ZR_KEY_CHOICE && !either) || key[i].state != ZR_KEY_BUILT) continue;
+        for (int w = 0; nth_word(key[i].choices, w, word); w++, words++) {
+            bool wire = strcmp(key[i].path, "communication_data_type") == 0 && strcmp(word, "fp32") != 0;
+            snprintf(override, sizeof(override), "%s=%s", key[i].path, wire ? "fp32" : word);
+            char *text = resolved(companion(&key[i]), override);
+            zr_config *c = load(text, NULL);
+            json_t *got = zr__value_get(c, &key[i]);
+            assert_string_equal(json_string_value(got), wire ? "fp32" : word);
+            json_decref(got);
+            zr_config_destroy(&c);
+            zr_free(text);
+        }
+        assert_true(!either || !nth_word(key[i].choices, 2, word));
+    }
+    assert_true(words > 20);
+}
+
 static void limits_of_numbers_hold(void **state)
 {
     (void)state;
@@ -414,6 +559,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(a_deepspeed_file),
+        cmocka_unit_test(keys_of_the_schedule),
+        cmocka_unit_test(half_precision),
+        cmocka_unit_test(keys_without_effect_are_said),
         cmocka_unit_test(usual_deepspeed_files),
         cmocka_unit_test(what_auto_became_is_said),
         cmocka_unit_test(notices_are_bounded),
@@ -425,6 +573,7 @@ int main(void)
         cmocka_unit_test(resolved_files_load_again),
         cmocka_unit_test(hashes_tell_configurations_apart),
         cmocka_unit_test(every_key_takes_its_default_and_refuses_nonsense),
+        cmocka_unit_test(every_word_of_a_choice_comes_back),
         cmocka_unit_test(limits_of_numbers_hold),
         cmocka_unit_test(the_reference_lists_every_key),
         cmocka_unit_test(files_are_read),

@@ -12,7 +12,6 @@ typedef struct size {
 static const size sizes[] = {{1, 1, 1, 1},  {2, 1, 3, 19},   {2, 33, 3, 19}, {1, 48, 2, 64},
                              {1, 97, 3, 5}, {2, 150, 3, 19}, {1, 193, 1, 72}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
-static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -206,7 +205,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < 2; g++) {
+        for (int g = 0; g < N_DTYPES; g++) {
             check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.0);
             check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.2);
             pool_clear();
@@ -294,7 +293,7 @@ static void check_cached(const level_pair *level, size s, zr_dtype g)
 
 static void cached_values(const level_pair *level)
 {
-    for (int g = 0; g < 2; g++) {
+    for (int g = 0; g < N_DTYPES; g++) {
         check_cached(level, (size){1, 40, 3, 19}, dtypes[g]);
         check_cached(level, (size){1, 3, 1, 1100}, dtypes[g]); /* a head wider than a chunk */
         check_cached(level, (size){1, 70, 8, 64}, dtypes[g]);

@@ -8,7 +8,6 @@ typedef struct size {
 
 static const size sizes[] = {{1, 1, 1}, {2, 3, 131}, {3, 7, 1024}, {2, 9, 2503}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
-static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -112,7 +111,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale)
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < 2; g++) {
+        for (int g = 0; g < N_DTYPES; g++) {
             check(level, sizes[i], dtypes[g], 4.0);
             check(level, sizes[i], dtypes[g], 1e4);
             pool_clear();

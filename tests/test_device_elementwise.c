@@ -4,7 +4,6 @@
 
 static const int64_t sizes[] = {1, 57, 1024, 1031, 40001};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
-static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
 
 /* ---- gelu ------------------------------------------------------------------------------------ */
 
@@ -51,7 +50,7 @@ static void check_gelu(const level_pair *level, int64_t n, zr_dtype g)
 static void gelu_values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < 2; g++) check_gelu(level, sizes[i], dtypes[g]);
+        for (int g = 0; g < N_DTYPES; g++) check_gelu(level, sizes[i], dtypes[g]);
 }
 
 static void test_gelu(void **state)
@@ -108,8 +107,10 @@ static void check_add(const level_pair *level, int64_t n, zr_dtype a_dtype, zr_d
 static void add_values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++) {
-        for (int k = 0; k < 8; k++) check_add(level, sizes[i], dtypes[k & 1], dtypes[k >> 1 & 1], dtypes[k >> 2]);
-        for (int g = 0; g < 2; g++) {
+        for (int a = 0; a < N_DTYPES; a++)
+            for (int b = 0; b < N_DTYPES; b++)
+                for (int y = 0; y < N_DTYPES; y++) check_add(level, sizes[i], dtypes[a], dtypes[b], dtypes[y]);
+        for (int g = 0; g < N_DTYPES; g++) {
             void *y = array_new(dtypes[g], sizes[i]);
             double *want = doubles_new(sizes[i]);
             for (int64_t j = 0; j < sizes[i]; j++) want[j] = 1.0 / 4096.0;
@@ -150,7 +151,7 @@ static void check_dropout(const level_pair *level, int64_t B, int64_t row, int64
 
 static void dropout_values(const level_pair *level)
 {
-    for (int g = 0; g < 2; g++) {
+    for (int g = 0; g < N_DTYPES; g++) {
         check_dropout(level, 1, 1, 0, dtypes[g], 0.5);
         check_dropout(level, 3, 57, 5, dtypes[g], 0.1); /* starts at element 285, inside a block of 4 */
         check_dropout(level, 2, 1031, 1, dtypes[g], 0.25);

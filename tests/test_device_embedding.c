@@ -8,7 +8,6 @@ typedef struct size {
 
 static const size sizes[] = {{1, 1, 1, 1}, {2, 7, 131, 57}, {3, 65, 70, 129}, {1, 9, 300, 1100}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
-static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
 
 static void check_embedding(const level_pair *level, size s, zr_dtype g)
 {
@@ -74,11 +73,11 @@ static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dt
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < 2; g++) {
+        for (int g = 0; g < N_DTYPES; g++) {
             check_embedding(level, sizes[i], dtypes[g]);
             check_position(level, sizes[i], dtypes[g], 0);
             check_position(level, (size){1, 1, 1, sizes[i].C}, dtypes[g], 5);
-            for (int w = 0; w < 2; w++)
+            for (int w = 0; w < N_DTYPES; w++)
                 for (int add = 0; add < 2; add++) {
                     check_embedding_dw(level, sizes[i], dtypes[g], dtypes[w], add);
                     check_position_dw(level, sizes[i], dtypes[g], dtypes[w], add);

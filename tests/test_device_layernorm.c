@@ -10,7 +10,6 @@ typedef struct size {
 
 static const size sizes[] = {{1, 1}, {3, 57}, {17, 64}, {70, 389}, {33, 1100}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
-static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -165,9 +164,9 @@ static void check_backward(const level_pair *level, size s, zr_dtype g, zr_dtype
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < 2; g++) {
+        for (int g = 0; g < N_DTYPES; g++) {
             check_forward(level, sizes[i], dtypes[g]);
-            for (int w = 0; w < 2; w++) check_backward(level, sizes[i], dtypes[g], dtypes[w], w == 1);
+            for (int w = 0; w < N_DTYPES; w++) check_backward(level, sizes[i], dtypes[g], dtypes[w], w != 0);
             check_backward(level, sizes[i], dtypes[g], ZR_F32, true);
             pool_clear();
         }

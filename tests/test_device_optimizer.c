@@ -9,6 +9,7 @@
 typedef struct arrays {
     float weight[N], slot[2][N], grad[N];
     uint16_t param16[N], grad16[N];
+    zr_dtype grad_dtype;
 } arrays;
 
 static arrays got, want;
@@ -28,19 +29,22 @@ static void start(arrays *a)
     fill(a->weight, N, 1);
 }
 
-static void next_grad(arrays *a, uint32_t step)
+static void next_grad(arrays *a, uint32_t step, zr_dtype dtype)
 {
     fill(a->grad, N, 10 + step);
-    narrow(a->grad16, a->grad, N);
+    a->grad_dtype = dtype;
+    if (dtype != ZR_F32) narrow(a->grad16, dtype, a->grad, N);
 }
 
-static zr_update_args args_of(arrays *a, const zr_optimizer *o, int64_t first, int64_t n, int64_t step, zr_dtype dtype)
+static zr_update_args args_of(arrays *a, const zr_optimizer *o, int64_t first, int64_t n, int64_t step,
+                              zr_dtype param_dtype)
 {
     return (zr_update_args){.n = n,
                             .weight = a->weight + first,
                             .param16 = a->param16 + first,
-                            .grad = dtype == ZR_BF16 ? (void *)(a->grad16 + first) : a->grad + first,
-                            .grad_dtype = dtype,
+                            .param_dtype = param_dtype,
+                            .grad = a->grad_dtype == ZR_F32 ? (void *)(a->grad + first) : a->grad16 + first,
+                            .grad_dtype = a->grad_dtype,
                             .slot = {a->slot[0] + first, a->slot[1] + first},
                             .grad_scale = 0.5f,
                             .lr = 0.01,
@@ -81,9 +85,9 @@ static void check_reference(zr_device *device)
         start(&want);
         for (int k = 0; k < 4; k++) {
             const int64_t step = steps[k];
-            next_grad(&got, (uint32_t)k);
-            zr_dtype dtype = k % 2 ? ZR_BF16 : ZR_F32;
-            zr_update_args args = args_of(&got, &rules[r], 0, N, step, dtype);
+            next_grad(&got, (uint32_t)k, dtypes[k % N_DTYPES]);
+            const zr_dtype param_dtype = k % 2 ? ZR_BF16 : ZR_F16;
+            zr_update_args args = args_of(&got, &rules[r], 0, N, step, param_dtype);
             memcpy(&want, &got, sizeof got);
             assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
             for (int64_t i = 0; i < N; i++) {
@@ -92,7 +96,9 @@ static void check_reference(zr_device *device)
                 assert_true(fabs(got.weight[i] - w) <= 4e-7 * (fabs(w) + 0.05));
                 assert_true(fabs(got.slot[0][i] - s0) <= 4e-7 * (fabs(s0) + 0.5));
                 assert_true(fabs(got.slot[1][i] - s1) <= 4e-7 * (fabs(s1) + 0.05));
-                assert_int_equal(got.param16[i], zr_bf16_from_f32(got.weight[i]));
+                uint16_t stored;
+                array_set(&stored, param_dtype, 0, got.weight[i]);
+                assert_int_equal(got.param16[i], stored);
             }
         }
     }
@@ -105,13 +111,14 @@ static void check_cuts(zr_device *device)
     for (size_t r = 0; r < RULES; r++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const int64_t cut[] = {0, 3, 3 + sizes[s], N};
+            const zr_dtype dtype = s % 2 ? ZR_BF16 : ZR_F16;
             start(&got);
-            next_grad(&got, 1);
+            next_grad(&got, 1, dtype);
             memcpy(&want, &got, sizeof got);
-            zr_update_args args = args_of(&want, &rules[r], 0, N, 1, ZR_BF16);
+            zr_update_args args = args_of(&want, &rules[r], 0, N, 1, dtype);
             assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
             for (int c = 0; c < 3; c++) {
-                args = args_of(&got, &rules[r], cut[c], cut[c + 1] - cut[c], 1, ZR_BF16);
+                args = args_of(&got, &rules[r], cut[c], cut[c + 1] - cut[c], 1, dtype);
                 assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
             }
             assert_memory_equal(&got, &want, sizeof got);
@@ -164,12 +171,23 @@ static void check_own_rule(zr_device *device)
     const zr_optimizer mine = {.name = "mine", .rule = own_rule}, unknown = {.name = "none such"};
     start(&got);
     start(&want);
-    next_grad(&got, 1);
-    zr_update_args args = args_of(&got, &mine, 0, N, 1, ZR_F32);
+    next_grad(&got, 1, ZR_F32);
+    zr_update_args args = args_of(&got, &mine, 0, N, 1, ZR_BF16);
     assert_int_equal(device->ops->update(device, &mine, &args), ZR_OK);
     for (int64_t i = 0; i < N; i++) assert_true(got.weight[i] == want.weight[i] + (0.01f * got.grad[i] + 1));
     assert_int_equal(device->ops->update(device, &unknown, &args), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "none such"));
+}
+
+/* A 16-bit copy needs a 16-bit type; nothing is written before that is known. */
+static void check_param_dtype(zr_device *device)
+{
+    start(&got);
+    start(&want);
+    zr_update_args args = args_of(&got, &rules[0], 0, N, 1, ZR_F32);
+    assert_int_equal(device->ops->update(device, &rules[0], &args), ZR_ERR_DTYPE);
+    assert_non_null(strstr(zr_error_message(), "copy of a parameter is F32"));
+    assert_memory_equal(&got, &want, sizeof got);
 }
 
 #define EACH(name)                                                                                                     \
@@ -182,10 +200,12 @@ EACH(reference)
 EACH(cuts)
 EACH(by_hand)
 EACH(own_rule)
+EACH(param_dtype)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_by_hand), cmocka_unit_test(test_own_rule)};
+                                       cmocka_unit_test(test_by_hand), cmocka_unit_test(test_own_rule),
+                                       cmocka_unit_test(test_param_dtype)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,9 +232,9 @@ static void test_two_engines(void **state)
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
-    double sum = 0;
-    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
-    double all[8];
+    zr_exact exact = {0};
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &exact));
+    double all[8], sum = zr_exact_value(&exact);
     ZR_TRY(zr_comm_scalars(comm, &sum, 1, all));
     if (comm->rank == 0) {
         double total = 0;

@@ -30,9 +30,10 @@ static double logit(const zr_tensor *logits, int64_t v)
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 5, .first_row = comm->rank};
-    double *sum = &((sums *)run->arg)->whole[comm->rank];
-    *sum = 0;
-    return zr_engine_eval(engine, &batch, trainer_batch, run, sum);
+    zr_exact sum = {0};
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    ((sums *)run->arg)->whole[comm->rank] = zr_exact_value(&sum);
+    return ZR_OK;
 }
 
 static zr_status evaluate_and_decode(trainer *run, zr_engine *engine, zr_comm *comm)

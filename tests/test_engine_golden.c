@@ -227,7 +227,7 @@ static zr_status read_logits(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
     zr_batch batch = {0};
-    double sum = 0;
+    zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
     zr_model model = zr_gpt2(&run->config);
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T};

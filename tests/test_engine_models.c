@@ -197,7 +197,7 @@ static void test_truth(void **state)
                 run.layout.accum = cut[c][1];
                 run.layout.batch = cut[c][2];
                 run.layout.stage = stage;
-                run.layout.prefetch = c & 1;
+                run.layout.prefetch_elems = c & 1;
                 truth_check(&t, &run);
             }
         truth_free(&t);
@@ -208,9 +208,9 @@ static void test_truth(void **state)
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
-    double sum = 0;
+    zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, run->batch, run, &sum));
-    ZR_CHECK(sum > 0, ZR_ERR_INTERNAL, "an evaluation gave %g", sum);
+    ZR_CHECK(zr_exact_value(&sum) > 0, ZR_ERR_INTERNAL, "an evaluation gave %g", zr_exact_value(&sum));
     return ZR_OK;
 }
 

@@ -54,7 +54,7 @@ static void test_buckets(void **state)
         for (int b = 0; b < 3; b++) {
             trainer other = variant(stage, 2, 1, ZR_BF16, buckets[b]);
             other.steps = 2;
-            other.layout.prefetch = b & 1;
+            other.layout.prefetch_elems = b & 1;
             trainer_run(&other);
             assert_same(&first, &other);
         }

@@ -196,28 +196,6 @@ static void test_golden_names(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static void test_presets(void **state)
-{
-    (void)state;
-    static const char *const name[] = {"gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1.5b"};
-    static const int64_t params[] = {124439808, 354823168, 774030080, 1557611200};
-    const char *const *list = zr_gpt2_presets();
-    for (int i = 0; i < 4; i++) {
-        assert_string_equal(list[i], name[i]);
-        zr_gpt2_config config;
-        assert_int_equal(zr_gpt2_preset(name[i], &config), ZR_OK);
-        assert_int_equal(zr_gpt2_check(&config), ZR_OK);
-        assert_true(config.embd_pdrop == 0 && config.resid_pdrop == 0 && config.attn_pdrop == 0);
-        zr_graph *graph = graph_of(&config, EVAL);
-        assert_int_equal(zr_graph_param_elems(graph), params[i]);
-        zr_graph_destroy(&graph);
-    }
-    assert_null(list[4]);
-    zr_gpt2_config config;
-    assert_int_equal(zr_gpt2_preset("gpt2-7b", &config), ZR_ERR_NOT_FOUND);
-    assert_non_null(strstr(zr_error_message(), "gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b"));
-}
-
 static void refuse(zr_gpt2_config config, const char *text)
 {
     assert_int_equal(zr_gpt2_check(&config), ZR_ERR_CONFIG);
@@ -283,7 +261,6 @@ int main(void)
         cmocka_unit_test(test_inputs_and_outputs),
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_golden_names),
-        cmocka_unit_test(test_presets),
         cmocka_unit_test(test_impossible_sizes),
         cmocka_unit_test(test_sequences_too_long),
     };

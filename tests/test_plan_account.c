@@ -139,7 +139,7 @@ static void test_live_parameters(void **state)
     int64_t last = gpt2_pad(s.embedding, N) + gpt2_pad(s.final, N), block = gpt2_pad(s.block, N);
     for (int ahead = 0; ahead <= 1; ahead++) {
         zr_layout l = layout_of(3, (int)N, ZR_F32, 1);
-        l.prefetch = ahead;
+        l.prefetch_elems = ahead;
         zr_plan *plan = plan_of(&small, &l);
         int64_t whole = ahead ? (last + block > 2 * block ? last + block : 2 * block) : (last > block ? last : block);
         assert_int_equal(plan->memory.category_bytes[ZR_PARAM], 4 * (shards + whole));

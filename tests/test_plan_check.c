@@ -30,7 +30,7 @@ static zr_plan *plan_of(int stage, int ranks, zr_dtype dtype, int64_t accum, int
     l.batch = 2;
     l.seq = 16;
     l.reduce_bucket_elems = l.gather_bucket_elems = bucket;
-    l.prefetch = prefetch;
+    l.prefetch_elems = prefetch;
     l.decode_len = 16;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     zr_profile profile = {.name = "test", .threads = 2, .panel_bytes = 1 << 16};

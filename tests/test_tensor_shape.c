@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Types, shapes, bf16. */
+/* Types, shapes, bf16, fp16. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +18,8 @@ static void types(void **state)
     assert_int_equal(zr_dtype_bytes(ZR_BF16), 2);
     assert_int_equal(zr_dtype_bytes(ZR_I32), 4);
     assert_string_equal(zr_dtype_name(ZR_DTYPES), "unknown");
+    assert_true(zr_dtype_is_float(ZR_F32) && zr_dtype_is_float(ZR_BF16) && zr_dtype_is_float(ZR_F16));
+    assert_false(zr_dtype_is_float(ZR_I32) || zr_dtype_is_float(ZR_DTYPES));
 }
 
 static void shapes(void **state)
@@ -68,6 +70,64 @@ static void bf16_rounds_to_nearest_even(void **state)
     }
 }
 
+/* As IEEE 754 defines it: 1 sign bit, 5 of exponent, 10 of fraction. */
+static double f16_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double size = exponent == 31 ? (fraction ? NAN : INFINITY)
+                  : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                 : ldexp(fraction, -24);
+    return bits >> 15 ? -size : size;
+}
+
+static void f16_is_widened_exactly(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        double want = f16_value((uint16_t)bits);
+        float wide = zr_f32_from_f16((uint16_t)bits);
+        assert_int_equal(signbit(wide) != 0, bits >> 15);
+        if (isnan(want)) {
+            assert_true(isnan(wide));
+            assert_int_equal(zr_f16_from_f32(wide), bits | 0x200); /* its payload, quiet */
+        } else {
+            assert_true((double)wide == want);
+            assert_int_equal(zr_f16_from_f32(wide), bits);
+        }
+    }
+}
+
+/* Rounding changes its mind only halfway between neighbours: all such places, from both sides. */
+static void f16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    for (uint16_t low = 0; low < 0x7c00; low++) {
+        uint16_t high = low + 1, even = low & 1 ? high : low;
+        double above = high == 0x7c00 ? 65536 : f16_value(high); /* where the number after the largest would be */
+        float half = (float)((f16_value(low) + above) / 2);
+        assert_true(half == (f16_value(low) + above) / 2);
+        assert_int_equal(zr_f16_from_f32(half), even);
+        assert_int_equal(zr_f16_from_f32(-half), 0x8000 | even);
+        assert_int_equal(zr_f16_from_f32(nextafterf(half, 0)), low);
+        assert_int_equal(zr_f16_from_f32(nextafterf(half, INFINITY)), high);
+    }
+    assert_int_equal(zr_f16_from_f32(0x1p-149f), 0);
+    assert_int_equal(zr_f16_from_f32(-0x1p-149f), 0x8000);
+    assert_int_equal(zr_f16_from_f32(0x1.fffffep127f), 0x7C00); /* never the largest finite number */
+    assert_int_equal(zr_f16_from_f32(-INFINITY), 0xFC00);
+}
+
+/* All payloads, those too that fp16 has no room for. */
+static void f16_keeps_nan(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0x7f800001u; bits < 0x80000000u; bits += 97) {
+        float x;
+        memcpy(&x, &bits, sizeof(x));
+        assert_true(isnan(zr_f32_from_f16(zr_f16_from_f32(x))));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -75,6 +135,9 @@ int main(void)
         cmocka_unit_test(shapes),
         cmocka_unit_test(printed_shapes),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(f16_is_widened_exactly),
+        cmocka_unit_test(f16_rounds_to_nearest_even),
+        cmocka_unit_test(f16_keeps_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

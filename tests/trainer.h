@@ -23,6 +23,7 @@ typedef struct trainer {
     zr_layout layout;
     int steps, threads;
     double lr, clip;
+    zr_loss_scaler scaler; /* each rank has its own; .scale 0: no loss scale */
     uint64_t seed;
     /* rows of a step: token t of row r (targets one later); NULL: pseudo-random tokens */
     int32_t (*token)(void *arg, int64_t step, int64_t row, int64_t t);
@@ -37,6 +38,7 @@ typedef struct trainer {
     void *arg;
     /* results, of rank 0 */
     double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
+    double scale[TRAINER_STEPS];
     bool skipped[TRAINER_STEPS];
     int32_t bad_param[TRAINER_STEPS];
     zr_memory planned;
@@ -108,17 +110,25 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
 
 static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
+    zr_loss_scaler scaler = run->scaler;
     for (int i = 0; i < run->steps; i++) {
-        zr_step_args args = {
-            .step = i, .lr = run->lr, .clip = run->clip, .batch = run->batch ? run->batch : trainer_batch, .arg = run};
+        ZR_TRY(zr_comm_same(comm, "the loss scale", (uint64_t)scaler.scale));
+        zr_step_args args = {.step = i,
+                             .lr = run->lr,
+                             .clip = run->clip,
+                             .loss_scale = scaler.scale,
+                             .batch = run->batch ? run->batch : trainer_batch,
+                             .arg = run};
         zr_step_result result;
         ZR_TRY(zr_engine_step(engine, &args, &result));
         if (comm->rank == 0) {
+            run->scale[i] = scaler.scale;
             run->loss[i] = result.loss;
             run->norm[i] = result.grad_norm;
             run->skipped[i] = result.skipped;
             run->bad_param[i] = result.bad_param;
         }
+        if (scaler.scale > 0) zr_loss_scaler_update(&scaler, result.skipped);
         if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));
     }
     ZR_TRY(zr_engine_flush(engine));

@@ -152,6 +152,29 @@ ZR_API void zr_free(void *memory);
 /** Seconds of a monotonic clock. */
 ZR_API double zr_clock_sec(void);
 
+/* ---- exact sums ------------------------------------------------------------------------------ */
+
+/** A sum of F32 values, or of squares of F32 values, without any rounding: it is the same in whatever order
+ *  and over however many ranks its terms are added. A fixed-point number of 20 x 32 bits: the sum is
+ *  limb[0] 2^-298 + limb[1] 2^-266 + ...; carried, all limbs but the last lie in [0, 2^32). Zero-initialise.
+ *  (Kulisch's accumulator.) */
+#define ZR_EXACT_LIMBS 20
+typedef struct zr_exact {
+    int64_t limb[ZR_EXACT_LIMBS];
+    bool not_finite; /* a term was not */
+} zr_exact;
+
+/** Add n F32 values. */
+ZR_API void zr_exact_add(zr_exact *sum, const float *x, int64_t n);
+/** Add another sum. */
+ZR_API void zr_exact_merge(zr_exact *sum, const zr_exact *other);
+/** The nearest double; not finite when a term was not. */
+ZR_API double zr_exact_value(const zr_exact *sum);
+/** As doubles that travel between ranks, and back: unpack adds one rank's numbers to *sum, or those of up to 2^20
+ *  ranks added element by element: they are integers that small. A term that was not finite makes one NaN. */
+ZR_API void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
+ZR_API void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
+
 /* ---- random numbers -------------------------------------------------------------------------- */
 
 /** Every random number is a pure function of (seed, purpose, stream, step, element index):
@@ -192,6 +215,8 @@ typedef struct zr_profile {
     double flops_f32;    /* peak FLOP/s of a rank, 0 when not measured */
     double flops_bf16;   /* likewise */
     double memory_bytes_sec;
+    double link_bytes_sec; /* into one rank from the others, 0 when not known */
+    int64_t memory_bytes;  /* of one rank's device, 0 when not known */
 } zr_profile;
 
 #ifdef __cplusplus

@@ -16,13 +16,20 @@ extern "C" {
 
 typedef struct zr_comm zr_comm;
 
-/** A transport is one table; see src/comm. */
+/** One stretch of what an exchange sends: rank r's piece of it begins at send + r*stride. */
+typedef struct zr_comm_part {
+    const void *send;
+    int64_t stride_bytes, piece_bytes;
+} zr_comm_part;
+
+/** A transport is one table; see src/comm/transport.h. */
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
-    zr_status (*stage)(zr_comm *comm, int64_t bytes, void **stage);
-    zr_status (*exchange)(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+    zr_status (*stage)(zr_comm *comm, int64_t bytes);
+    zr_status (*exchange)(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
                           const void **pieces);
-    zr_status (*all_gather)(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
+    zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
+                        int64_t piece_bytes);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
     zr_status (*barrier)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
@@ -33,31 +40,50 @@ struct zr_comm {
     const char *transport; /* "self", "threads", "mpi" */
     int rank, size;
     int local_rank, local_size; /* among the ranks of this host */
+    unsigned char *stage;       /* (stage_bytes), this rank's own */
     int64_t stage_bytes;
     zr_traffic traffic; /* counted in the functions below, reset freely by the owner */
     double *table;      /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, readable by the ranks of this
- *  host, freed with the communicator or by the next call. exchange and all_gather need
- *  size * piece_bytes of it (0 bytes at size 1). */
+ *  host, freed with the communicator or by the next call. What a call needs of it is said there;
+ *  at size 1 only an exchange of several parts needs any. */
 ZR_API ZR_NODISCARD zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage);
 
 /** Everyone gets its piece of everyone's buffer:
  *      pieces[r] -> rank r's bytes [send + rank*stride, + piece)   (the own piece: in send itself)
  *  The pointers are valid until the next call on this communicator. `send` may be reused at once
- *  but for its own piece.
+ *  but for its own piece. Staging: size * piece_bytes.
  *  Traffic: (size-1) * piece_bytes, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
                                                int64_t piece_bytes, const void **pieces);
 
+/** As zr_comm_exchange, of several buffers at once: pieces[r] holds rank r's pieces of all parts for this rank, one
+ *  after the other (the own ones as well, copied into staging; a single part's stays in `send`).
+ *  Staging: size * the sum of piece_bytes.
+ *  Traffic: (size-1) * the sum of piece_bytes, reduce_scatter. */
+ZR_API ZR_NODISCARD zr_status zr_comm_exchange_parts(zr_comm *comm, const zr_comm_part *part, int n_parts,
+                                                     const void **pieces);
+
+/** The owner alone gets everyone's piece: pieces[r] -> rank r's `send` (piece), the own one in `send` itself.
+ *  Elsewhere pieces are not set (and may be NULL), and `send` may be reused at once.
+ *  Valid until the next call. Staging: size * piece_bytes.
+ *  Traffic: (size-1) * piece_bytes on the owner, reduce_scatter. */
+ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
+                                              const void **pieces);
+
+/** The owner's `data` (bytes) goes into everyone's. Staging: bytes.
+ *  Traffic: bytes on all but the owner, all_gather. */
+ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
+
 /** Everyone gets everyone's piece: out[r*stride, +piece) = rank r's `mine` (piece). In place when
- *  mine == out + rank*stride. Traffic: (size-1) * piece_bytes, all_gather. */
+ *  mine == out + rank*stride. Staging: size * piece_bytes. Traffic: (size-1) * piece_bytes, all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 
 /** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. Traffic: (size-1)*n*8, all_reduce. */
-#define ZR_COMM_SCALARS 16
+#define ZR_COMM_SCALARS 48
 ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all);
 
 /** Wait for all. No traffic is counted. */

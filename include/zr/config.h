@@ -27,8 +27,14 @@ typedef enum zr_config_scheduler {
 } zr_config_scheduler;
 typedef enum zr_config_warmup { ZR_WARMUP_LOG, ZR_WARMUP_LINEAR } zr_config_warmup;
 /** A number type as the file names it; AUTO only before zr_config_resolve. */
-typedef enum zr_config_dtype { ZR_CONFIG_AUTO, ZR_CONFIG_FP32, ZR_CONFIG_BF16 } zr_config_dtype;
+typedef enum zr_config_dtype { ZR_CONFIG_AUTO, ZR_CONFIG_FP32, ZR_CONFIG_BF16, ZR_CONFIG_FP16 } zr_config_dtype;
 typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr_config_switch;
+
+typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
+typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
+typedef enum zr_config_policy { ZR_POLICY_NONE, ZR_POLICY_UNIT, ZR_POLICY_SELECTIVE, ZR_POLICY_AUTO } zr_config_policy;
+typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_OWNER } zr_config_reduce;
+typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
 /** The sizes of a GPT-2, 0: open. */
 typedef struct zr_config_sizes {
@@ -58,7 +64,8 @@ typedef struct zr_config {
         int64_t tensor;
     } parallel;
     struct {
-        const char *layout;  /* "paper" */
+        zr_config_layout layout;
+        zr_config_norm norm; /* of lean, where the norm is needed first */
         int64_t limit_bytes; /* per rank; 0: none */
     } memory;
     struct {
@@ -70,7 +77,7 @@ typedef struct zr_config {
         int64_t threads;        /* 0: auto */
         int64_t save_interval;  /* 0: none */
         int64_t keep_last;
-        const char *reproducible; /* "layout" */
+        bool world; /* "reproducible": same bits for any number of ranks that is a power of two */
     } train;
     struct {
         zr_config_optimizer type;
@@ -91,15 +98,33 @@ typedef struct zr_config {
         double warmup_min_ratio, cos_min_ratio;
     } scheduler;
     double gradient_clipping; /* 0: none */
-    bool bf16;
+    bool bf16, fp16;          /* at most one */
+    struct {
+        double loss_scale; /* static; 0: dynamic */
+        int64_t initial_scale_power, loss_scale_window, hysteresis;
+        bool consecutive_hysteresis;
+        double min_loss_scale;
+    } scale;                             /* section fp16 */
     zr_config_dtype communication_dtype; /* gradients on the wire */
     zr_config_dtype grad_accum_dtype;    /* FP32 */
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch overlap_comm; /* AUTO until resolved: on at stage 3 */
-        int64_t prefetch_bucket_elems; /* 0: stage 3 does not gather the next unit ahead */
+        zr_config_switch overlap_comm;                      /* AUTO until resolved: on at stage 3 */
+        int64_t prefetch_bucket_elems;                      /* 0: stage 3 does not gather ahead */
+        int64_t persistence_elems, model_persistence_elems; /* second: 0: any */
+        int64_t max_live_elems;                             /* 0: two units */
+        int64_t max_reuse_elems;
     } zero;
+    struct {
+        zr_config_policy policy;
+        int64_t every;
+    } recompute; /* section activation_checkpointing */
+    struct {
+        zr_config_reduce reduce;
+        zr_config_gather gather;
+        bool fused; /* "buffer": one of the whole model */
+    } collectives;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
 
@@ -154,6 +179,7 @@ typedef enum zr_key_type {
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
     ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
+    ZR_KEY_EITHER, /* one of two words in `choices`, kept as whether it is the second */
     ZR_KEY_PAIR,   /* two numbers from 0 to below 1 */
     ZR_KEY_BYTES,  /* an integer, or "2GiB" */
     ZR_KEY_ANY     /* read and not used */
@@ -170,7 +196,7 @@ typedef struct zr_key {
     zr_key_type type;
     zr_key_state state;
     double min, max;      /* INT, NUMBER, BYTES */
-    const char *choices;  /* CHOICE, STRING: "a|b|c", in the order of the enum */
+    const char *choices;  /* CHOICE, EITHER, STRING: "a|b|c", in the order of the enum */
     const char *built;    /* LIMITED: the values that work, "0" or "a|b" */
     const char *standard; /* the default as JSON */
     const char *help;     /* one line */

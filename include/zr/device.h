@@ -65,20 +65,22 @@ typedef struct zr_device_ops {
      *  dtype; accumulate: out is F32 and the tree's sum is added to it. pieces: n_pieces arrays (n). */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
-    /** Sum of squares in double over (n) F32 or BF16, in blocks of fixed size: the same bits for
+    /** Sum of squares in double over (n) F32, BF16 or F16, in blocks of fixed size: the same bits for
      *  any number of threads. Not finite when an element is not. */
     zr_status (*square_sum)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum);
+    /** *sum += the squares of (n) elements, exactly (zr_exact). */
+    zr_status (*square_exact)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
     /** Index of the first element that is not finite, -1 when all are. */
     int64_t (*first_bad)(zr_device *device, const void *x, zr_dtype dtype, int64_t n);
     /** One pass of unscale, clip, update and cast. ZR_ERR_UNSUPPORTED when there is no such rule. */
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
     zr_status (*zero)(zr_device *device, void *x, int64_t bytes);
-    /** F32 <-> BF16, or a plain copy. */
+    /** From one of F32, BF16 and F16 to another, or a plain copy. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
-    /** Sum of (n) F32 in double, in order. */
-    zr_status (*total)(zr_device *device, const float *x, int64_t n, double *sum);
-    /** Measure the peak of matrix products in this type: profile.flops_f32 or flops_bf16, 0 when that is not
-     *  possible. Takes some 20 ms, and memory of its own meanwhile. */
+    /** *sum += (n) F32, exactly. */
+    zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
+    /** Measure the peak of matrix products in this type: profile.flops_f32 (F16: the same, it is
+     *  widened) or flops_bf16, 0 when that is not possible. Takes some 20 ms, and memory of its own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
 } zr_device_ops;
 

@@ -31,7 +31,8 @@ typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *
 typedef struct zr_step_args {
     int64_t step; /* from 0 */
     double lr;
-    double clip; /* largest global gradient norm; 0: no clipping */
+    double clip; /* largest global gradient norm; 0: no clipping. Wants zr_layout.norm_first */
+    double loss_scale; /* gradients are computed times this and updates divide by it; 0: 1 */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
@@ -74,7 +75,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
 
 /** Forward pass of one batch: its losses are added to *sum, this rank's only. Collective (stage 3 gathers). */
 ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg,
-                                             double *sum);
+                                             zr_exact *sum);
 
 /** One token through the decode schedule at `position`; *output: the graph's output (1, 1, V) in its dtype,
  *  valid until the next call. Collective. */

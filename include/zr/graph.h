@@ -39,8 +39,8 @@ typedef struct zr_graph_spec {
     int64_t batch;       /* B, rows of one micro-batch on one rank */
     int64_t seq;         /* T, tokens of a row */
     int64_t cache_len;   /* DECODE: longest sequence; otherwise 0 */
-    zr_dtype dtype;      /* parameters and activations: F32 or BF16 */
-    zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32 or BF16 */
+    zr_dtype dtype;      /* parameters and activations: F32, BF16 or F16 */
+    zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32, BF16 or F16 */
 } zr_graph_spec;
 
 typedef enum zr_value_kind {
@@ -120,6 +120,8 @@ struct zr_op_def {
     zr_cost (*cost)(const zr_graph *graph, const zr_op *op);
     /** Scratch of one run. NULL: none. */
     int64_t (*scratch_bytes)(const zr_graph *graph, const zr_op *op, const zr_profile *profile);
+    /** Its outputs are large for the work that makes them (attention): selective recompute makes them again. */
+    bool selective;
     /** 1 + the input whose place output i may take when that input dies here; 0: none. Only
      *  inputs of the same byte size are taken, and the kernel must allow it. */
     int8_t in_place[ZR_OP_OUTS];
@@ -202,11 +204,12 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 typedef struct zr_update_args {
     int64_t n;
     float *weight;       /* master, in and out */
-    uint16_t *param16;   /* bf16 copy, out; NULL in fp32 */
+    uint16_t *param16;   /* 16-bit copy, out; NULL: none is kept */
+    zr_dtype param_dtype; /* of param16: BF16 or F16 */
     const void *grad;    /* grad_dtype */
-    zr_dtype grad_dtype; /* F32 or BF16 */
+    zr_dtype grad_dtype; /* F32, BF16 or F16 */
     float *slot[4];      /* the optimizer's states, in and out */
-    float grad_scale;    /* clipping: the gradient is grad * grad_scale */
+    float grad_scale;    /* clipping and loss scale: the gradient is grad * grad_scale */
     double lr;
     double weight_decay; /* 0 for parameters of fewer than two dimensions */
     int64_t step;        /* from 1 */

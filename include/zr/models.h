@@ -27,7 +27,21 @@ typedef struct zr_gpt2_config {
     double initializer_range;  /* 0.02; residual projections are divided by sqrt(2 n_layer) */
 } zr_gpt2_config;
 
-/** Sizes of "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1.5b"; ZR_ERR_NOT_FOUND with the list. */
+/**
+ * Sizes of a known shape, dropout 0; ZR_ERR_NOT_FOUND naming the nearest ones.
+ *
+ *     gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b    the GPT-2 family
+ *     gpt3-175b megatron-8.3b turing-nlg-17b
+ *     gpt-neox-20b bloom-176b                    their layers, width, heads, positions and vocabulary
+ *     gpt-1t                                     10^12 parameters within 0.02 %
+ *     zero-<size>b                               what the ZeRO papers ran, by the size they give; where one size has
+ *     zero-<size>b-<layers>x<width>x<heads>      several shapes, each of them so
+ *     zero-c1 ... zero-c5                        the largest models of the SC20 paper's configurations C1 to C5
+ *
+ * All are GPT-2's blocks here; positions are 1,024 and the vocabulary 50,257 where the source says nothing. In reality
+ * GPT-3 alternates dense and sparse attention, GPT-NeoX has rotary positions, parallel branches and a head of its own,
+ * BLOOM has ALiBi in place of a position table and a norm behind the embedding, Megatron pads the vocabulary to 51,200.
+ */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config);
 /** The names of the presets, NULL at the end. */
 ZR_API const char *const *zr_gpt2_presets(void);
@@ -37,6 +51,17 @@ ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
  *  `config` is borrowed. Parameters are named as in Hugging Face's GPT2LMHeadModel
  *  ("transformer.h.0.attn.c_attn.weight", ...). */
 ZR_API zr_model zr_gpt2(const zr_gpt2_config *config);
+
+/** A chain of matrices: exactly units * rows * cols parameters and nothing else, to plan a number of parameters. */
+typedef struct zr_chain_config {
+    int64_t units, rows, cols;
+} zr_chain_config;
+
+/** x (B,T,rows) in the graph's dtype, through matrices of (rows,cols), (cols,rows), (rows,cols) ... in turn, to the
+ *  losses (B,T) of targets (B,T) I32: what the last matrix gives are its logits. Units: "0", "1" ..., a matrix each,
+ *  named "<unit>.weight". It does not decode. ZR_ERR_CONFIG when a number is not positive or units above 65,536.
+ *  `config` is borrowed. */
+ZR_API zr_model zr_chain(const zr_chain_config *config);
 
 #ifdef __cplusplus
 }

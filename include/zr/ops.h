@@ -46,7 +46,7 @@ ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_valu
  *  gelu_dx: dy g, x g -> dx g; may be in place of dy */
 ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
 
-/** y = a + b, equal shapes; operands F32 or BF16 each.
+/** y = a + b, equal shapes; operands F32, BF16 or F16 each.
  *  i[0] = dtype of y for internal use (sums of gradients), -1: dtype of a
  *  add: a, [b] -> y; may be in place of a; without b y = a (internal: a copy, perhaps of another dtype) */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);

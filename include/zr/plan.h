@@ -18,6 +18,33 @@ extern "C" {
 /** Shards and buckets are cut at multiples of so many elements a rank, in every dtype. */
 #define ZR_SHARD_ALIGN 32
 
+/** Which model states stay between their uses. Both give the same bits. */
+typedef enum zr_states {
+    ZR_STATES_PAPER, /* 16-bit parameters and gradients, and the optimizer's fp32: 2 + 2 + K bytes a parameter */
+    ZR_STATES_LEAN   /* what exact Adam needs: at stage 3 parameters are cast from the fp32 master while they are
+                        gathered; with one micro-batch a step and no need of the whole gradient's norm beforehand,
+                        a unit's gradient is used up as it is reduced. 12 bytes a parameter, shared by all ranks */
+} zr_states;
+
+/** Which activations are computed again in the backward pass instead of being kept (Chen et al. 2016). */
+typedef enum zr_recompute {
+    ZR_RECOMPUTE_NONE,
+    ZR_RECOMPUTE_UNIT,      /* of each `recompute_every` units in a row the input of the first is kept */
+    ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
+    ZR_RECOMPUTE_AUTO       /* unit by unit, the mix of the least work whose total is at most limit_bytes */
+} zr_recompute;
+
+/** How gradients are reduced and parameters gathered. The sums are the same; the first of each is ZeRO's. */
+typedef enum zr_reduce {
+    ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard */
+    ZR_REDUCE_ALL_REDUCE, /* stage 1 as it was first built: all receive all sums, 1.5 times the volume */
+    ZR_REDUCE_TO_OWNER    /* one reduction for each owner, in turn */
+} zr_reduce;
+typedef enum zr_gather {
+    ZR_GATHER_ALL,      /* one all-gather */
+    ZR_GATHER_BROADCAST /* one broadcast from each owner, in turn */
+} zr_gather;
+
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
     size_t size;                 /* sizeof(zr_layout) */
@@ -30,22 +57,40 @@ typedef struct zr_layout {
     int64_t accum;               /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
-    bool prefetch;               /* stage 3: gather the next unit while this one computes */
+    bool fused_buffer;           /* one buffer of the whole model in place of buckets: gradients travel at the end */
+    zr_reduce reduce;
+    zr_gather gather;
+    zr_states states;
+    bool norm_first;  /* the whole gradient's norm must be known before the first update: clipping, loss scale */
+    bool two_pass;    /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
+    bool world;       /* sums that do not depend on the number of ranks, a power of two (design, section 2) */
+    zr_recompute recompute;
+    int64_t recompute_every;
+    int64_t limit_bytes; /* of the arena, for ZR_RECOMPUTE_AUTO; 0: none */
+    /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
+    int64_t prefetch_elems; /* further units are gathered ahead until so many are on their way; 0: none */
+    int64_t live_elems;     /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
+    int64_t reuse_elems;    /* a unit stays whole when it is used again within so many elements of others */
+    int64_t persist_elems;  /* a unit whose parameters are all smaller than this stays whole */
+    int64_t persist_model_elems; /* most elements of units that do; 0: any */
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
     int64_t decode_len;          /* > 0: the schedule decode, with a cache of so many tokens */
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Numbers that NORM agrees on: squares of the gradient, loss, first parameter with a bad gradient. */
+/** Numbers that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of `world`
+ *  the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
+#define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
+#define ZR_AGREE_SCALARS 2
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
         .size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1, .seq = 1,            \
         .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,    \
-        .prefetch = true, .train = true, .eval = true                                                                  \
+        .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                                         \
     }
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
@@ -69,15 +114,23 @@ typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stre
     X(RUN, "run")                 /* op of the graph; uses: its inputs, outputs, scratch, in order */                  \
     X(ZERO, "zero")               /* clear elements [first, first+count) of a whole unit's gradient that               \
                                      no op writes: padding, parameters without gradient */                             \
-    X(GATHER, "gather")           /* all-gather of a range of a unit's parameters */                                   \
+    X(CAST, "cast")               /* a range of my shard, from the master into its place in the whole unit */          \
+    X(GATHER, "gather")           /* all-gather of a range of a unit's parameters; uses: mine, whole, stage */         \
+    X(BROADCAST, "broadcast")     /* the same from one owner */                                                        \
     X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */                            \
-    X(EXCHANGE, "exchange")       /* a range of a unit's gradient: everyone's pieces of my shard */                    \
-    X(SUM, "sum")                 /* tree sum of the pieces into the shard or its accumulator */                       \
+    X(EXCHANGE, "exchange")       /* a range of a unit's gradient: everyone's pieces of my shard; unit -1: the         \
+                                     whole shards of all units */                                                      \
+    X(COLLECT, "collect")         /* the same for one owner */                                                         \
+    X(SUM, "sum")                 /* tree sum of the pieces into the shard or its accumulator; uses: gradient,         \
+                                     [stage], sums; of one owner: nothing elsewhere */                                 \
     X(LOSS, "loss")               /* this micro-batch's losses are added up */                                         \
     X(REPEAT, "repeat")           /* what follows, to END, runs accum times */                                         \
     X(END, "end")                                                                                                      \
-    X(NORM, "norm")     /* square norm and health of the gradient shards, agreed by all */                             \
-    X(UPDATE, "update") /* optimizer on the shard of a unit */
+    X(SQUARE, "square") /* squares of my shard of a unit's gradient are summed */                                      \
+    X(AGREE, "agree")   /* is the unit's gradient finite on all ranks? If not the run ends */                          \
+    X(NORM, "norm")     /* all ranks agree on norm and health of the gradient, and on the loss */                      \
+    X(UPDATE, "update") /* optimizer on what this rank updates of a unit; uses: gradient, [master], states,            \
+                           [parameters] */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
@@ -100,6 +153,8 @@ typedef struct zr_step {
     zr_stream stream;
     int32_t unit;
     int32_t op;
+    int32_t owner; /* COLLECT and its SUM, BROADCAST: the rank; -1 */
+    bool replay;   /* RUN: computed again in the backward */
     int64_t first, count;
     int32_t uses, n_uses;   /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list: steps that must have ended */
@@ -116,7 +171,8 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer;     /* transient ones of this schedule, after the plan's persistent ones */
     int32_t n_buffers;     /* persistent ones included */
-    int32_t *value_buffer; /* graph value -> buffer; ZR_NONE: parameters, which a step's uses name */
+    int32_t *value_buffer; /* graph value -> buffer, where it was written last; ZR_NONE: parameters, which a step's
+                              uses name */
     int64_t *value_offset; /* bytes within the buffer */
 } zr_schedule;
 
@@ -125,10 +181,13 @@ typedef struct zr_plan_unit {
     int64_t elems;        /* parameters */
     int64_t padded_elems; /* multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded / N */
-    int32_t param;        /* persistent buffer: whole unit, or at stage 3 the shard */
-    int32_t grad;         /* whole (stages 0, 1) or shard (2, 3 with accum 1); ZR_NONE otherwise */
-    int32_t accum;        /* fp32 sums of accum > 1: shard, at stage 0 the whole; ZR_NONE */
-    int32_t master;       /* fp32, bf16 runs only: shard, at stage 0 the whole; ZR_NONE */
+    bool gathered;        /* stage 3: the whole unit exists only around its uses */
+    zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
+    int32_t param;        /* persistent buffer: whole unit, when gathered its shard; ZR_NONE: cast from master */
+    int32_t grad;         /* whole or shard, as zr_plan.shard_grad says; ZR_NONE: nothing of it stays */
+    int32_t accum;        /* fp32 sums: shard, at stage 0 the whole; ZR_NONE */
+    int32_t accums;       /* of `world`: so many stand one after the other in `accum`; otherwise 1 */
+    int32_t master;       /* fp32, 16-bit runs only: shard, at stage 0 the whole; ZR_NONE */
     int32_t slot[4];      /* optimizer states, likewise; ZR_NONE */
 } zr_plan_unit;
 
@@ -145,6 +204,10 @@ typedef struct zr_plan {
     zr_layout layout;
     zr_profile profile;
     bool shard_optim, shard_grad, shard_param; /* the stage, as three booleans */
+    int64_t recompute_every;
+    bool consume_grad; /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
+    bool sum_f32;      /* gradients are summed into fp32 accumulators, which the update reads */
+    int norm_scalars;  /* doubles that NORM exchanges */
     zr_graph *graph[ZR_SCHEDULES];             /* FLUSH has none; NULL when not asked for */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
@@ -174,6 +237,21 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *  before it, and every value is still in its place when it is read; every buffer lies in its arena.
  *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
+
+/** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
+ *  streams run side by side, waits hold. A rate of 0 is not known and costs no time. */
+typedef struct zr_price {
+    double step_sec;
+    double compute_sec; /* busy time of the compute stream */
+    double comm_sec;    /* busy time of the comm stream */
+    double exposed_sec; /* step_sec - compute_sec: what communication adds */
+} zr_price;
+ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
+
+/** A machine by name: "v100-dgx2", "h100", "zen3"; ZR_ERR_NOT_FOUND with the list. */
+ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
+/** Their names, NULL at the end. */
+ZR_API const char *const *zr_profile_names(void);
 
 /** Elements of a bucket of `wanted_elems` after rounding up to a multiple of ranks * ZR_SHARD_ALIGN. */
 ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);

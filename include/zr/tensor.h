@@ -28,6 +28,8 @@ typedef enum zr_dtype {
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
 /** Bytes of one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
+/** F32, BF16 or F16: what parameters, activations and gradients may be stored in. */
+ZR_API bool zr_dtype_is_float(zr_dtype dtype);
 
 #define ZR_MAX_DIMS 4
 typedef struct zr_shape {
@@ -51,15 +53,15 @@ typedef struct zr_tensor {
     zr_shape shape;
 } zr_tensor;
 
-/** fp32 to bf16, round to nearest even; NaN stays NaN. */
+/** fp32 to bf16, round to nearest even; NaN stays NaN. Without a branch, so that loops over it vectorise. */
 static inline uint16_t zr_bf16_from_f32(float x)
 {
     union {
         float f;
         uint32_t u;
     } v = {x};
-    if ((v.u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((v.u >> 16) | 0x40u);
-    return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+    uint32_t rounded = (v.u + 0x7fffu + (v.u >> 16 & 1u)) >> 16, nan = v.u >> 16 | 0x40u;
+    return (uint16_t)((v.u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
 static inline float zr_f32_from_bf16(uint16_t x)
@@ -68,6 +70,38 @@ static inline float zr_f32_from_bf16(uint16_t x)
         uint32_t u;
         float f;
     } v = {(uint32_t)x << 16};
+    return v.f;
+}
+
+/** fp32 to fp16 (IEEE 754 binary16), round to nearest even: from 65520 on infinity, below 2^-14 subnormal; NaN stays
+ *  NaN. The bits are those of x86's VCVTPS2PH. Masks where a branch would keep loops from vectorising. */
+static inline uint16_t zr_f16_from_f32(float x)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {x};
+    uint32_t sign = v.u >> 16 & 0x8000u, size = v.u & 0x7fffffffu, tiny = 0u - (uint32_t)(size < (113u << 23));
+    uint32_t normal = (size - (112u << 23) + 0xfffu + (size >> 13 & 1u)) >> 13, nan = 0x7e00u | (size >> 13 & 0x1ffu);
+    normal = normal < 0x7c00u ? normal : 0x7c00u;
+    normal = size > 0x7f800000u ? nan : normal;
+    v.u = size;
+    v.f += 0.5f; /* an ulp of 0.5 is 2^-24, as of fp16's subnormals: the addition rounds */
+    return (uint16_t)(sign | (tiny & (v.u - 0x3f000000u)) | (~tiny & normal));
+}
+
+/** Exact; a signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
+static inline float zr_f32_from_f16(uint16_t x)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {0x3f000000u | (x & 0x3ffu)};
+    uint32_t sign = (uint32_t)(x & 0x8000) << 16, size = x & 0x7fffu, tiny = 0u - (uint32_t)(size < 0x400u);
+    uint32_t normal = (size << 13) + (size < 0x7c00u ? 112u << 23 : 224u << 23);
+    normal |= size > 0x7c00u ? 0x400000u : 0u;
+    v.f -= 0.5f; /* fraction * 2^-24, the value of a subnormal */
+    v.u = sign | (tiny & v.u) | (~tiny & normal);
     return v.f;
 }
 

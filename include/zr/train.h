@@ -44,6 +44,35 @@ ZR_API int64_t zr_host_available_bytes(void);
  */
 ZR_API double zr_lr(const zr_config *config, int64_t updates);
 
+/* ---- loss scale ------------------------------------------------------------------------------ */
+
+/**
+ * fp16's scale of the loss, by DeepSpeed's rule. It starts at 2^initial_scale_power. After step s (from 0), skipped
+ * ones counted:
+ *
+ *     overflow:  hysteresis_left > 1:  hysteresis_left -= 1
+ *                otherwise:            scale = max(scale / 2, min_loss_scale)
+ *     none:      (s - last step with an overflow, or -1) a multiple of loss_scale_window:
+ *                                      scale *= 2 and hysteresis_left = hysteresis
+ *                consecutive_hysteresis: hysteresis_left = hysteresis after every such step
+ *
+ * loss_scale not 0: that scale, never changed. Overflows are skipped either way.
+ * Source: DeepSpeed's documentation of its configuration, "FP16 training options".
+ */
+typedef struct zr_loss_scaler {
+    double scale;
+    double min_scale;
+    bool dynamic;
+    bool consecutive_hysteresis;
+    int64_t window, hysteresis;
+    int64_t step, last_overflow, hysteresis_left;
+} zr_loss_scaler;
+
+/** scale 1 and static without fp16. `config` must be resolved. */
+ZR_API zr_loss_scaler zr_loss_scaler_create(const zr_config *config);
+/** After a step that used scaler->scale: did its gradient overflow (was it skipped)? Sets the next step's scale. */
+ZR_API void zr_loss_scaler_update(zr_loss_scaler *scaler, bool overflow);
+
 /* ---- what a plan promises and a run measures ------------------------------------------------- */
 
 /** The numbers of `zr plan --json` and of `planned`, `measured` in run.json: bytes of one rank, traffic of
@@ -75,11 +104,16 @@ ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int
 /** The model of a resolved configuration. */
 ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_gpt2_config *model);
 
-/** The layout of a resolved configuration. */
+/** The layout of a resolved configuration. The limit of activation_checkpointing.policy auto is what memory.limit
+ *  leaves for the arena; without one there is none. */
 ZR_API zr_layout zr_train_layout(const zr_config *config, int ranks);
 
 /** Compute threads of a rank: train.threads, or auto = max(1, processors of this host / local_ranks). */
 ZR_API int zr_train_threads(const zr_config *config, int local_ranks);
+
+/** Plan the model of a resolved configuration with a layout that began as zr_train_layout's. */
+ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout,
+                                                   const zr_profile *profile, zr_plan **plan);
 
 /** Plan a resolved configuration. stage -1: the configuration's. */
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
@@ -89,6 +123,10 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, 
  *  1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
 
+/** A memory.limit for each of so many ranks on this host where none is given: nine tenths of what is left, shared; the
+ *  rest is for whatever else runs here. 0: unknown. */
+ZR_API int64_t zr_train_host_limit(int local_ranks);
+
 /** Does the plan stay within memory.limit (limit_bytes per rank, 0: none) and within what this host has
  *  left for local_ranks ranks in one process (threads) or each in its own? ZR_ERR_MEMORY with the plan's
  *  numbers. */
@@ -97,7 +135,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_memory_check(const zr_plan *plan, int64_t
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/** So many steps in a row without an update end the run with ZR_ERR_DIVERGED. */
+/** So many steps in a row without an update end the run with ZR_ERR_DIVERGED; one that lowers fp16's loss scale is not
+ *  counted. */
 #define ZR_TRAIN_MAX_SKIPPED 20
 
 /** All that is known when training starts. Everything is borrowed. */
@@ -117,9 +156,10 @@ typedef struct zr_train_step {
     double loss, grad_norm, lr;
     int64_t tokens; /* of this step */
     double step_sec, tokens_per_sec, samples_per_sec;
-    double tflops;   /* per rank, hardware FLOPs */
-    double mfu;      /* NaN: the peak is unknown */
-    int64_t skipped; /* steps without an update so far */
+    double tflops;     /* per rank, hardware FLOPs */
+    double mfu;        /* NaN: the peak is unknown */
+    int64_t skipped;   /* steps without an update so far */
+    double loss_scale; /* of this step; 0 without fp16 */
 } zr_train_step;
 
 typedef struct zr_train_eval {
@@ -155,7 +195,11 @@ typedef struct zr_train_result {
  * Train as a prepared configuration says. Inputs, memory and output directory are checked on all ranks before
  * anything is created; then: engine, initial weights, steps, evaluations, model/ and run.json.
  *
- * A step whose gradient or loss is not finite updates nothing; it is counted and noted.
+ * A step whose gradient or loss is not finite updates nothing; it is counted and noted. Where a unit's gradient is used
+ * up as it is reduced (layout lean, one micro-batch, no need of the norm first) such a step ends the run instead.
+ *
+ * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
+ * say so, and save it in the run's configuration.
  *
  * Collective. Errors: ZR_ERR_STOPPED after `stop` (the weights are saved); ZR_ERR_DIVERGED;
  * ZR_ERR_MEMORY; ZR_ERR_CREATE; those of data, checkpoint, config, engine and comm.

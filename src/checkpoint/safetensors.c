@@ -120,20 +120,6 @@ zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_t
     return ZR_OK;
 }
 
-static float f32_from_f16(uint16_t x)
-{
-    uint32_t sign = (uint32_t)(x & 0x8000) << 16, exponent = x >> 10 & 31, fraction = x & 1023;
-    if (exponent == 0) { /* zero or subnormal: fraction * 2^-24, exact in fp32 */
-        float value = (float)fraction * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    union {
-        uint32_t u;
-        float f;
-    } v = {sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13};
-    return v.f;
-}
-
 static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                               float *out)
 {
@@ -142,7 +128,7 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
     for (int64_t done = 0; done < n;) {
         int64_t now = n - done < WIDEN_ELEMS ? n - done : WIDEN_ELEMS;
         ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_IO));
-        for (int64_t i = 0; i < now; i++) out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : f32_from_f16(narrow[i]);
+        for (int64_t i = 0; i < now; i++) out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : zr_f32_from_f16(narrow[i]);
         done += now;
     }
     return ZR_OK;

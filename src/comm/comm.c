@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A failure's text travels in so many bytes; the rest is cut. */
-#define TEXT_BYTES 384
-#define CHUNK_BYTES (ZR_COMM_SCALARS * (int)sizeof(double))
+/* A failure's text travels in the bytes of one call of scalars; the rest is cut. */
+#define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
 
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size)
 {
@@ -24,23 +23,46 @@ void zr__comm_finish(zr_comm *comm)
     comm->table = NULL;
 }
 
-/* All traffic is charged here: every peer's piece is read by this rank once. */
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static zr_status check_piece(const zr_comm *comm, int64_t stride_bytes, int64_t piece_bytes)
+{
+    ZR_CHECK(piece_bytes >= 0, ZR_ERR_ARG, "a piece of %" PRId64 " bytes; it cannot be negative", piece_bytes);
+    ZR_CHECK(comm->size == 1 || stride_bytes >= piece_bytes, ZR_ERR_ARG,
+             "pieces of %" PRId64 " bytes at a stride of %" PRId64 " would overlap", piece_bytes, stride_bytes);
+    return ZR_OK;
+}
+
+static zr_status check_room(const zr_comm *comm, int n, int64_t bytes)
+{
+    ZR_CHECK(bytes <= comm->stage_bytes / n, ZR_ERR_ARG,
+             "%d times %" PRId64 " bytes do not fit into %" PRId64 " bytes of staging; call zr_comm_stage with more", n,
+             bytes, comm->stage_bytes);
+    return ZR_OK;
+}
+
+static zr_status check_owner(const zr_comm *comm, int owner)
+{
+    ZR_CHECK(owner >= 0 && owner < comm->size, ZR_ERR_ARG, "owner %d of %d ranks; 0 to %d are possible", owner,
+             comm->size, comm->size - 1);
+    return ZR_OK;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* All traffic is charged here and in broadcast: every peer's piece is read by this rank once. */
 static void count(zr_comm *comm, zr_traffic_kind kind, int64_t piece_bytes)
 {
     zr_traffic_count(&comm->traffic, kind, (comm->size - 1) * piece_bytes);
 }
 
-static zr_status check_pieces(const zr_comm *comm, int64_t stride_bytes, int64_t piece_bytes)
+void zr__comm_fill_slot(unsigned char *slot, const zr_comm_part *part, int n_parts, int r)
 {
-    ZR_CHECK(piece_bytes >= 0, ZR_ERR_ARG, "a piece of %" PRId64 " bytes; it cannot be negative", piece_bytes);
-    if (comm->size == 1) return ZR_OK;
-    ZR_CHECK(stride_bytes >= piece_bytes, ZR_ERR_ARG,
-             "pieces of %" PRId64 " bytes at a stride of %" PRId64 " would overlap", piece_bytes, stride_bytes);
-    ZR_CHECK(piece_bytes <= comm->stage_bytes / comm->size, ZR_ERR_ARG,
-             "%d pieces of %" PRId64 " bytes do not fit into %" PRId64
-             " bytes of staging; call zr_comm_stage with more",
-             comm->size, piece_bytes, comm->stage_bytes);
-    return ZR_OK;
+    for (int p = 0; p < n_parts; p++) {
+        if (part[p].piece_bytes == 0) continue;
+        memcpy(slot, (const unsigned char *)part[p].send + r * part[p].stride_bytes, (size_t)part[p].piece_bytes);
+        slot += part[p].piece_bytes;
+    }
 }
 
 zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
@@ -50,38 +72,96 @@ zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
     *stage = NULL;
     comm->stage_bytes = 0;
     /* Also makes every rank's new staging visible to its peers before anyone uses it. */
-    ZR_TRY(zr_comm_agree(comm, comm->ops->stage(comm, bytes, stage)));
+    ZR_TRY(zr_comm_agree(comm, comm->ops->stage(comm, bytes)));
     comm->stage_bytes = bytes;
+    *stage = comm->stage;
     return ZR_OK;
+}
+
+/* The checked call: every rank's parts to rank `to`, or to all. */
+static zr_status exchange(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
+                          const void **pieces)
+{
+    bool receives = zr__comm_is(to, comm->rank);
+    if (slot_bytes == 0) {
+        for (int r = 0; r < comm->size && receives; r++) pieces[r] = part->send;
+        return ZR_OK;
+    }
+    if (comm->size > 1) ZR_TRY(comm->ops->exchange(comm, to, part, n_parts, slot_bytes, pieces));
+    if (!receives) return ZR_OK;
+    if (n_parts == 1) {
+        pieces[comm->rank] = (const unsigned char *)part->send + comm->rank * part->stride_bytes;
+    } else {
+        /* The slot for myself: no peer reads it, and what it held is no longer lent. */
+        unsigned char *own = comm->stage + comm->rank * slot_bytes;
+        zr__comm_fill_slot(own, part, n_parts, comm->rank);
+        pieces[comm->rank] = own;
+    }
+    count(comm, ZR_REDUCE_SCATTER, slot_bytes);
+    return ZR_OK;
+}
+
+zr_status zr_comm_exchange_parts(zr_comm *comm, const zr_comm_part *part, int n_parts, const void **pieces)
+{
+    ZR_CHECK(comm && part && pieces, ZR_ERR_ARG, "zr_comm_exchange_parts was given a NULL pointer");
+    ZR_CHECK(n_parts >= 1, ZR_ERR_ARG, "an exchange of %d parts; at least 1 is needed", n_parts);
+    int64_t slot_bytes = 0;
+    for (int p = 0; p < n_parts; p++) {
+        ZR_CHECK(part[p].send || part[p].piece_bytes == 0, ZR_ERR_ARG, "part %d of an exchange is NULL", p);
+        ZR_TRY(check_piece(comm, part[p].stride_bytes, part[p].piece_bytes));
+        ZR_CHECK(part[p].piece_bytes <= INT64_MAX - slot_bytes, ZR_ERR_ARG, "the parts' sum is beyond 2^63 bytes");
+        slot_bytes += part[p].piece_bytes;
+    }
+    if (comm->size > 1 || n_parts > 1) ZR_TRY(check_room(comm, comm->size, slot_bytes));
+    return exchange(comm, ZR__ALL, part, n_parts, slot_bytes, pieces);
 }
 
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            const void **pieces)
 {
-    ZR_CHECK(comm && pieces && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
-    ZR_TRY(check_pieces(comm, stride_bytes, piece_bytes));
-    if (comm->size == 1 || piece_bytes == 0) {
-        for (int r = 0; r < comm->size; r++) pieces[r] = send;
-        return ZR_OK;
-    }
-    ZR_TRY(comm->ops->exchange(comm, send, stride_bytes, piece_bytes, pieces));
-    count(comm, ZR_REDUCE_SCATTER, piece_bytes);
+    zr_comm_part part = {.send = send, .stride_bytes = stride_bytes, .piece_bytes = piece_bytes};
+    return zr_comm_exchange_parts(comm, &part, 1, pieces);
+}
+
+zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, const void **pieces)
+{
+    ZR_CHECK(comm && (pieces || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
+             "zr_comm_collect was given a NULL pointer");
+    ZR_TRY(check_owner(comm, owner));
+    ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
+    if (comm->size > 1) ZR_TRY(check_room(comm, comm->size, piece_bytes));
+    /* With a stride of 0 the piece for any rank is all of `send`. */
+    zr_comm_part part = {.send = send, .piece_bytes = piece_bytes};
+    return exchange(comm, owner, &part, 1, piece_bytes, pieces);
+}
+
+zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
+{
+    ZR_CHECK(comm && (data || bytes == 0), ZR_ERR_ARG, "zr_comm_broadcast was given a NULL pointer");
+    ZR_TRY(check_owner(comm, owner));
+    ZR_TRY(check_piece(comm, bytes, bytes));
+    if (comm->size == 1 || bytes == 0) return ZR_OK;
+    ZR_TRY(check_room(comm, 1, bytes));
+    ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
+    if (comm->rank != owner) zr_traffic_count(&comm->traffic, ZR_ALL_GATHER, bytes);
     return ZR_OK;
 }
 
 zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     ZR_CHECK(comm && ((mine && out) || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_all_gather was given a NULL pointer");
-    ZR_TRY(check_pieces(comm, stride_bytes, piece_bytes));
+    ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
+    if (comm->size > 1) ZR_TRY(check_room(comm, comm->size, piece_bytes));
     if (piece_bytes == 0) return ZR_OK;
     unsigned char *own = (unsigned char *)out + comm->rank * stride_bytes;
     if (own != mine) memmove(own, mine, (size_t)piece_bytes);
     if (comm->size == 1) return ZR_OK;
-    /* From here on the transport sees the in-place case only. */
-    ZR_TRY(comm->ops->all_gather(comm, own, out, stride_bytes, piece_bytes));
+    ZR_TRY(comm->ops->gather(comm, ZR__ALL, own, out, stride_bytes, piece_bytes));
     count(comm, ZR_ALL_GATHER, piece_bytes);
     return ZR_OK;
 }
+
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 /* For agree and same too, whose bytes are not traffic. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n, double *all)
@@ -115,25 +195,23 @@ zr_status zr_comm_barrier(zr_comm *comm)
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
-    double code = (double)mine, chunk[ZR_COMM_SCALARS];
+    double code = (double)mine;
     ZR_TRY(scalars(comm, &code, 1, comm->table));
     *first = -1;
     for (int r = comm->size - 1; r >= 0; r--)
         if (comm->table[r] != (double)ZR_OK) *first = r;
     if (*first < 0) return ZR_OK;
     *status = (zr_status)comm->table[*first];
-    for (int at = 0; at < TEXT_BYTES; at += CHUNK_BYTES) {
-        memcpy(chunk, text + at, sizeof chunk);
-        ZR_TRY(scalars(comm, chunk, ZR_COMM_SCALARS, comm->table));
-        memcpy(their_text + at, comm->table + *first * ZR_COMM_SCALARS, sizeof chunk);
-    }
+    double bytes[ZR_COMM_SCALARS];
+    memcpy(bytes, text, TEXT_BYTES);
+    ZR_TRY(scalars(comm, bytes, ZR_COMM_SCALARS, comm->table));
+    memcpy(their_text, comm->table + *first * ZR_COMM_SCALARS, TEXT_BYTES);
     return ZR_OK;
 }
 
 zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 {
     char text[TEXT_BYTES] = "", their_text[TEXT_BYTES] = "";
-    _Static_assert(TEXT_BYTES % CHUNK_BYTES == 0, "a text is whole chunks");
     ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_agree needs a communicator");
     if (mine != ZR_OK) snprintf(text, sizeof text, "%s", zr_error_message());
 

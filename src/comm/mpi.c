@@ -34,11 +34,10 @@ typedef struct comm_mpi {
     MPI_Status *statuses;  /* (2 * size) */
     int64_t chunk_bytes;
     MPI_Win barrier_window;
-    zr__barrier *barrier; /* NULL when there are remote ranks */
-    MPI_Win stage_window; /* MPI_WIN_NULL when the node is this rank alone */
-    unsigned char *stage;
+    zr__barrier *barrier;   /* NULL when there are remote ranks */
+    MPI_Win stage_window;   /* MPI_WIN_NULL when the node is this rank alone */
     unsigned char **stages; /* (size): node peers' staging as this process sees it */
-    bool lent;              /* node peers may be reading my staging; equal in the node */
+    bool lent;              /* some rank of the node may be reading its peers' staging; equal in the node */
 } comm_mpi;
 
 /* ---- errors and waits ------------------------------------------------------------------------ */
@@ -171,51 +170,64 @@ static zr_status check_shared_room(comm_mpi *me, int64_t bytes)
 /* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
 static void drop_stage(comm_mpi *me)
 {
-    if (me->stage_window == MPI_WIN_NULL) zr_free(me->stage);
+    if (me->stage_window == MPI_WIN_NULL) zr_free(me->comm.stage);
     close_window(&me->stage_window);
-    me->stage = NULL;
+    me->comm.stage = NULL;
     me->lent = false;
 }
 
-static zr_status stage_mpi(zr_comm *comm, int64_t bytes, void **stage)
+static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
 {
     comm_mpi *me = (comm_mpi *)comm;
     drop_stage(me);
     if (bytes == 0) return ZR_OK;
     if (me->node_size == 1) {
-        me->stage = zr_alloc((size_t)bytes);
-        ZR_CHECK(me->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+        comm->stage = zr_alloc((size_t)bytes);
+        ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
     } else {
         ZR_TRY(check_shared_room(me, bytes));
         ZR_TRY(open_window(me->node, bytes, &me->stage_window));
         for (int r = 0; r < comm->size; r++)
             if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
-        me->stage = me->stages[comm->rank];
-        memset(me->stage, 0, (size_t)bytes);
+        comm->stage = me->stages[comm->rank];
+        memset(comm->stage, 0, (size_t)bytes);
     }
-    *stage = me->stage;
     return ZR_OK;
 }
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
-/* Piece r of `send` to every remote rank r, theirs into slot r of `receive`. */
-static zr_status swap_remote(comm_mpi *me, const unsigned char *send, int64_t send_stride, unsigned char *receive,
-                             int64_t receive_stride, int64_t piece_bytes)
+/* Piece r of `send` goes to every remote rank r, theirs come into slot r of `receive`. */
+typedef struct swap {
+    int from, to; /* the one rank that sends, that receives; or ZR__ALL */
+    const unsigned char *send;
+    int64_t send_stride;
+    unsigned char *receive;
+    int64_t receive_stride, piece_bytes;
+} swap;
+
+static zr_status swap_chunk(comm_mpi *me, const swap *s, int64_t at, int bytes)
+{
+    int n = 0;
+    for (int i = 1; i < me->comm.size; i++) {
+        int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
+        if (me->node_rank[r] >= 0) continue;
+        if (zr__comm_is(s->from, r) && zr__comm_is(s->to, me->comm.rank))
+            TRY_MPI(MPI_Irecv(s->receive + r * s->receive_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
+                              &me->requests[n++]));
+        if (zr__comm_is(s->from, me->comm.rank) && zr__comm_is(s->to, r))
+            TRY_MPI(MPI_Isend(s->send + r * s->send_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
+                              &me->requests[n++]));
+    }
+    return finish_requests(me, n);
+}
+
+static zr_status swap_remote(comm_mpi *me, const swap *s)
 {
     if (me->node_size == me->comm.size) return ZR_OK;
-    for (int64_t at = 0; at < piece_bytes; at += me->chunk_bytes) {
-        int64_t left = piece_bytes - at;
-        int bytes = (int)(left < me->chunk_bytes ? left : me->chunk_bytes), n = 0;
-        for (int i = 1; i < me->comm.size; i++) {
-            int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
-            if (me->node_rank[r] >= 0) continue;
-            TRY_MPI(MPI_Irecv(receive + r * receive_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
-                              &me->requests[n++]));
-            TRY_MPI(
-                MPI_Isend(send + r * send_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world, &me->requests[n++]));
-        }
-        ZR_TRY(finish_requests(me, n));
+    for (int64_t at = 0; at < s->piece_bytes; at += me->chunk_bytes) {
+        int64_t left = s->piece_bytes - at;
+        ZR_TRY(swap_chunk(me, s, at, (int)(left < me->chunk_bytes ? left : me->chunk_bytes)));
     }
     return ZR_OK;
 }
@@ -225,34 +237,51 @@ static bool is_node_peer(const comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-static zr_status exchange_mpi(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+static zr_status exchange_mpi(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
                               const void **pieces)
 {
     comm_mpi *me = (comm_mpi *)comm;
-    const unsigned char *from = send;
     if (me->lent) ZR_TRY(meet_node(me));
     for (int r = 0; r < comm->size; r++)
-        if (is_node_peer(me, r)) memcpy(me->stage + r * piece_bytes, from + r * stride_bytes, (size_t)piece_bytes);
-    ZR_TRY(swap_remote(me, from, stride_bytes, me->stage, piece_bytes, piece_bytes));
+        if (is_node_peer(me, r) && zr__comm_is(to, r))
+            zr__comm_fill_slot(comm->stage + r * slot_bytes, part, n_parts, r);
+    unsigned char *receive = comm->stage;
+    for (int p = 0; p < n_parts; p++) {
+        ZR_TRY(swap_remote(me, &(swap){.from = ZR__ALL,
+                                       .to = to,
+                                       .send = part[p].send,
+                                       .send_stride = part[p].stride_bytes,
+                                       .receive = receive,
+                                       .receive_stride = slot_bytes,
+                                       .piece_bytes = part[p].piece_bytes}));
+        receive += part[p].piece_bytes;
+    }
     ZR_TRY(meet_node(me));
     for (int r = 0; r < comm->size; r++)
-        pieces[r] = is_node_peer(me, r) ? me->stages[r] + comm->rank * piece_bytes : me->stage + r * piece_bytes;
-    pieces[comm->rank] = from + comm->rank * stride_bytes;
+        if (r != comm->rank && zr__comm_is(to, comm->rank))
+            pieces[r] = is_node_peer(me, r) ? me->stages[r] + comm->rank * slot_bytes : comm->stage + r * slot_bytes;
     me->lent = true;
     return ZR_OK;
 }
 
-/* `mine` is the own slot of `out`; node peers read a copy of it, since it may change once we return. */
-static zr_status all_gather_mpi(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
+/* Node peers read a copy of `mine`, since it may change once we return. */
+static zr_status gather_mpi(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
+                            int64_t piece_bytes)
 {
     comm_mpi *me = (comm_mpi *)comm;
     unsigned char *to = out;
     if (me->lent) ZR_TRY(meet_node(me));
-    if (me->node_size > 1) memcpy(me->stage + comm->rank * piece_bytes, mine, (size_t)piece_bytes);
-    ZR_TRY(swap_remote(me, mine, 0, to, stride_bytes, piece_bytes));
+    if (me->node_size > 1 && zr__comm_is(from, comm->rank)) memcpy(comm->stage, mine, (size_t)piece_bytes);
+    ZR_TRY(swap_remote(me, &(swap){.from = from,
+                                   .to = ZR__ALL,
+                                   .send = mine,
+                                   .receive = to,
+                                   .receive_stride = stride_bytes,
+                                   .piece_bytes = piece_bytes}));
     ZR_TRY(meet_node(me));
     for (int r = 0; r < comm->size; r++)
-        if (is_node_peer(me, r)) memcpy(to + r * stride_bytes, me->stages[r] + r * piece_bytes, (size_t)piece_bytes);
+        if (is_node_peer(me, r) && zr__comm_is(from, r))
+            memcpy(to + r * stride_bytes, me->stages[r], (size_t)piece_bytes);
     me->lent = true;
     return ZR_OK;
 }
@@ -310,7 +339,7 @@ static const zr_comm_ops ops_mpi = {
     .destroy = destroy_mpi,
     .stage = stage_mpi,
     .exchange = exchange_mpi,
-    .all_gather = all_gather_mpi,
+    .gather = gather_mpi,
     .scalars = scalars_mpi,
     .barrier = barrier_mpi,
     .abort = abort_mpi,

@@ -2,8 +2,8 @@
  * Ranks as threads of one process. Peers read each other's memory; all order comes from the one
  * barrier of the group.
  *
- * A rank's staging is read by its peers until they make their next call (zr_comm_exchange lends
- * them pointers into it). So the next call that writes staging begins with a barrier, unless some
+ * A rank's staging is read by its peers until they make their next call (an exchange lends them
+ * pointers into it). So the next call that writes staging begins with a barrier, unless some
  * barrier has passed since: by then every peer has made that next call.
  */
 #include "comm/barrier.h"
@@ -22,10 +22,9 @@ typedef struct group group;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned char *stage;
-    bool lent;             /* peers may be reading the staging; equal on all ranks */
+    bool lent;             /* some rank may be reading its peers' staging; equal on all ranks */
     unsigned turn;         /* which of the two rows of scalars is next; equal on all ranks */
-    const void *published; /* what peers read between the two barriers of all_gather */
+    const void *published; /* what peers read between the two barriers of gather */
     double scalars[2][ZR_COMM_SCALARS];
     pthread_t thread;
     zr_status status; /* of fn, once it has returned */
@@ -51,43 +50,43 @@ static zr_status meet(comm_threads *me)
     return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", leaver, me->comm.rank);
 }
 
-static zr_status stage_threads(zr_comm *comm, int64_t bytes, void **stage)
+static zr_status stage_threads(zr_comm *comm, int64_t bytes)
 {
     comm_threads *me = (comm_threads *)comm;
     if (me->lent) ZR_TRY(meet(me));
-    zr_free(me->stage);
-    me->stage = NULL;
+    zr_free(comm->stage);
+    comm->stage = NULL;
     if (bytes == 0) return ZR_OK;
-    me->stage = zr_alloc((size_t)bytes);
-    ZR_CHECK(me->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    *stage = me->stage;
+    comm->stage = zr_alloc((size_t)bytes);
+    ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
     return ZR_OK;
 }
 
-static zr_status exchange_threads(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+static zr_status exchange_threads(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
                                   const void **pieces)
 {
     comm_threads *me = (comm_threads *)comm;
-    const unsigned char *from = send;
     if (me->lent) ZR_TRY(meet(me));
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank) memcpy(me->stage + r * piece_bytes, from + r * stride_bytes, (size_t)piece_bytes);
+        if (r != comm->rank && zr__comm_is(to, r)) zr__comm_fill_slot(comm->stage + r * slot_bytes, part, n_parts, r);
     ZR_TRY(meet(me));
-    for (int r = 0; r < comm->size; r++) pieces[r] = me->group->ranks[r].stage + comm->rank * piece_bytes;
-    pieces[comm->rank] = from + comm->rank * stride_bytes;
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank && zr__comm_is(to, comm->rank))
+            pieces[r] = me->group->ranks[r].comm.stage + comm->rank * slot_bytes;
     me->lent = true;
     return ZR_OK;
 }
 
 /* Straight from the peers' memory: a second barrier costs less than a second copy. */
-static zr_status all_gather_threads(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
-                                    int64_t piece_bytes)
+static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
+                                int64_t piece_bytes)
 {
     comm_threads *me = (comm_threads *)comm;
     me->published = mine;
     ZR_TRY(meet(me));
     for (int i = 1; i < comm->size; i++) {
         int r = (comm->rank + i) % comm->size; /* not all from the same rank at once */
+        if (!zr__comm_is(from, r)) continue;
         memcpy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, (size_t)piece_bytes);
     }
     return meet(me);
@@ -133,7 +132,7 @@ static const zr_comm_ops ops_threads = {
     .destroy = destroy_threads,
     .stage = stage_threads,
     .exchange = exchange_threads,
-    .all_gather = all_gather_threads,
+    .gather = gather_threads,
     .scalars = scalars_threads,
     .barrier = barrier_threads,
     .abort = abort_threads,
@@ -194,7 +193,7 @@ static zr_status run_group(group *g)
 static void free_ranks(group *g)
 {
     for (int r = 0; r < g->size; r++) {
-        zr_free(g->ranks[r].stage);
+        zr_free(g->ranks[r].comm.stage);
         zr__comm_finish(&g->ranks[r].comm);
     }
     zr_free(g->ranks);

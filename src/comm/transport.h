@@ -1,11 +1,30 @@
 /**
  * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments, counts
- * traffic and answers for one rank and for empty pieces, so a transport sees neither.
+ * traffic, places the own pieces and answers for one rank and for empty calls, so a transport sees
+ * neither.
+ *
+ *     exchange  each rank's `part`s go to rank `to`, or to all: pieces[r] of every peer r is set
+ *               there. A slot is all parts' pieces for one rank, slot_bytes in all; staging holds
+ *               one for each rank.
+ *     gather    `mine` of rank `from`, or of all, goes to every peer: rank r's to out + r*stride.
+ *               It is in place: on a rank that gives, mine == out + rank*stride.
  */
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
 
 #include "zr/comm.h"
+
+/** As `to` or `from`: no single rank, all of them. */
+#define ZR__ALL (-1)
+
+/** Is `rank` the one that `which` names, or does it name all? */
+static inline bool zr__comm_is(int which, int rank)
+{
+    return which == ZR__ALL || which == rank;
+}
+
+/** Rank r's pieces of all parts, one after the other. */
+void zr__comm_fill_slot(unsigned char *slot, const zr_comm_part *part, int n_parts, int r);
 
 /** Fill the common part: one host of `size` ranks, no staging, no traffic. */
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);

@@ -46,6 +46,9 @@ ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 const zr_key *zr__key_find(const char *path);
 /** Whether keys begin with "path.". */
 bool zr__key_is_section(const char *path);
+/** Whether the key says anything as the configuration stands: parameters of other optimizers and schedulers do not, nor
+ *  do those of fp16 without fp16.enabled. */
+bool zr__key_is_read(const zr_config *config, const zr_key *key);
 /** The key or section that was probably meant, or NULL; into `out`. */
 const char *zr__key_nearest(const char *path, char *out, size_t size);
 /** "an integer from 1 to 8" ... into `out`. */
@@ -72,7 +75,7 @@ ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ..
 /** ZR_ERR_CONFIG "file: message", for what shows only when everything is known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
-/** Checks between keys that need no ranks: optimizer and scheduler parameters, sizes given. */
+/** Checks between keys that need no ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
 
 #endif

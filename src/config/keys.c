@@ -29,6 +29,14 @@ bool zr__key_is_section(const char *path)
     return false;
 }
 
+bool zr__key_is_read(const zr_config *config, const zr_key *key)
+{
+    if (strncmp(key->path, "fp16.", 5) == 0) return config->fp16 || strcmp(key->path, "fp16.enabled") == 0;
+    bool optimizer = strncmp(key->path, "optimizer.", strlen("optimizer.")) == 0;
+    unsigned type = optimizer ? (unsigned)config->optimizer.type : (unsigned)config->scheduler.type;
+    return !key->only || (key->only & 1u << type);
+}
+
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -115,6 +123,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         break;
     case ZR_KEY_STRING:
     case ZR_KEY_CHOICE:
+    case ZR_KEY_EITHER:
         if (key->choices)
             snprintf(out, size, "one of %s", zr__choice_list(key->choices, list, sizeof(list)));
         else

@@ -77,9 +77,9 @@ zr_status zr_config_reference(char **markdown)
         "# CONFIG.json\n\n"
         "Written from the table of keys in `src/config/table.c`.\n\n"
         "Keys that DeepSpeed has keep its name and meaning; on the command line any key is\n"
-        "`--key.path=value`. `\"auto\"` stands for the default and is printed. An unknown key is an error. A value\n"
-        "that is not available yet is refused with exit code 69; a key without meaning here prints one line.\n"
-        "Integers go up to 2^53.\n");
+        "`--key.path=value`. `\"auto\"` stands for the default and is printed, where it is no value of its own. An\n"
+        "unknown key is an error. A value that is not available yet is refused with exit code 69; a key without\n"
+        "meaning here prints one line. Integers go up to 2^53.\n");
     add_sections(&out, key, n);
     ZR_TRY(zr__text_take(&out, markdown));
     return ZR_OK;

@@ -1,4 +1,4 @@
-/* What the file leaves open, settled; and what must fit together. */
+/* What the file leaves open, settled; and what must fit together once the number of ranks is known. */
 #include "config/internal.h"
 
 #include <inttypes.h>
@@ -16,77 +16,6 @@ static int64_t *size_field(zr_config_sizes *sizes, int i)
     int64_t *const field[SIZES] = {&sizes->n_layer, &sizes->n_head, &sizes->n_embd, &sizes->n_positions,
                                    &sizes->vocab_size};
     return field[i];
-}
-
-/* A value that does not fit with others, at the key it was given by. */
-static zr_status fail_key(const zr__source *source, const char *section, const char *name, const char *message)
-{
-    const zr__json_place top = {0};
-    char part[32];
-    snprintf(part, sizeof(part), "%.*s", (int)strcspn(section, "."), section);
-    const zr__json_place first = {&top, part, 0};
-    const char *inner = strchr(section, '.');
-    const zr__json_place second = {&first, inner ? inner + 1 : name, 0};
-    const zr__json_place third = {&second, name, 0};
-    return zr__config_fail(source, inner ? &third : &second, ZR_ERR_CONFIG, "%s", message);
-}
-
-/* Parameters of one optimizer or scheduler given to another would be ignored: refuse them. */
-static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, unsigned type,
-                              const char *type_name)
-{
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    size_t length = strlen(section);
-    for (int i = 0; i < n; i++) {
-        char message[128];
-        if (strncmp(key[i].path, section, length) != 0 || !key[i].only || (key[i].only & 1u << type)) continue;
-        if (!config->state->given[i]) continue;
-        snprintf(message, sizeof(message), "%s has no such parameter; leave it out", type_name);
-        return fail_key(source, section, key[i].path + length + 1, message);
-    }
-    return ZR_OK;
-}
-
-static zr_status check_types(const zr_config *config, const zr__source *source)
-{
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD"};
-    static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)", "WarmupLR", "WarmupDecayLR",
-                                            "WarmupCosineLR"};
-    ZR_TRY(check_params(config, source, "optimizer.params", config->optimizer.type, optimizer[config->optimizer.type]));
-    ZR_TRY(check_params(config, source, "scheduler.params", config->scheduler.type, scheduler[config->scheduler.type]));
-    if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
-        return fail_key(source, "optimizer.params", "adam_w_mode", "false is Adam's, AdamW has decoupled decay");
-    if (config->optimizer.nesterov && config->optimizer.momentum == 0)
-        return fail_key(source, "optimizer.params", "nesterov", "true needs a momentum above 0");
-    if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
-        return fail_key(source, "scheduler.params", "warmup_min_lr", "above warmup_max_lr");
-    if (config->communication_dtype == ZR_CONFIG_BF16 && !config->bf16) {
-        const zr__json_place top = {0}, place = {&top, "communication_data_type", 0};
-        return zr__config_fail(source, &place, ZR_ERR_UNSUPPORTED,
-                               "bf16 is available with bf16.enabled only; available: fp32");
-    }
-    return ZR_OK;
-}
-
-zr_status zr__config_check(const zr_config *config, const zr__source *source)
-{
-    const zr_config_sizes *sizes = &config->model.sizes;
-    char message[160];
-    ZR_TRY(check_types(config, source));
-    if (config->model.preset && config->model.init)
-        return fail_key(source, "model", "preset", "given beside model.init; both give every size, keep one");
-    if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0) {
-        snprintf(message, sizeof(message), "%" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head,
-                 sizes->n_embd);
-        return fail_key(source, "model", "n_head", message);
-    }
-    if (sizes->n_positions && config->data.seq_length > sizes->n_positions) {
-        snprintf(message, sizeof(message), "%" PRId64 " is longer than model.n_positions %" PRId64,
-                 config->data.seq_length, sizes->n_positions);
-        return fail_key(source, "data", "seq_length", message);
-    }
-    return ZR_OK;
 }
 
 zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin)
@@ -191,6 +120,48 @@ static zr_status resolve_schedule(zr_config *config)
                            *total, warmup);
 }
 
+static void resolve_number_types(zr_config *config)
+{
+    zr_config_dtype used = config->bf16 ? ZR_CONFIG_BF16 : config->fp16 ? ZR_CONFIG_FP16 : ZR_CONFIG_FP32;
+    if (config->communication_dtype == ZR_CONFIG_AUTO) config->communication_dtype = used;
+    if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
+}
+
+/* DeepSpeed's files often carry the whole section, switched off: one line for all of it. */
+static zr_status note_fp16(zr_config *config)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++)
+        if (config->state->given[i] && strncmp(key[i].path, "fp16.", 5) == 0 && !zr__key_is_read(config, &key[i]))
+            ZR_TRY(zr__config_note(config, "fp16: not enabled; its other keys are not read"));
+    return ZR_OK;
+}
+
+/* The same micro-batches on fewer or more ranks make the same tree of sums only when each number is half the next. */
+static zr_status check_world(const zr_config *config, int ranks)
+{
+    if (!config->train.world || (ranks & (ranks - 1)) == 0) return ZR_OK;
+    int64_t below = 1;
+    while (below * 2 < ranks) below *= 2;
+    return zr__config_refuse(config,
+                             "train.reproducible: world needs a number of ranks that is a power of two, and there are "
+                             "%d; use %" PRId64 " or %" PRId64 ", or \"layout\"",
+                             ranks, below, below * 2);
+}
+
+static zr_status note_two_pass(zr_config *config)
+{
+    if (config->memory.norm != ZR_NORM_TWO_PASS) return ZR_OK;
+    if (config->gradient_clipping == 0 && !config->fp16)
+        ZR_TRY(zr__config_note(config, "memory.norm: two_pass has no effect here: without gradient_clipping or fp16 "
+                                       "no update waits for the norm"));
+    else if (config->accumulation_steps > 1)
+        ZR_TRY(zr__config_note(config, "memory.norm: two_pass has no effect here: with gradient_accumulation_steps "
+                                       "above 1 the gradient is kept anyway"));
+    return ZR_OK;
+}
+
 static zr_status note_autos(zr_config *config)
 {
     int n;
@@ -202,16 +173,17 @@ static zr_status note_autos(zr_config *config)
 zr_status zr_config_resolve(zr_config *config, int ranks)
 {
     ZR_CHECK(ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", ranks);
+    ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));
     ZR_TRY(resolve_batch(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.reduce_bucket_size", config->zero.reduce_bucket_elems, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO)
         config->zero.overlap_comm = config->zero.stage == 3 ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
-    if (config->communication_dtype == ZR_CONFIG_AUTO)
-        config->communication_dtype = config->bf16 ? ZR_CONFIG_BF16 : ZR_CONFIG_FP32;
-    if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
+    resolve_number_types(config);
+    ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));
+    ZR_TRY(note_two_pass(config));
     ZR_TRY(note_autos(config));
     return ZR_OK;
 }

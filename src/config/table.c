@@ -23,6 +23,7 @@
 #define NUMBER(p, d, ...) {.path = p, .type = ZR_KEY_NUMBER, .standard = d, __VA_ARGS__}
 #define STRING(p, d, ...) {.path = p, .type = ZR_KEY_STRING, .standard = d, __VA_ARGS__}
 #define CHOICE(p, c, d, ...) {.path = p, .type = ZR_KEY_CHOICE, .choices = c, .standard = d, __VA_ARGS__}
+#define EITHER(p, c, d, ...) {.path = p, .type = ZR_KEY_EITHER, .choices = c, .standard = d, __VA_ARGS__}
 #define PAIR(p, d, ...) {.path = p, .type = ZR_KEY_PAIR, .standard = d, __VA_ARGS__}
 #define BYTES(p, d, ...) {.path = p, .type = ZR_KEY_BYTES, .standard = d, __VA_ARGS__}
 #define ANY(p, ...) {.path = p, .type = ZR_KEY_ANY, .standard = "null", __VA_ARGS__}
@@ -71,8 +72,12 @@ static const zr_key table[] = {
 
     INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ONLY("1"), .help = "degree of tensor parallelism"),
 
-    STRING("memory.layout", "\"paper\"", .choices = "paper|lean", FIELD(memory.layout), ONLY("paper"),
-           .help = "how model states are kept; paper: 2 + 2 + 12 bytes a parameter"),
+    CHOICE("memory.layout", "lean|paper", "\"lean\"", FIELD(memory.layout), ALL,
+           .help = "model states that stay, with the same bits; paper: 2 + 2 + 12 bytes a parameter; lean: what exact "
+                   "Adam needs, 12 at stage 3"),
+    CHOICE("memory.norm", "one_pass|two_pass", "\"one_pass\"", FIELD(memory.norm), ALL,
+           .help = "lean, when clipping or fp16 needs the gradient's norm before the first update; one_pass: the "
+                   "gradient is kept; two_pass: the backward pass runs twice and none is kept"),
     BYTES("memory.limit", "null", FIELD(memory.limit_bytes), FROM(1), ALL,
           .help = "most memory of one rank; a plan above it does not start"),
 
@@ -88,8 +93,9 @@ static const zr_key table[] = {
     INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ONLY("0"),
         .help = "steps between checkpoints; 0: none"),
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL, .help = "checkpoints that are kept"),
-    STRING("train.reproducible", "\"layout\"", .choices = "layout|world", FIELD(train.reproducible), ONLY("layout"),
-           .help = "layout: same bits for stages, buckets and transports of one number of ranks"),
+    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.world), ALL,
+           .help = "layout: same bits for all stages, buckets, layouts and transports of one number of ranks; world: "
+                   "also for any number of ranks that is a power of two, at some cost"),
 
     INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
         .help = "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks"),
@@ -154,19 +160,26 @@ static const zr_key table[] = {
     BOOL("bf16.check_grad_overflow", "false", UNUSED, .help = "a gradient that is not finite always skips the step"),
     BOOL("bf16.bf16_master_weights_and_grads", "false", NO_FIELD, ONLY("false"), .help = "no fp32 master"),
     BOOL("bf16.bf16_optimizer_states", "false", NO_FIELD, ONLY("false"), .help = "moments in bf16"),
-    BOOL("fp16.enabled", "false", NO_FIELD, ONLY("false"), .help = "fp16 with loss scaling"),
-    BOOL("fp16.auto_cast", "false", UNUSED, .help = "read with fp16.enabled only"),
-    NUMBER("fp16.loss_scale", "0", UNUSED, ANY_NUMBER, .help = "read with fp16.enabled only"),
-    INT("fp16.initial_scale_power", "16", UNUSED, RANGE(0, 127), .help = "read with fp16.enabled only"),
-    INT("fp16.loss_scale_window", "1000", UNUSED, FROM(1), .help = "read with fp16.enabled only"),
-    INT("fp16.hysteresis", "2", UNUSED, FROM(0), .help = "read with fp16.enabled only"),
-    BOOL("fp16.consecutive_hysteresis", "false", UNUSED, .help = "read with fp16.enabled only"),
-    BOOL("fp16.fp16_master_weights_and_grads", "false", UNUSED, .help = "read with fp16.enabled only"),
-    NUMBER("fp16.min_loss_scale", "1", UNUSED, ANY_NUMBER, .help = "read with fp16.enabled only"),
+    BOOL("fp16.enabled", "false", FIELD(fp16), ALL,
+         .help = "parameters and activations in fp16, with an fp32 master and a scaled loss; not beside bf16.enabled"),
+    BOOL("fp16.auto_cast", "false", NO_FIELD, ONLY("false"), .help = "inputs are cast to fp16"),
+    NUMBER("fp16.loss_scale", "0", FIELD(scale.loss_scale), RANGE(0, 1e38), ALL,
+           .help = "the loss times this; 0: a dynamic scale"),
+    INT("fp16.initial_scale_power", "16", FIELD(scale.initial_scale_power), RANGE(0, 126), ALL,
+        .help = "the dynamic scale starts at 2 to this power"),
+    INT("fp16.loss_scale_window", "1000", FIELD(scale.loss_scale_window), FROM(1), ALL,
+        .help = "so many steps without an overflow double the dynamic scale"),
+    INT("fp16.hysteresis", "2", FIELD(scale.hysteresis), FROM(1), ALL,
+        .help = "number of the overflow that first halves the dynamic scale; 2: the second"),
+    BOOL("fp16.consecutive_hysteresis", "false", FIELD(scale.consecutive_hysteresis), ALL,
+         .help = "each step without an overflow restores the hysteresis; otherwise only one that doubles the scale"),
+    NUMBER("fp16.min_loss_scale", "1", FIELD(scale.min_loss_scale), RANGE(1e-6, 1e38), ALL,
+           .help = "the dynamic scale does not fall below"),
+    BOOL("fp16.fp16_master_weights_and_grads", "false", NO_FIELD, ONLY("false"), .help = "no fp32 master"),
     BOOL("amp.enabled", "false", NO_FIELD, ONLY("false"), .help = "NVIDIA Apex"),
     ANY("amp.*", UNUSED, .help = "read with amp.enabled only"),
-    CHOICE("communication_data_type", "auto|fp32|bf16|fp16", AUTO, FIELD(communication_dtype), ONLY("auto|fp32|bf16"),
-           .help = "gradients on the wire; auto: bf16 with bf16.enabled, else fp32"),
+    CHOICE("communication_data_type", "auto|fp32|bf16|fp16", AUTO, FIELD(communication_dtype), ALL,
+           .help = "gradients on the wire: fp32, or the 16-bit type that is enabled; auto: that type, else fp32"),
     CHOICE("seq_parallel_communication_data_type", "auto|fp32|bf16|fp16", AUTO, UNUSED,
            .help = "sequences are not split over ranks"),
     CHOICE("data_types.grad_accum_dtype", "auto|fp32|bf16|fp16", AUTO, FIELD(grad_accum_dtype), ONLY("auto|fp32"),
@@ -175,20 +188,21 @@ static const zr_key table[] = {
     INT(ZERO "stage", "0", FIELD(zero.stage), RANGE(0, 3), ALL,
         .help = "0: nothing is sharded; 1: optimizer states; 2: gradients too; 3: parameters too"),
     INT(ZERO "reduce_bucket_size", "16777216", FIELD(zero.reduce_bucket_elems), FROM(1), ALL,
-        .help = "elements of one gradient exchange"),
+        .help = "elements of one gradient exchange; not read with collectives.buffer fused"),
     INT(ZERO "allgather_bucket_size", "16777216", FIELD(zero.allgather_bucket_elems), FROM(1), ALL,
-        .help = "elements of one parameter gather"),
+        .help = "elements of one parameter gather; not read with collectives.buffer fused"),
     SWITCH(ZERO "overlap_comm", AUTO, FIELD(zero.overlap_comm), ALL,
            .help = "communication beside computation; auto: true at stage 3"),
     INT(ZERO "stage3_prefetch_bucket_size", "50000000", FIELD(zero.prefetch_bucket_elems), FROM(0), ALL,
-        .help = "above 0: the next unit is gathered ahead, whole, whatever the number"),
-    INT(ZERO "stage3_param_persistence_threshold", "0", NO_FIELD, FROM(0), ONLY("0"),
-        .help = "parameters below this size stay gathered"),
-    INT(ZERO "stage3_model_persistence_threshold", AUTO, NO_FIELD, FROM(0), ONLY("auto"),
-        .help = "most elements that may stay gathered"),
-    INT(ZERO "stage3_max_live_parameters", AUTO, NO_FIELD, FROM(0), ONLY("auto"), .help = "auto: two units"),
-    INT(ZERO "stage3_max_reuse_distance", "0", NO_FIELD, FROM(0), ONLY("0"),
-        .help = "a unit needed again so soon is kept"),
+        .help = "stage 3 with overlap_comm: units are gathered ahead until so many elements are on their way; 0: none"),
+    INT(ZERO "stage3_param_persistence_threshold", "0", FIELD(zero.persistence_elems), FROM(0), ALL,
+        .help = "stage 3: a unit whose parameters all have fewer elements stays whole"),
+    INT(ZERO "stage3_model_persistence_threshold", AUTO, FIELD(zero.model_persistence_elems), FROM(1), ALL,
+        .help = "stage 3: most elements of units that stay whole; auto: any"),
+    INT(ZERO "stage3_max_live_parameters", AUTO, FIELD(zero.max_live_elems), FROM(1), ALL,
+        .help = "stage 3: no unit is gathered ahead beyond so many whole elements; auto: two units"),
+    INT(ZERO "stage3_max_reuse_distance", "0", FIELD(zero.max_reuse_elems), FROM(0), ALL,
+        .help = "stage 3: a unit stays whole when it is used again within so many elements of others"),
     BOOL(ZERO "stage3_gather_16bit_weights_on_model_save", "true", UNUSED,
          .help = "the final weights are always whole"),
     BOOL(ZERO "stage3_gather_fp16_weights_on_model_save", "true", UNUSED,
@@ -231,11 +245,14 @@ static const zr_key table[] = {
         .help = "MiCS: ranks of a shard group"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
-    STRING("activation_checkpointing.policy", "\"none\"", .choices = "none|unit|selective|auto", NO_FIELD, ONLY("none"),
-           .help = "which activations are computed again"),
-    INT("activation_checkpointing.every", "1", NO_FIELD, FROM(1), ONLY("1"), .help = "units between checkpoints"),
-    BOOL("activation_checkpointing.partition_activations", "false", NO_FIELD, ONLY("false"),
-         .help = "checkpoints are sharded (Pa)"),
+    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
+           .help =
+               "activations that the backward pass computes again; unit: all but a unit's input; selective: attention "
+               "and the widened parts; auto: the least work that fits memory.limit, or else what the host has left"),
+    INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
+        .help = "policy unit: of so many units in a row the first one's input is kept"),
+    BOOL("activation_checkpointing.partition_activations", "false", UNUSED,
+         .help = "with parallel.tensor 1 there is nothing to divide"),
     BOOL("activation_checkpointing.cpu_checkpointing", "false", NO_FIELD, ONLY("false"),
          .help = "checkpoints in host memory (Pa+cpu)"),
     BOOL("activation_checkpointing.contiguous_memory_optimization", "false", UNUSED,
@@ -243,6 +260,15 @@ static const zr_key table[] = {
     INT("activation_checkpointing.number_checkpoints", "null", UNUSED, FROM(1), .help = "follows from the model"),
     BOOL("activation_checkpointing.synchronize_checkpoint_boundary", "false", UNUSED, .help = "about CUDA streams"),
     BOOL("activation_checkpointing.profile", "false", UNUSED, .help = "times are in metrics.jsonl"),
+
+    CHOICE(
+        "collectives.reduce", "reduce_scatter|all_reduce|owner", "\"reduce_scatter\"", FIELD(collectives.reduce), ALL,
+        .help = "how gradients are summed; to measure against: all_reduce, at stages 0 and 1, where all ranks receive "
+                "all sums, owner: one reduction to each owner in turn"),
+    CHOICE("collectives.gather", "all_gather|broadcast", "\"all_gather\"", FIELD(collectives.gather), ALL,
+           .help = "how parameters are gathered; to measure against: broadcast, one from each owner in turn"),
+    EITHER("collectives.buffer", "constant|fused", "\"constant\"", FIELD(collectives.fused), ALL,
+           .help = "staging of exchanges; to measure against: fused, one buffer of the whole model"),
 
     INT("steps_per_print", "10", FIELD(steps_per_print), FROM(1), ALL, .help = "steps between progress lines"),
     BOOL("wall_clock_breakdown", "false", UNUSED, .help = "times are in metrics.jsonl"),

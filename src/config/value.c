@@ -138,6 +138,11 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field,
     case ZR_KEY_CHOICE:
         *bytes = sizeof(field->choice);
         return read_choice(key, value, &field->choice);
+    case ZR_KEY_EITHER:
+        *bytes = sizeof(field->yes);
+        if (!read_choice(key, value, &choice)) return false;
+        field->yes = choice == 1;
+        return true;
     case ZR_KEY_STRING:
         *bytes = sizeof(field->string);
         field->string = json_string_value(value);
@@ -158,15 +163,11 @@ static void *field_of(const zr_config *config, const zr_key *key)
 static void store_open(zr_config *config, const zr_key *key)
 {
     static const zr__field zero;
-    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),
-                                   [ZR_KEY_SWITCH] = sizeof(zero.turned),
-                                   [ZR_KEY_INT] = sizeof(zero.integer),
-                                   [ZR_KEY_NUMBER] = sizeof(zero.number),
-                                   [ZR_KEY_STRING] = sizeof(zero.string),
-                                   [ZR_KEY_CHOICE] = sizeof(zero.choice),
-                                   [ZR_KEY_PAIR] = sizeof(zero.pair),
-                                   [ZR_KEY_BYTES] = sizeof(zero.integer),
-                                   [ZR_KEY_ANY] = 0};
+    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),      [ZR_KEY_SWITCH] = sizeof(zero.turned),
+                                   [ZR_KEY_INT] = sizeof(zero.integer),   [ZR_KEY_NUMBER] = sizeof(zero.number),
+                                   [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_CHOICE] = sizeof(zero.choice),
+                                   [ZR_KEY_EITHER] = sizeof(zero.yes),    [ZR_KEY_PAIR] = sizeof(zero.pair),
+                                   [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
     if (key->offset == SIZE_MAX) return;
     memcpy(field_of(config, key), &zero, bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
@@ -190,6 +191,21 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
+/* Words are not parsed: jansson's scanner reads beyond its buffer when memory ends within one of 16 bytes. */
+static json_t *standard_json(const zr_key *key)
+{
+    const char *text = key->standard;
+    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : json_loads(text, JSON_DECODE_ANY, NULL);
+}
+
+/* "auto" as the word for the default: not where it is a value of its own, or any string is one. */
+static bool is_auto(const zr_key *key, const json_t *value)
+{
+    if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;
+    if (!key->choices) return key->type != ZR_KEY_STRING;
+    return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
+}
+
 static int index_of(const zr_key *key)
 {
     int n;
@@ -200,9 +216,8 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
                         const zr__json_place *place)
 {
     char found[64], list[64];
-    bool open_string = key->type == ZR_KEY_STRING && !key->choices;
     config->state->given[index_of(key)] = config->state->automatic[index_of(key)] = false;
-    if (key->type != ZR_KEY_ANY && !open_string && is_word(value, auto_word)) {
+    if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
         config->state->automatic[index_of(key)] = standard_is(key, "\"auto\"");
         if (!standard_is(key, "\"auto\""))
@@ -237,7 +252,7 @@ zr_status zr__value_default(zr_config *config, const zr_key *key)
         store_open(config, key);
         return ZR_OK;
     }
-    json_t *value = json_loads(key->standard, JSON_DECODE_ANY, NULL);
+    json_t *value = standard_json(key);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the default of %s", key->path);
     zr_status st = ZR_ERR_INTERNAL;
     if (read_field(key, value, &field, &bytes))
@@ -270,10 +285,12 @@ static json_t *field_json(const zr_key *key, const void *field)
         return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
     case ZR_KEY_CHOICE:
         return choice_json(key, *(const int *)field);
+    case ZR_KEY_EITHER:
+        return choice_json(key, *(const bool *)field);
     case ZR_KEY_INT:
     case ZR_KEY_BYTES: {
         int64_t integer = *(const int64_t *)field;
-        return integer == 0 && key->min > 0 ? json_loads(key->standard, JSON_DECODE_ANY, NULL) : json_integer(integer);
+        return integer == 0 && key->min > 0 ? standard_json(key) : json_integer(integer);
     }
     case ZR_KEY_STRING: {
         const char *string = *(const char *const *)field;
@@ -287,7 +304,7 @@ static json_t *field_json(const zr_key *key, const void *field)
 
 json_t *zr__value_get(const zr_config *config, const zr_key *key)
 {
-    if (key->offset == SIZE_MAX) return json_loads(key->standard, JSON_DECODE_ANY, NULL);
+    if (key->offset == SIZE_MAX) return standard_json(key);
     return field_json(key, field_of(config, key));
 }
 

@@ -26,22 +26,12 @@ static int put(json_t *object, const char *path, json_t *value)
     return json_object_set_new_nocheck(object, path, value);
 }
 
-/* Keys that say nothing here, and parameters of other optimizers and schedulers, are left out. */
-static bool is_written(const zr_config *config, const zr_key *key)
-{
-    if (key->state == ZR_KEY_NO_MEANING) return false;
-    if (!key->only) return true;
-    bool optimizer = strncmp(key->path, "optimizer.", strlen("optimizer.")) == 0;
-    unsigned type = optimizer ? (unsigned)config->optimizer.type : (unsigned)config->scheduler.type;
-    return key->only & 1u << type;
-}
-
 static zr_status build(const zr_config *config, json_t *root)
 {
     int n;
     const zr_key *key = zr_config_keys(&n);
     for (int i = 0; i < n; i++)
-        if (is_written(config, &key[i]))
+        if (key[i].state != ZR_KEY_NO_MEANING && zr__key_is_read(config, &key[i]))
             ZR_CHECK(put(root, key[i].path, zr__value_get(config, &key[i])) == 0, ZR_ERR_MEMORY,
                      "out of memory for the resolved configuration");
     return ZR_OK;

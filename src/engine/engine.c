@@ -12,9 +12,15 @@ static zr_status take_memory(zr_engine *e)
     void *memory = NULL;
     ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
     e->arena = memory;
-    e->pieces = zr_alloc(sizeof *e->pieces * (size_t)p->layout.ranks);
-    e->scalars = zr_alloc(sizeof *e->scalars * ZR_NORM_SCALARS * (size_t)p->layout.ranks);
-    ZR_CHECK(e->pieces && e->scalars, ZR_ERR_MEMORY, "no memory for the pieces of %d ranks", p->layout.ranks);
+    size_t ranks = (size_t)p->layout.ranks, units = (size_t)p->n_units + 1;
+    e->pieces = zr_alloc(sizeof *e->pieces * ranks);
+    e->unit_pieces = zr_alloc(sizeof *e->unit_pieces * ranks);
+    e->parts = zr_alloc(sizeof *e->parts * units);
+    e->scalars = zr_alloc(sizeof *e->scalars * (size_t)p->norm_scalars * ranks);
+    e->squares = zr_alloc(sizeof *e->squares * units);
+    e->bad = zr_alloc(sizeof *e->bad * units);
+    ZR_CHECK(e->pieces && e->unit_pieces && e->parts && e->scalars && e->squares && e->bad, ZR_ERR_MEMORY,
+             "no memory for the tables of %d ranks and %d units", p->layout.ranks, p->n_units);
     return ZR_OK;
 }
 
@@ -78,7 +84,11 @@ void zr_engine_destroy(zr_engine **engine)
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     if (e->arena) e->device->ops->free(e->device, e->arena);
     zr_free(e->pieces);
+    zr_free(e->unit_pieces);
+    zr_free(e->parts);
     zr_free(e->scalars);
+    zr_free(e->squares);
+    zr_free(e->bad);
     zr_free(e);
     *engine = NULL;
 }
@@ -99,21 +109,34 @@ zr_status zr_engine_flush(zr_engine *e)
     return e->bound[ZR_FLUSH].schedule ? walk_counted(e, ZR_FLUSH) : ZR_OK;
 }
 
+static void begin_step(zr_engine *e, const zr_step_args *args)
+{
+    const zr_layout *l = &e->plan->layout;
+    const zr_graph *g = e->plan->graph[ZR_TRAIN];
+    const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
+    e->mean = 1.0 / ((double)zr_shape_elems(losses) * (double)l->accum * l->ranks);
+    e->scale = args->loss_scale > 0 ? args->loss_scale : 1;
+    e->grad_scale = (float)(1 / e->scale);
+    e->step = args;
+    e->batch_fn = args->batch;
+    e->batch_arg = args->arg;
+    e->batch.step = e->runtime.step = args->step;
+    e->runtime.loss_seed = (float)(e->mean * e->scale);
+    e->loss = e->exact_squares = (zr_exact){0};
+    for (int32_t u = 0; u < e->plan->n_units; u++) e->bad[u] = -1;
+    e->updated = 0;
+    e->result = (zr_step_result){.bad_param = -1};
+}
+
 zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
     const zr_plan *p = e->plan;
     ZR_CHECK(p->layout.train, ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
     ZR_CHECK(args && args->batch && result, ZR_ERR_ARG, "zr_engine_step: a NULL argument");
-    const zr_graph *g = p->graph[ZR_TRAIN];
-    const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
-    e->loss_scale = 1.0 / ((double)zr_shape_elems(losses) * (double)p->layout.accum * p->layout.ranks);
+    ZR_CHECK(args->clip == 0 || !p->consume_grad || p->layout.two_pass, ZR_ERR_STATE,
+             "clipping to %g with a plan that updates before the norm is known: set zr_layout.norm_first", args->clip);
+    begin_step(e, args);
     ZR_TRY(zr_engine_flush(e));
-    e->step = args;
-    e->batch_fn = args->batch;
-    e->batch_arg = args->arg;
-    e->batch.step = e->runtime.step = args->step;
-    e->runtime.loss_seed = (float)e->loss_scale;
-    e->loss_sum = 0;
     ZR_TRY(walk_counted(e, ZR_TRAIN));
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
     if (!e->result.skipped) e->updates++;
@@ -122,7 +145,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     return ZR_OK;
 }
 
-zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, void *arg, double *sum)
+zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, void *arg, zr_exact *sum)
 {
     ZR_CHECK(e->bound[ZR_EVAL].schedule, ZR_ERR_STATE, "the plan has no evaluation schedule: set zr_layout.eval");
     ZR_CHECK(batch && fn && sum, ZR_ERR_ARG, "zr_engine_eval: a NULL argument");
@@ -131,9 +154,9 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     e->batch_fn = fn;
     e->batch_arg = arg;
     e->runtime.step = batch->step;
-    e->loss_sum = 0;
+    e->loss = (zr_exact){0};
     ZR_TRY(zr__walk(e, ZR_EVAL));
-    *sum += e->loss_sum;
+    zr_exact_merge(sum, &e->loss);
     return ZR_OK;
 }
 

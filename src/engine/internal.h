@@ -30,8 +30,12 @@ struct zr_engine {
     char *arena;
     int64_t stage_bytes; /* of the communicator's stage, which only comm touches */
     zr__bound bound[ZR_SCHEDULES];
-    const void **pieces; /* of the last exchange */
-    double *scalars;     /* (ranks, ZR_NORM_SCALARS) */
+    const void **pieces;      /* (ranks): of the last exchange */
+    const void **unit_pieces; /* (ranks): one unit's, within those of a fused exchange */
+    zr_comm_part *parts;      /* (units): what a fused exchange sends */
+    double *scalars;          /* (ranks, norm_scalars) */
+    double *squares;          /* (units): of my shard's gradient */
+    int32_t *bad;             /* (units): first parameter with a gradient that is not finite, -1 */
     zr_runtime runtime;
     bool stale; /* parameters of other ranks' shards are those of before the last update */
 
@@ -41,8 +45,11 @@ struct zr_engine {
     void *batch_arg;
     const zr_step_args *step;
     zr_step_result result;
-    double loss_sum, loss_scale;
+    zr_exact loss;          /* sum over this rank's losses */
+    zr_exact exact_squares; /* of `world` */
+    double mean, scale;     /* 1 / losses of the global batch; the loss scale */
     float grad_scale;
+    int32_t updated; /* units, in this step */
     int64_t updates; /* steps that were not skipped: the optimizer's own count */
 
     zr_ledger ledger;
@@ -66,16 +73,29 @@ typedef struct zr__range {
 zr__range zr__shard(const zr_engine *engine, int32_t unit);
 /* Address of an element of a unit in a persistent buffer which holds the shard or the whole. */
 char *zr__element(const zr_engine *engine, int32_t buffer, bool shard, int32_t unit, int64_t element, zr_dtype dtype);
-/* The summed gradient that update and norm read: buffer, its extent and dtype. */
+/* The summed gradient of a unit in a buffer of the training schedule: where, which part of the unit, in which type. */
 typedef struct zr__sums {
-    int32_t buffer;
-    bool shard;
+    char *data;
+    int64_t first; /* element of the unit that stands at `data` */
     zr_dtype dtype;
 } zr__sums;
-zr__sums zr__gradient_sums(const zr_engine *engine, int32_t unit);
+zr__sums zr__gradient_sums(const zr_engine *engine, int32_t unit, int32_t buffer);
+char *zr__sums_at(const zr__sums *sums, int64_t element);
 
-/* The two steps that end a schedule. */
+/* Address of the buffer that a step's use names. */
+char *zr__used(const zr_engine *engine, const zr__bound *bound, const zr_step *step, int use);
+
+/* Steps that move a unit (move.c). */
+zr_status zr__cast(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+zr_status zr__gather(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+zr_status zr__gather_grad(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+zr_status zr__exchange(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+zr_status zr__sum(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+
+/* Steps that end a unit, and a step (update.c). `buffer`: the unit's summed gradient. */
+zr_status zr__square(zr_engine *engine, int32_t unit, int32_t buffer);
+zr_status zr__agree(zr_engine *engine, int32_t unit);
 zr_status zr__norm(zr_engine *engine);
-zr_status zr__update(zr_engine *engine, int32_t unit);
+zr_status zr__update(zr_engine *engine, int32_t unit, int32_t buffer);
 
 #endif

@@ -27,7 +27,7 @@ static void initial(const zr_engine *e, const zr_param_info *param, int64_t firs
 /* Elements of a unit whose values this rank sets: with masters what it updates, else what it holds. */
 static zr__range owned(const zr_engine *e, int32_t unit)
 {
-    bool shard = e->plan->layout.train ? e->plan->shard_optim : e->plan->shard_param;
+    bool shard = e->plan->layout.train ? e->plan->shard_optim : e->plan->unit[unit].gathered;
     return shard ? zr__shard(e, unit) : (zr__range){0, e->plan->unit[unit].padded_elems};
 }
 
@@ -37,7 +37,7 @@ static float *home(const zr_engine *e, int32_t unit, int64_t element)
     const zr_plan *p = e->plan;
     const zr_plan_unit *u = &p->unit[unit];
     if (u->master != ZR_NONE) return (float *)zr__element(e, u->master, p->shard_optim, unit, element, ZR_F32);
-    if (p->layout.dtype == ZR_F32) return (float *)zr__element(e, u->param, p->shard_param, unit, element, ZR_F32);
+    if (p->layout.dtype == ZR_F32) return (float *)zr__element(e, u->param, u->gathered, unit, element, ZR_F32);
     return NULL;
 }
 
@@ -57,9 +57,9 @@ static zr_status fill_param(zr_engine *e, const zr_param_info *param, zr__range 
             ZR_TRY(fn(arg, param, at - param->unit_offset, n, out));
         else
             initial(e, param, at - param->unit_offset, n, out);
-        if (p->layout.dtype != ZR_F32) {
-            char *rounded =
-                zr__element(e, p->unit[param->unit].param, p->shard_param, param->unit, at, p->layout.dtype);
+        const zr_plan_unit *u = &p->unit[param->unit];
+        if (p->layout.dtype != ZR_F32 && u->param != ZR_NONE) {
+            char *rounded = zr__element(e, u->param, u->gathered, param->unit, at, p->layout.dtype);
             ZR_TRY(e->device->ops->cast(e->device, rounded, p->layout.dtype, out, ZR_F32, n));
         }
         at += n;
@@ -90,16 +90,17 @@ zr_status zr_engine_fill(zr_engine *e, zr_fill_fn fn, void *arg)
     return ZR_OK;
 }
 
-/* Pass elements [first, end) of a parameter that lie in `dtype` at `x` to fn as fp32, in pieces. */
+/* Pass elements [first, end) of a parameter that lie in `dtype` at `x` to fn as fp32 divided by `scale`, in pieces. */
 static zr_status pass(const zr_engine *e, const zr_param_info *param, int64_t first, int64_t end, const char *x,
-                      zr_dtype dtype, zr_read_fn fn, void *arg)
+                      zr_dtype dtype, double scale, zr_read_fn fn, void *arg)
 {
     float piece[PIECE];
     for (int64_t at = first; at < end; at += PIECE) {
         int64_t n = end - at < PIECE ? end - at : PIECE;
         const float *in = (const float *)(x + (at - first) * zr_dtype_bytes(dtype));
-        if (dtype != ZR_F32) {
+        if (dtype != ZR_F32 || scale != 1) {
             ZR_TRY(e->device->ops->cast(e->device, piece, ZR_F32, in, dtype, n));
+            for (int64_t i = 0; i < n && scale != 1; i++) piece[i] = (float)(piece[i] / scale);
             in = piece;
         }
         ZR_TRY(fn(arg, param, at - param->unit_offset, n, in));
@@ -120,15 +121,16 @@ static zr_status read_all(zr_engine *e, bool gradients, zr_read_fn fn, void *arg
         if (begin >= end) continue;
         const char *x = (const char *)home(e, param->unit, begin);
         zr_dtype dtype = ZR_F32;
+        const zr_plan_unit *u = &p->unit[param->unit];
         if (gradients) {
-            zr__sums sums = zr__gradient_sums(e, param->unit);
-            x = zr__element(e, sums.buffer, sums.shard, param->unit, begin, sums.dtype);
+            zr__sums sums = zr__gradient_sums(e, param->unit, p->sum_f32 ? u->accum : u->grad);
+            x = zr__sums_at(&sums, begin);
             dtype = sums.dtype;
         } else if (!x) {
-            x = zr__element(e, p->unit[param->unit].param, p->shard_param, param->unit, begin, p->layout.dtype);
+            x = zr__element(e, u->param, u->gathered, param->unit, begin, p->layout.dtype);
             dtype = p->layout.dtype;
         }
-        ZR_TRY(pass(e, param, begin, end, x, dtype, fn, arg));
+        ZR_TRY(pass(e, param, begin, end, x, dtype, gradients ? e->scale : 1, fn, arg));
     }
     return ZR_OK;
 }
@@ -143,5 +145,7 @@ zr_status zr_engine_read_grad(zr_engine *e, zr_read_fn fn, void *arg)
 {
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_engine_read_grad: no function to pass gradients to");
     ZR_CHECK(e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
+    ZR_CHECK(!e->plan->consume_grad, ZR_ERR_STATE,
+             "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
     return read_all(e, true, fn, arg);
 }

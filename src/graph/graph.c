@@ -25,10 +25,10 @@ static zr_status check_spec(const zr_graph_spec *spec)
     else
         ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
                  "graph: cache_len %" PRId64 " belongs to decoding; wanted 0 in other modes", spec->cache_len);
-    ZR_CHECK(spec->dtype == ZR_F32 || spec->dtype == ZR_BF16, ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32 or BF16",
+    ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
              zr_dtype_name(spec->dtype));
-    ZR_CHECK(spec->grad_dtype == ZR_F32 || spec->grad_dtype == ZR_BF16, ZR_ERR_DTYPE,
-             "graph: grad_dtype is %s; wanted F32 or BF16", zr_dtype_name(spec->grad_dtype));
+    ZR_CHECK(zr_dtype_is_float(spec->grad_dtype), ZR_ERR_DTYPE, "graph: grad_dtype is %s; wanted F32, BF16 or F16",
+             zr_dtype_name(spec->grad_dtype));
     return ZR_OK;
 }
 

@@ -4,50 +4,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { LAYERS_MAX = 1 << 16 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
-
-#define PRESET_LIST(X)                                                                                                 \
-    X("gpt2-124m", 12, 12, 768)                                                                                        \
-    X("gpt2-350m", 24, 16, 1024)                                                                                       \
-    X("gpt2-774m", 36, 20, 1280)                                                                                       \
-    X("gpt2-1.5b", 48, 25, 1600)
-
-typedef struct preset {
-    const char *name;
-    int64_t n_layer, n_head, n_embd;
-} preset;
-
-#define PRESET_ROW(name, n_layer, n_head, n_embd) {name, n_layer, n_head, n_embd},
-static const preset presets[] = {PRESET_LIST(PRESET_ROW)};
-#define PRESET_NAME(name, n_layer, n_head, n_embd) name,
-static const char *const preset_names[] = {PRESET_LIST(PRESET_NAME) NULL};
-#define PRESET_TEXT(name, n_layer, n_head, n_embd) " " name
-
-const char *const *zr_gpt2_presets(void)
-{
-    return preset_names;
-}
-
-zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config)
-{
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const preset *p = &presets[i];
-        if (strcmp(name, p->name) != 0) continue;
-        *config = (zr_gpt2_config){.n_layer = p->n_layer,
-                                   .n_head = p->n_head,
-                                   .n_embd = p->n_embd,
-                                   .n_positions = 1024,
-                                   .vocab_size = 50257,
-                                   .layer_norm_epsilon = 1e-5,
-                                   .initializer_range = 0.02};
-        return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no preset \"%s\"; there are:%s", name, PRESET_LIST(PRESET_TEXT));
-}
 
 static zr_status check_size(const char *field, int64_t value, int64_t most)
 {

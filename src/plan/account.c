@@ -39,38 +39,68 @@ static zr_status charge(zr_plan *plan, zr_traffic_kind kind, int64_t bytes, int6
     return ZR_OK;
 }
 
+int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step)
+{
+    int64_t others = plan->layout.ranks - 1;
+    int64_t wire = zr_dtype_bytes(plan->layout.wire_dtype), sums = plan->sum_f32 ? zr_dtype_bytes(ZR_F32) : wire;
+    switch (step->kind) {
+    case ZR_STEP_EXCHANGE:
+    case ZR_STEP_COLLECT:
+        return others * step->count * wire;
+    case ZR_STEP_GATHER:
+        return others * step->count * zr_dtype_bytes(plan->layout.dtype);
+    case ZR_STEP_BROADCAST:
+        return step->count * zr_dtype_bytes(plan->layout.dtype);
+    case ZR_STEP_GATHER_GRAD:
+        return others * step->count * sums;
+    case ZR_STEP_NORM:
+        return others * plan->norm_scalars * (int64_t)sizeof(double);
+    case ZR_STEP_AGREE:
+        return others * ZR_AGREE_SCALARS * (int64_t)sizeof(double);
+    default:
+        return 0;
+    }
+}
+
+static zr_traffic_kind traffic_kind(const zr_step *step)
+{
+    if (step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE) return ZR_ALL_REDUCE;
+    return step->kind == ZR_STEP_EXCHANGE || step->kind == ZR_STEP_COLLECT ? ZR_REDUCE_SCATTER : ZR_ALL_GATHER;
+}
+
+/* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other. */
+static bool receives(const zr_step *step)
+{
+    return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_COLLECT);
+}
+
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
-    int64_t times = 1, others = plan->layout.ranks - 1;
-    int64_t dtype = zr_dtype_bytes(plan->layout.dtype), wire = zr_dtype_bytes(plan->layout.wire_dtype);
-    int64_t sums = plan->layout.accum > 1 ? zr_dtype_bytes(ZR_F32) : wire;
+    int64_t times = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        int64_t elems = others * step->count;
-        switch (step->kind) {
-        case ZR_STEP_REPEAT:
-            times = plan->layout.accum;
-            break;
-        case ZR_STEP_END:
-            times = 1;
-            break;
-        case ZR_STEP_EXCHANGE:
-            ZR_TRY(charge(plan, ZR_REDUCE_SCATTER, elems * wire, times));
-            break;
-        case ZR_STEP_GATHER:
-            ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * dtype, times));
-            break;
-        case ZR_STEP_GATHER_GRAD:
-            ZR_TRY(charge(plan, ZR_ALL_GATHER, elems * sums, times));
-            break;
-        case ZR_STEP_NORM:
-            ZR_TRY(charge(plan, ZR_ALL_REDUCE, others * ZR_NORM_SCALARS * (int64_t)sizeof(double), times));
-            break;
-        default:
-            break;
-        }
+        if (step->kind == ZR_STEP_REPEAT) times = plan->layout.accum;
+        if (step->kind == ZR_STEP_END) times = 1;
+        int64_t bytes = zr__wire_bytes(plan, step);
+        if (bytes > 0 && receives(step)) ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
     }
     return ZR_OK;
+}
+
+/* The model's: each op once. The hardware's: as often as the schedule runs it. */
+static void account_flops(zr_plan *plan)
+{
+    const zr_graph *g = plan->graph[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    double times = (double)plan->layout.accum * plan->layout.ranks;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        plan->flops_model += op->def->cost(g, op).flops * times;
+    }
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_op *op = s->step[i].kind == ZR_STEP_RUN ? zr_graph_get_op(g, s->step[i].op) : NULL;
+        if (op) plan->flops_hardware += op->def->cost(g, op).flops * times;
+    }
 }
 
 zr_status zr__account(zr_plan *plan)
@@ -87,12 +117,6 @@ zr_status zr__account(zr_plan *plan)
     if (!l->train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_FLUSH]));
-    const zr_graph *g = plan->graph[ZR_TRAIN];
-    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
-        const zr_op *op = zr_graph_get_op(g, i);
-        plan->flops_model += op->def->cost(g, op).flops;
-    }
-    plan->flops_model *= (double)l->accum * l->ranks;
-    plan->flops_hardware = plan->flops_model; /* nothing is recomputed yet */
+    account_flops(plan);
     return ZR_OK;
 }

@@ -129,10 +129,11 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
                  "step %d looks for parameter %d in buffer %d (%s)", step, info->param, buffer, b->what);
         return ZR_OK;
     }
-    bool held = info->kind != ZR_VALUE_ACT || holder[buffer] == value;
-    ZR_CHECK(buffer == p->s->value_buffer[value] && held, ZR_ERR_INTERNAL,
-             "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step, value, buffer,
-             b->what, holder[buffer]);
+    bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
+    bool held = fixed ? buffer == p->s->value_buffer[value]
+                      : holder[buffer] == value || (info->kind == ZR_VALUE_GRAD && b->category == ZR_GRAD);
+    ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step,
+             value, buffer, b->what, holder[buffer]);
     return ZR_OK;
 }
 

@@ -1,12 +1,16 @@
 /*
  * The steps that move a unit between ranks: gathers of parameters, reduction of gradients. A bucket
  * is the same sub-range of all N shards of one unit, so that a reduced bucket lands in shards.
+ *
+ * The papers' baselines stand beside ZeRO's own: reduction to one owner after the other, broadcasts
+ * from one after the other, all-reduce, and one fused buffer for the whole model.
  */
 #include "plan/internal.h"
 
 /* Elements of one shard that a bucket of `bucket_elems` covers. */
 static int64_t shard_range(const zr_plan *plan, int64_t bucket_elems, const zr_plan_unit *u)
 {
+    if (plan->layout.fused_buffer) return u->shard_elems;
     int64_t range = zr_plan_bucket_elems(bucket_elems, plan->layout.ranks) / plan->layout.ranks;
     return range < u->shard_elems ? range : u->shard_elems;
 }
@@ -21,32 +25,59 @@ static int32_t staged_step(zr__writer *w, zr_step_kind kind, int32_t unit, int64
     return step;
 }
 
+static int32_t gather_step(zr__writer *w, zr_step_kind kind, int32_t owner, int32_t unit, int64_t first, int64_t count,
+                           int32_t source, int32_t target, int32_t wait)
+{
+    int32_t step = staged_step(w, kind, unit, first, count, wait);
+    zr__writer_owner(w, owner);
+    zr__writer_use(w, source, true, source == target);
+    zr__writer_use(w, target, source == target, true);
+    zr__writer_use(w, w->plan->stage_buffer, true, true);
+    return step;
+}
+
+/* Lean: my shard in the 16-bit type, straight into its place. */
+static int32_t cast_step(zr__writer *w, int32_t unit, int64_t first, int64_t count, int32_t target, int32_t wait)
+{
+    int32_t step = zr__writer_step(w, ZR_STEP_CAST, ZR_STREAM_COMM, unit, -1);
+    zr__writer_range(w, first, count);
+    zr__writer_wait(w, wait);
+    zr__writer_use(w, w->plan->unit[unit].master, true, false);
+    zr__writer_use(w, target, false, true);
+    return step;
+}
+
 int32_t zr__write_gather(zr__writer *w, int32_t unit, int32_t target, int32_t wait)
+{
+    const zr_plan *plan = w->plan;
+    const zr_plan_unit *u = &plan->unit[unit];
+    int64_t range = shard_range(plan, plan->layout.gather_bucket_elems, u);
+    int32_t step = -1, source = u->param == ZR_NONE ? target : u->param;
+    for (int64_t first = 0; first < u->shard_elems && w->status == ZR_OK; first += range) {
+        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
+        if (u->param == ZR_NONE) step = cast_step(w, unit, first, count, target, wait);
+        if (plan->stage_buffer == ZR_NONE) continue;
+        if (plan->layout.gather == ZR_GATHER_ALL)
+            step = gather_step(w, ZR_STEP_GATHER, -1, unit, first, count, source, target, wait);
+        for (int32_t r = 0; plan->layout.gather == ZR_GATHER_BROADCAST && r < plan->layout.ranks; r++)
+            step = gather_step(w, ZR_STEP_BROADCAST, r, unit, first, count, source, target, wait);
+    }
+    return step;
+}
+
+/* An all-reduce ends with the all-gather of the sums, wherever they stand. */
+int32_t zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait)
 {
     const zr_plan_unit *u = &w->plan->unit[unit];
     int64_t range = shard_range(w->plan, w->plan->layout.gather_bucket_elems, u);
     int32_t step = -1;
     for (int64_t first = 0; first < u->shard_elems; first += range) {
         int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        step = staged_step(w, ZR_STEP_GATHER, unit, first, count, wait);
-        zr__writer_use(w, u->param, true, target == u->param);
-        if (target != u->param) zr__writer_use(w, target, false, true);
-        zr__writer_use(w, w->plan->stage_buffer, true, true);
-    }
-    return step;
-}
-
-/* Stage 0 ends an all-reduce with the all-gather of the sums, wherever they stand. */
-void zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait)
-{
-    const zr_plan_unit *u = &w->plan->unit[unit];
-    int64_t range = shard_range(w->plan, w->plan->layout.gather_bucket_elems, u);
-    for (int64_t first = 0; first < u->shard_elems; first += range) {
-        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        staged_step(w, ZR_STEP_GATHER_GRAD, unit, first, count, wait);
+        step = staged_step(w, ZR_STEP_GATHER_GRAD, unit, first, count, wait);
         zr__writer_use(w, sums, true, true);
         zr__writer_use(w, w->plan->stage_buffer, true, true);
     }
+    return step;
 }
 
 /* What no op writes of a transient unit gradient: padding, and parameters without a gradient. */
@@ -67,31 +98,89 @@ static void zero_gaps(zr__writer *w, int32_t unit, int32_t grad)
     }
 }
 
-void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
+bool zr__grad_transient(const zr_plan *plan)
+{
+    return plan->shard_grad || plan->consume_grad;
+}
+
+int32_t zr__sums_buffer(const zr_plan *plan, int32_t unit, int32_t grad)
+{
+    if (plan->sum_f32) return plan->unit[unit].accum;
+    return plan->consume_grad ? grad : plan->unit[unit].grad;
+}
+
+static void sum_step(zr__writer *w, int32_t unit, int32_t owner, int64_t first, int64_t count, int32_t grad,
+                     int32_t exchange)
 {
     const zr_plan *plan = w->plan;
-    const zr_plan_unit *u = &plan->unit[unit];
-    int32_t target = u->accum != ZR_NONE ? u->accum : u->grad;
-    bool staged = plan->stage_buffer != ZR_NONE;
-    if (plan->shard_grad) zero_gaps(w, unit, grad);
-    if (!staged && target == grad) return; /* one rank: the gradient is its own sum */
+    int32_t sums = zr__sums_buffer(plan, unit, grad);
+    w->last_sum = zr__writer_step(w, ZR_STEP_SUM, ZR_STREAM_COMPUTE, unit, -1);
+    zr__writer_range(w, first, count);
+    zr__writer_owner(w, owner);
+    zr__writer_wait(w, exchange);
+    zr__writer_use(w, grad, true, sums == grad);
+    if (plan->stage_buffer != ZR_NONE) zr__writer_use(w, plan->stage_buffer, true, false);
+    zr__writer_use(w, sums, plan->sum_f32 || sums == grad, true);
+}
 
-    int64_t range = shard_range(plan, plan->layout.reduce_bucket_elems, u);
-    int64_t last = (u->shard_elems - 1) / range * range;
-    for (int64_t first = last; first >= 0; first -= range) { /* the backward ends at the unit's first parameters */
-        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        int32_t exchange = -1;
-        if (staged) {
-            exchange = staged_step(w, ZR_STEP_EXCHANGE, unit, first, count, w->last[ZR_STREAM_COMPUTE]);
+/* A range of every shard to its owner and into the sums. */
+static void reduce_range(zr__writer *w, int32_t unit, int64_t first, int64_t count, int32_t grad)
+{
+    const zr_plan *plan = w->plan;
+    bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER;
+    int32_t owners = in_turn && plan->stage_buffer != ZR_NONE ? plan->layout.ranks : 1, exchange = -1;
+    for (int32_t r = 0; r < owners && w->status == ZR_OK; r++) {
+        if (plan->stage_buffer != ZR_NONE) {
+            zr_step_kind kind = in_turn ? ZR_STEP_COLLECT : ZR_STEP_EXCHANGE;
+            exchange = staged_step(w, kind, unit, first, count, w->last[ZR_STREAM_COMPUTE]);
+            zr__writer_owner(w, in_turn ? r : -1);
             zr__writer_use(w, grad, true, false);
             zr__writer_use(w, plan->stage_buffer, true, true);
         }
-        w->last_sum = zr__writer_step(w, ZR_STEP_SUM, ZR_STREAM_COMPUTE, unit, -1);
-        zr__writer_range(w, first, count);
-        zr__writer_wait(w, exchange);
-        zr__writer_use(w, grad, true, target == grad);
-        if (staged) zr__writer_use(w, plan->stage_buffer, true, false);
-        if (target != grad) zr__writer_use(w, target, u->accum != ZR_NONE, true);
+        sum_step(w, unit, exchange >= 0 && in_turn ? r : -1, first, count, grad, exchange);
     }
-    if (plan->layout.accum == 1 && !plan->shard_optim && staged) zr__write_gather_grad(w, unit, u->grad, w->last_sum);
+}
+
+/* All-reduce of one micro-batch's gradient: everyone gets the sums. */
+static int32_t gather_sums(zr__writer *w, int32_t unit, int32_t grad)
+{
+    const zr_plan *plan = w->plan;
+    bool all = !plan->shard_optim || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
+    if (!all || plan->sum_f32 || plan->stage_buffer == ZR_NONE) return -1;
+    return zr__write_gather_grad(w, unit, zr__sums_buffer(plan, unit, grad), w->last_sum);
+}
+
+int32_t zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
+{
+    const zr_plan *plan = w->plan;
+    const zr_plan_unit *u = &plan->unit[unit];
+    if (zr__grad_transient(plan)) zero_gaps(w, unit, grad);
+    if (plan->stage_buffer == ZR_NONE && zr__sums_buffer(plan, unit, grad) == grad)
+        return -1; /* one rank: the gradient is its own sum */
+
+    int64_t range = shard_range(plan, plan->layout.reduce_bucket_elems, u);
+    int64_t last = (u->shard_elems - 1) / range * range;
+    for (int64_t first = last; first >= 0 && w->status == ZR_OK; first -= range) { /* the backward ends at the first */
+        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
+        reduce_range(w, unit, first, count, grad);
+    }
+    return gather_sums(w, unit, grad);
+}
+
+void zr__write_reduce_fused(zr__writer *w, const int32_t *grad)
+{
+    const zr_plan *plan = w->plan;
+    int64_t elems = 0;
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        elems += plan->unit[u].shard_elems;
+        if (zr__grad_transient(plan) && plan->unit[u].elems > 0) zero_gaps(w, u, grad[u]);
+    }
+    int32_t exchange = staged_step(w, ZR_STEP_EXCHANGE, -1, 0, elems, w->last[ZR_STREAM_COMPUTE]);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].elems > 0) zr__writer_use(w, grad[u], true, false);
+    zr__writer_use(w, plan->stage_buffer, true, true);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].elems > 0) sum_step(w, u, -1, 0, plan->unit[u].shard_elems, grad[u], exchange);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].elems > 0) gather_sums(w, u, grad[u]);
 }

@@ -15,16 +15,36 @@ const char *zr_step_kind_name(zr_step_kind kind)
     return (unsigned)kind < ZR_STEP_KINDS ? name[kind] : "?";
 }
 
+/* What excludes what among the ways to keep and move model states. */
+static zr_status check_choices(const zr_layout *l)
+{
+    ZR_CHECK(!l->two_pass || (l->states == ZR_STATES_LEAN && l->accum == 1 && !l->world), ZR_ERR_CONFIG,
+             "two passes for the norm are of the layout lean with one micro-batch a step: elsewhere the gradient is "
+             "kept, and its norm costs nothing");
+    ZR_CHECK(!l->world || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
+             "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
+    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
+             "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
+    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->world), ZR_ERR_UNSUPPORTED,
+             "all-reduce at stage 1 with %lld micro-batches a step: one is built", (long long)l->accum);
+    ZR_CHECK(l->recompute_every >= 1, ZR_ERR_CONFIG, "recompute every %lld units: at least 1",
+             (long long)l->recompute_every);
+    ZR_CHECK(l->prefetch_elems >= 0 && l->live_elems >= 0 && l->reuse_elems >= 0 && l->persist_elems >= 0 &&
+                 l->persist_model_elems >= 0 && l->limit_bytes >= 0,
+             ZR_ERR_CONFIG, "a threshold or limit of zr_layout is negative");
+    return ZR_OK;
+}
+
 static zr_status check_layout(const zr_layout *l)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size,
              sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
     ZR_CHECK(l->stage >= 0 && l->stage <= 3, ZR_ERR_CONFIG, "ZeRO stage %d: stages are 0, 1, 2, 3", l->stage);
-    ZR_CHECK(l->dtype == ZR_F32 || l->dtype == ZR_BF16, ZR_ERR_UNSUPPORTED, "parameters in %s: F32 and BF16 are built",
-             zr_dtype_name(l->dtype));
-    ZR_CHECK(l->wire_dtype == ZR_F32 || (l->wire_dtype == ZR_BF16 && l->dtype == ZR_BF16), ZR_ERR_UNSUPPORTED,
-             "gradients in %s with parameters in %s: F32, or BF16 with BF16 parameters", zr_dtype_name(l->wire_dtype),
+    ZR_CHECK(l->dtype == ZR_F32 || l->dtype == ZR_BF16 || l->dtype == ZR_F16, ZR_ERR_UNSUPPORTED,
+             "parameters in %s: F32, BF16 and F16 are built", zr_dtype_name(l->dtype));
+    ZR_CHECK(l->wire_dtype == ZR_F32 || l->wire_dtype == l->dtype, ZR_ERR_UNSUPPORTED,
+             "gradients in %s with parameters in %s: F32, or the parameters' type", zr_dtype_name(l->wire_dtype),
              zr_dtype_name(l->dtype));
     ZR_CHECK(l->batch >= 1 && l->seq >= 1 && l->accum >= 1, ZR_ERR_CONFIG,
              "micro-batch of %lld rows of %lld tokens, %lld times a step: all must be positive", (long long)l->batch,
@@ -33,7 +53,7 @@ static zr_status check_layout(const zr_layout *l)
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
-    return ZR_OK;
+    return check_choices(l);
 }
 
 /* What the engine takes for granted of a graph: evaluation sums losses, decoding gives a token and reads the output. */
@@ -98,36 +118,6 @@ static zr_status plan_caches(zr_plan *plan)
     return ZR_OK;
 }
 
-/* The exchange stage holds the largest bucket that any step moves. */
-static zr_status plan_stage(zr_plan *plan)
-{
-    const zr_layout *l = &plan->layout;
-    plan->stage_buffer = ZR_NONE;
-    if (l->ranks == 1) return ZR_OK;
-    int64_t largest = 0, gathered = zr_dtype_bytes(l->dtype);
-    if (l->train && !plan->shard_optim) gathered = l->accum > 1 ? 4 : zr_dtype_bytes(l->wire_dtype);
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        int64_t elems = plan->unit[u].padded_elems;
-        int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
-        int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
-        int64_t reduce_bytes = (reduce < elems ? reduce : elems) * zr_dtype_bytes(l->wire_dtype);
-        int64_t gather_bytes = (gather < elems ? gather : elems) * gathered;
-        if (l->train && reduce_bytes > largest) largest = reduce_bytes;
-        if ((l->train || plan->shard_param) && gather_bytes > largest) largest = gather_bytes;
-    }
-    if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
-    ZR_ASSERT(plan->n_persistent < plan->persistent_room);
-    plan->stage_buffer = plan->n_persistent++;
-    plan->stage_bytes = zr__round_bytes(largest);
-    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER,
-                                                       .persistent = true,
-                                                       .staging = true,
-                                                       .unit = -1,
-                                                       .what = "exchange stage",
-                                                       .bytes = plan->stage_bytes};
-    return ZR_OK;
-}
-
 static zr_status plan_states(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[plan->layout.train ? ZR_TRAIN : plan->layout.eval ? ZR_EVAL : ZR_DECODE];
@@ -139,26 +129,31 @@ static zr_status plan_states(zr_plan *plan)
     ZR_CHECK(plan->unit && plan->persistent, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     ZR_TRY(zr__plan_states(plan, g));
     ZR_TRY(plan_caches(plan));
-    ZR_TRY(plan_stage(plan));
+    ZR_TRY(zr__plan_stage(plan));
     plan->arena_bytes = plan->persistent_bytes;
     return ZR_OK;
 }
 
 /* The stage, as where things are kept. With one rank a shard is the whole and nothing is gathered or
- * copied: only the accumulators of several micro-batches make a whole gradient unnecessary. */
+ * copied: only fp32 sums make a whole gradient unnecessary, only lean's cast whole parameters. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
+    bool lean = l->states == ZR_STATES_LEAN && l->train;
+    plan->sum_f32 = l->accum > 1 || l->world;
+    plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
     plan->shard_optim = l->stage >= 1;
-    plan->shard_grad = l->stage >= 2 && (l->ranks > 1 || l->accum > 1);
-    plan->shard_param = l->stage >= 3 && l->ranks > 1;
+    plan->shard_grad = l->stage >= 2 && (l->ranks > 1 || plan->sum_f32);
+    plan->shard_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
+    plan->norm_scalars = l->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
 }
 
-static zr_status create(zr_plan *plan, const zr_model *model)
+static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix)
 {
     const zr_layout *l = &plan->layout;
     const zr_graph *first = NULL;
     partition(plan);
+    plan->recompute_every = mix->every;
     for (int k = 0; k < ZR_FLUSH; k++) {
         bool wanted = k == ZR_TRAIN ? l->train : k == ZR_EVAL ? l->eval : l->decode_len > 0;
         if (!wanted) continue;
@@ -168,21 +163,21 @@ static zr_status create(zr_plan *plan, const zr_model *model)
     }
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_states(plan));
+    if (l->train) zr__recompute_assign(plan, plan->graph[ZR_TRAIN], mix);
     for (int k = 0; k < ZR_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
     if (l->train) ZR_TRY(zr__write_flush(plan));
     return zr__account(plan);
 }
 
-zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
+                              const zr__mix *mix, zr_plan **plan)
 {
-    ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
-    ZR_TRY(check_layout(layout));
     zr_plan *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a plan");
     p->layout = *layout;
     p->profile = *profile;
-    zr_status st = create(p, model);
+    zr_status st = create(p, model, mix);
 #ifdef ZR_DEBUG
     if (st == ZR_OK) st = zr_plan_check(p);
 #endif
@@ -192,6 +187,15 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
     }
     *plan = p;
     return ZR_OK;
+}
+
+zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+{
+    ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
+    ZR_TRY(check_layout(layout));
+    if (layout->recompute == ZR_RECOMPUTE_AUTO) return zr__plan_create_auto(model, layout, profile, plan);
+    zr__mix mix = {.first = layout->recompute, .rest = layout->recompute, .every = layout->recompute_every};
+    return zr__plan_create_mix(model, layout, profile, &mix, plan);
 }
 
 void zr_plan_destroy(zr_plan **plan)

@@ -1,137 +1,201 @@
 /*
- * The schedules. Ops of one unit that follow each other are a segment; a segment gathers the units
- * it reads (stage 3) and, when it holds the last contribution to a unit's gradient, reduces that
+ * The schedules. Runs of one unit that follow each other in the program are a segment; a segment gathers the
+ * units it reads (stage 3) and, when it holds the last contribution to a unit's gradient, reduces that
  * unit. So GPT-2's blocks are gathered twice (forward, backward), the embedding twice (look-up; head
  * forward and backward, which are one segment) and the final norm once.
+ *
+ * A value that is computed again has a place for each time it is written: an instance, numbered in the
+ * order of writing. Lifetimes and places are kept by instance.
  */
 #include "plan/internal.h"
 
 #include <string.h>
 
 typedef struct segment {
-    int32_t first_op, end_op;
+    int32_t first, end; /* runs of the program */
+    int pass;
     int32_t end_step; /* last compute step, -1: not written yet */
 } segment;
 
 typedef struct writing {
     zr__writer w;
     zr_schedule_kind kind;
+    zr__program program;
+    zr__gathers gathers;
     segment *segment;
     int32_t n_segments;
-    int32_t *last_use;    /* value -> last op that reads it; n_ops: needed after the last op; -1 */
-    int32_t *unit_buffer; /* unit -> whole parameters for the current segment */
-    int32_t *next_buffer; /* the same for the segment gathered ahead, ZR_NONE: not gathered */
-    int32_t *gathered;    /* unit -> last gather step of unit_buffer */
-    int32_t *next_gathered;
-    int32_t *grad_buffer; /* unit -> whole gradient of this micro-batch, ZR_NONE: not begun */
-    int32_t *grad_end;    /* unit -> segment that completes its gradient */
+    int32_t *instance; /* value -> its newest instance, -1: not written */
+    int32_t n_instances;
+    int32_t *last_use;    /* instance -> last run that reads it; the program's end: needed after it; -1 */
+    bool *checkpoint;     /* instance -> written by the forward pass and read by a replay */
+    int32_t *place;       /* instance -> buffer */
+    int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
+    int32_t *reduce_at;   /* unit -> segment at whose end it is reduced in this pass */
+    int32_t *first_due;   /* segment -> the first unit that is reduced at its end, ZR_NONE; then by next_due */
+    int32_t *next_due;
 } writing;
+
+static const zr_op *op_of(const writing *s, int32_t run)
+{
+    return zr_graph_get_op(s->w.graph, s->program.run[run].op);
+}
 
 static void find_segments(writing *s)
 {
-    const zr_graph *g = s->w.graph;
     int32_t unit = -1;
-    for (int32_t op = 0; op < zr_graph_ops(g); op++) {
-        int32_t its = zr_graph_get_op(g, op)->unit;
-        if (s->n_segments == 0 || (its >= 0 && its != unit)) {
-            s->segment[s->n_segments++] = (segment){.first_op = op, .end_step = -1};
-            if (its >= 0) unit = its;
-        }
-        s->segment[s->n_segments - 1].end_op = op + 1;
+    int pass = 0;
+    for (int32_t i = 0; i < s->program.n; i++) {
+        int32_t its = op_of(s, i)->unit;
+        bool turn = i == s->program.pass_end[pass];
+        pass += turn;
+        if (s->n_segments == 0 || its != unit || turn)
+            s->segment[s->n_segments++] = (segment){.first = i, .pass = pass, .end_step = -1};
+        unit = its;
+        s->segment[s->n_segments - 1].end = i + 1;
     }
 }
 
-/* Lifetimes of values, and the segment in which each unit's gradient is complete. */
-static void find_uses(writing *s)
+/* ---- lifetimes ------------------------------------------------------------------------------- */
+
+static void forget_instances(writing *s)
+{
+    s->n_instances = 0;
+    for (int32_t v = 0; v < zr_graph_values(s->w.graph); v++) s->instance[v] = -1;
+    for (int32_t i = 0; i < zr_graph_inputs(s->w.graph); i++)
+        s->instance[zr_graph_input(s->w.graph, i)] = s->n_instances++;
+}
+
+/* Parameters and caches have none. */
+static int32_t instance_of(const writing *s, zr_value value)
+{
+    return value == ZR_NONE ? -1 : s->instance[value];
+}
+
+static void find_lifetimes(writing *s)
 {
     const zr_graph *g = s->w.graph;
-    int32_t seg = 0, n_ops = zr_graph_ops(g);
-    for (int32_t u = 0; u < s->w.plan->n_units; u++) s->grad_end[u] = s->n_segments - 1;
-    for (int32_t v = 0; v < zr_graph_values(g); v++) s->last_use[v] = -1;
-    for (int32_t i = 0; i < n_ops; i++) {
-        const zr_op *op = zr_graph_get_op(g, i);
-        if (i >= s->segment[seg].end_op) seg++;
-        for (int j = 0; j < op->n_in; j++)
-            if (op->in[j] != ZR_NONE) s->last_use[op->in[j]] = i;
-        for (int j = 0; j < op->n_out; j++) {
-            const zr_value_info *v = zr_graph_value(g, op->out[j]);
-            if (v->kind == ZR_VALUE_GRAD) s->grad_end[zr_graph_param(g, v->param)->unit] = seg;
-        }
-    }
-    if (zr_graph_get_losses(g) != ZR_NONE) s->last_use[zr_graph_get_losses(g)] = n_ops;
-    if (zr_graph_get_output(g) != ZR_NONE) s->last_use[zr_graph_get_output(g)] = n_ops;
-}
-
-/* Gather what segment `index` reads, in order of use, into buffers of its own. It may begin once the
- * segment before the running one has ended: at most two segments' units are whole at a time. */
-static void gather_segment(writing *s, int32_t index, int32_t *buffer, int32_t *gathered)
-{
-    zr__writer *w = &s->w;
-    int32_t before = index - (w->plan->layout.prefetch ? 2 : 1);
-    int32_t wait = before >= 0 ? s->segment[before].end_step : -1;
-    for (int32_t u = 0; u < w->plan->n_units; u++) buffer[u] = ZR_NONE;
-    for (int32_t i = s->segment[index].first_op; i < s->segment[index].end_op; i++) {
-        const zr_op *op = zr_graph_get_op(w->graph, i);
+    forget_instances(s);
+    for (int32_t i = 0; i < s->n_instances; i++) s->last_use[i] = -1;
+    for (int32_t i = 0; i < s->program.n; i++) {
+        const zr_op *op = op_of(s, i);
         for (int j = 0; j < op->n_in; j++) {
-            const zr_value_info *v = op->in[j] == ZR_NONE ? NULL : zr_graph_value(w->graph, op->in[j]);
-            int32_t u = v && v->kind == ZR_VALUE_PARAM ? zr_graph_param(w->graph, v->param)->unit : -1;
-            if (u < 0 || buffer[u] != ZR_NONE || w->status != ZR_OK) continue;
-            int64_t bytes = w->plan->unit[u].padded_elems * zr_dtype_bytes(w->plan->layout.dtype);
-            buffer[u] = zr__writer_buffer(w, ZR_PARAM, u, "gathered parameters", bytes);
-            gathered[u] = zr__write_gather(w, u, buffer[u], wait);
+            int32_t read = instance_of(s, op->in[j]);
+            if (read < 0) continue;
+            s->last_use[read] = i;
+            const zr_value_info *v = zr_graph_value(g, op->in[j]);
+            bool kept = v->producer >= 0 && !s->checkpoint[read] && s->program.run[i].role == ZR__REPLAY;
+            /* What a replay itself wrote has a later instance than any that the forward pass wrote. */
+            if (kept && s->place[read] == ZR__FORWARD) s->checkpoint[read] = true;
+        }
+        for (int j = 0; j < op->n_out; j++) {
+            s->place[s->n_instances] = (int32_t)s->program.run[i].role; /* until it has a place: who writes it */
+            s->last_use[s->n_instances] = -1;
+            s->instance[op->out[j]] = s->n_instances++;
         }
     }
+    int32_t losses = instance_of(s, zr_graph_get_losses(g)), output = instance_of(s, zr_graph_get_output(g));
+    if (losses >= 0) s->last_use[losses] = s->program.n;
+    if (output >= 0) s->last_use[output] = s->program.n;
 }
 
-static void gather_for(writing *s, int32_t index)
+/* ---- gathers and reductions ------------------------------------------------------------------ */
+
+static int32_t param_unit(const zr_graph *g, zr_value value)
 {
-    if (!s->w.plan->shard_param) return;
-    bool ahead = s->w.plan->layout.prefetch;
-    if (index == 0 || !ahead) {
-        gather_segment(s, index, s->unit_buffer, s->gathered);
-    } else {
-        size_t bytes = (size_t)s->w.plan->n_units * sizeof(int32_t);
-        memcpy(s->unit_buffer, s->next_buffer, bytes);
-        memcpy(s->gathered, s->next_gathered, bytes);
-    }
-    if (ahead && index + 1 < s->n_segments) gather_segment(s, index + 1, s->next_buffer, s->next_gathered);
+    const zr_value_info *v = value == ZR_NONE ? NULL : zr_graph_value(g, value);
+    return v && v->kind == ZR_VALUE_PARAM ? zr_graph_param(g, v->param)->unit : -1;
 }
 
-/* The whole gradient of a unit in this micro-batch. */
+static void find_gathers(writing *s)
+{
+    for (int32_t k = 0; k < s->n_segments; k++)
+        for (int32_t i = s->segment[k].first; i < s->segment[k].end; i++)
+            for (int j = 0; j < op_of(s, i)->n_in; j++) {
+                int32_t unit = param_unit(s->w.graph, op_of(s, i)->in[j]);
+                if (unit >= 0) zr__gathers_add(&s->gathers, s->w.plan, k, unit);
+            }
+}
+
+/* A unit is reduced when its gradient is whole; where it is updated then, no later segment may still read it. */
+static void find_reductions(writing *s, int pass)
+{
+    const zr_plan *plan = s->w.plan;
+    int32_t last = 0;
+    for (int32_t k = 0; k < s->n_segments; k++)
+        if (s->segment[k].pass == pass) last = k;
+    for (int32_t u = 0; u < plan->n_units; u++) s->reduce_at[u] = -1;
+    for (int32_t k = 0; k <= last; k++)
+        for (int32_t i = s->segment[k].first; s->segment[k].pass == pass && i < s->segment[k].end; i++) {
+            const zr_op *op = op_of(s, i);
+            for (int j = 0; j < op->n_in && plan->consume_grad; j++) {
+                int32_t unit = param_unit(s->w.graph, op->in[j]);
+                if (unit >= 0 && s->reduce_at[unit] >= 0) s->reduce_at[unit] = k;
+            }
+            for (int j = 0; j < op->n_out; j++) {
+                const zr_value_info *v = zr_graph_value(s->w.graph, op->out[j]);
+                if (v->kind == ZR_VALUE_GRAD) s->reduce_at[zr_graph_param(s->w.graph, v->param)->unit] = k;
+            }
+        }
+    for (int32_t k = 0; k < s->n_segments; k++) s->first_due[k] = ZR_NONE;
+    for (int32_t u = plan->n_units - 1; u >= 0; u--) {
+        if (plan->unit[u].elems == 0) continue;
+        if (s->reduce_at[u] < 0 || plan->layout.fused_buffer) s->reduce_at[u] = last;
+        s->next_due[u] = s->first_due[s->reduce_at[u]];
+        s->first_due[s->reduce_at[u]] = u;
+    }
+}
+
+/* The whole gradient of a unit in this pass. */
 static int32_t unit_gradient(writing *s, int32_t unit)
 {
     const zr_plan *plan = s->w.plan;
     if (s->grad_buffer[unit] == ZR_NONE) {
         int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
-        s->grad_buffer[unit] =
-            plan->shard_grad ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes) : plan->unit[unit].grad;
+        s->grad_buffer[unit] = zr__grad_transient(plan) ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes)
+                                                        : plan->unit[unit].grad;
     }
     return s->grad_buffer[unit];
 }
 
+static void reduce_units(writing *s, int32_t index)
+{
+    zr__writer *w = &s->w;
+    const zr_plan *plan = w->plan;
+    bool norm = s->segment[index].pass + 1 < s->program.passes;
+    bool fused = plan->layout.fused_buffer && plan->stage_buffer != ZR_NONE;
+    for (int32_t u = s->first_due[index]; u != ZR_NONE; u = s->next_due[u]) unit_gradient(s, u);
+    if (fused && s->first_due[index] != ZR_NONE) zr__write_reduce_fused(w, s->grad_buffer);
+    for (int32_t u = s->first_due[index]; u != ZR_NONE && w->status == ZR_OK; u = s->next_due[u]) {
+        int32_t moved = fused ? w->last[ZR_STREAM_COMM] : zr__write_reduce(w, u, s->grad_buffer[u]);
+        zr__write_consume(w, u, s->grad_buffer[u], moved, norm);
+    }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
 /* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of this size, die
  * here, be no other operand as well, and not have been given to an earlier output. */
-static int32_t donated(const writing *s, int32_t index, int out, int64_t bytes)
+static int32_t donated(const writing *s, int32_t run, int out, int64_t bytes)
 {
     const zr_graph *g = s->w.graph;
-    const zr_op *op = zr_graph_get_op(g, index);
+    const zr_op *op = op_of(s, run);
     int donor = op->def->in_place[out] - 1;
-    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE || s->last_use[op->in[donor]] != index)
-        return ZR_NONE;
+    int32_t given = donor >= 0 && donor < op->n_in ? instance_of(s, op->in[donor]) : -1;
+    if (given < 0 || s->last_use[given] != run) return ZR_NONE;
     for (int j = 0; j < op->n_in; j++)
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
     for (int j = 0; j < out; j++)
         if (op->def->in_place[j] == op->def->in_place[out]) return ZR_NONE;
     const zr_value_info *d = zr_graph_value(g, op->in[donor]);
     bool fits = d->kind == ZR_VALUE_ACT && zr_shape_elems(&d->type.shape) * zr_dtype_bytes(d->type.dtype) == bytes;
-    return fits ? s->w.schedule->value_buffer[op->in[donor]] : ZR_NONE;
+    return fits ? s->place[given] : ZR_NONE;
 }
 
-/* A new value's place: a view of its unit's gradient, the place of an input that dies here, or its own. */
-static int32_t place_output(writing *s, int32_t index, int out)
+/* A new instance's place: a view of its unit's gradient, the place of an input that dies here, or its own. */
+static int32_t place_output(writing *s, int32_t run, int out)
 {
     zr__writer *w = &s->w;
-    const zr_op *op = zr_graph_get_op(w->graph, index);
+    const zr_op *op = op_of(s, run);
     zr_value value = op->out[out];
     const zr_value_info *v = zr_graph_value(w->graph, value);
     int64_t bytes = zr_shape_elems(&v->type.shape) * zr_dtype_bytes(v->type.dtype);
@@ -140,74 +204,95 @@ static int32_t place_output(writing *s, int32_t index, int out)
         w->schedule->value_offset[value] = p->unit_offset * zr_dtype_bytes(w->plan->layout.wire_dtype);
         return unit_gradient(s, p->unit);
     }
-    int32_t place = donated(s, index, out, bytes);
     zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
-    return place != ZR_NONE ? place : zr__writer_buffer(w, category, op->unit, op->def->name, bytes);
+    if (s->checkpoint[s->n_instances + out]) category = ZR_CHECKPOINT;
+    int32_t place = donated(s, run, out, bytes);
+    if (place != ZR_NONE && w->schedule->buffer[place].category == category) return place;
+    return zr__writer_buffer(w, category, op->unit, op->def->name, bytes);
 }
 
 static void write_inputs_of(writing *s, const zr_op *op)
 {
     zr__writer *w = &s->w;
     for (int j = 0; j < op->n_in; j++) {
-        int32_t buffer = ZR_NONE;
-        if (op->in[j] != ZR_NONE) {
-            const zr_value_info *v = zr_graph_value(w->graph, op->in[j]);
+        int32_t buffer = ZR_NONE, unit = param_unit(w->graph, op->in[j]), instance = instance_of(s, op->in[j]);
+        bool cache = op->in[j] != ZR_NONE && zr_graph_value(w->graph, op->in[j])->kind == ZR_VALUE_CACHE;
+        if (unit >= 0 && w->plan->unit[unit].gathered) {
+            const zr__fetch *fetch = &s->gathers.fetch[s->gathers.of[unit]];
+            buffer = fetch->buffer;
+            zr__writer_wait(w, fetch->step);
+        } else if (unit >= 0) {
+            buffer = w->plan->unit[unit].param;
+        } else if (cache) {
             buffer = w->schedule->value_buffer[op->in[j]];
-            if (v->kind == ZR_VALUE_PARAM) {
-                int32_t unit = zr_graph_param(w->graph, v->param)->unit;
-                buffer = w->plan->shard_param ? s->unit_buffer[unit] : w->plan->unit[unit].param;
-                if (w->plan->shard_param) zr__writer_wait(w, s->gathered[unit]);
-            }
+        } else if (instance >= 0) {
+            buffer = s->place[instance];
         }
-        zr__writer_use(w, buffer, true,
-                       buffer >= 0 && w->plan->n_persistent > buffer && w->schedule->buffer[buffer].category == ZR_ACT);
+        zr__writer_use(w, buffer, true, cache);
     }
 }
 
-static void write_op(writing *s, int32_t index)
+static void write_losses(writing *s, int32_t run)
 {
     zr__writer *w = &s->w;
-    const zr_op *op = zr_graph_get_op(w->graph, index);
-    zr__writer_step(w, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit, index);
+    zr_value losses = zr_graph_get_losses(w->graph);
+    if (losses == ZR_NONE || s->program.run[run].role != ZR__FORWARD) return;
+    if (zr_graph_value(w->graph, losses)->producer != s->program.run[run].op) return;
+    zr__writer_step(w, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op_of(s, run)->unit, -1);
+    zr__writer_use(w, w->schedule->value_buffer[losses], true, false);
+}
+
+static void write_run(writing *s, int32_t run)
+{
+    zr__writer *w = &s->w;
+    const zr_op *op = op_of(s, run);
+    int32_t step = zr__writer_step(w, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit, s->program.run[run].op);
+    if (w->status != ZR_OK) return;
+    w->schedule->step[step].replay = s->program.run[run].role == ZR__REPLAY;
     write_inputs_of(s, op);
-    for (int j = 0; j < op->n_out; j++) {
-        int32_t buffer = w->status == ZR_OK ? place_output(s, index, j) : -1;
-        w->schedule->value_buffer[op->out[j]] = buffer;
-        zr__writer_use(w, buffer, false, true);
+    int32_t buffer[ZR_OP_OUTS] = {0};
+    for (int j = 0; j < op->n_out && w->status == ZR_OK; j++) {
+        buffer[j] = place_output(s, run, j);
+        zr__writer_use(w, buffer[j], false, true);
+    }
+    for (int j = 0; j < op->n_out && w->status == ZR_OK; j++) {
+        w->schedule->value_buffer[op->out[j]] = s->place[s->n_instances] = buffer[j];
+        s->instance[op->out[j]] = s->n_instances++;
     }
     int64_t scratch = op->def->scratch_bytes ? op->def->scratch_bytes(w->graph, op, &w->plan->profile) : 0;
     if (scratch > 0) zr__writer_use(w, zr__writer_buffer(w, ZR_WORK, op->unit, "scratch", scratch), true, true);
-
-    zr_value losses = zr_graph_get_losses(w->graph);
-    if (losses != ZR_NONE && zr_graph_value(w->graph, losses)->producer == index) {
-        zr__writer_step(w, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op->unit, -1);
-        zr__writer_use(w, w->schedule->value_buffer[losses], true, false);
-    }
+    write_losses(s, run);
 }
 
 static void write_batch(writing *s)
 {
     zr__writer *w = &s->w;
     zr__writer_step(w, ZR_STEP_BATCH, ZR_STREAM_COMPUTE, -1, -1);
+    forget_instances(s);
     for (int32_t i = 0; i < zr_graph_inputs(w->graph); i++) {
         zr_value input = zr_graph_input(w->graph, i);
         const zr_type *type = &zr_graph_value(w->graph, input)->type;
         int64_t bytes = zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
-        w->schedule->value_buffer[input] = zr__writer_buffer(w, ZR_ACT, -1, "input", bytes);
-        zr__writer_use(w, w->schedule->value_buffer[input], false, true);
+        s->place[i] = w->schedule->value_buffer[input] = zr__writer_buffer(w, ZR_ACT, -1, "input", bytes);
+        zr__writer_use(w, s->place[i], false, true);
     }
 }
 
 static void write_segments(writing *s)
 {
     zr__writer *w = &s->w;
-    for (int32_t i = 0; i < s->n_segments; i++) {
-        gather_for(s, i);
-        for (int32_t op = s->segment[i].first_op; op < s->segment[i].end_op; op++) write_op(s, op);
+    int pass = -1;
+    for (int32_t i = 0; i < s->n_segments && w->status == ZR_OK; i++) {
+        if (s->segment[i].pass != pass && s->kind == ZR_TRAIN) {
+            if (pass >= 0) zr__write_norm(w);
+            find_reductions(s, s->segment[i].pass);
+            for (int32_t u = 0; u < w->plan->n_units; u++) s->grad_buffer[u] = ZR_NONE;
+        }
+        pass = s->segment[i].pass;
+        zr__gathers_issue(&s->gathers, w, i, i > 0 ? s->segment[i - 1].end_step : -1);
+        for (int32_t run = s->segment[i].first; run < s->segment[i].end; run++) write_run(s, run);
         s->segment[i].end_step = w->last[ZR_STREAM_COMPUTE];
-        if (s->kind != ZR_TRAIN) continue;
-        for (int32_t u = 0; u < w->plan->n_units; u++)
-            if (s->grad_end[u] == i && w->plan->unit[u].elems > 0) zr__write_reduce(w, u, unit_gradient(s, u));
+        if (s->kind == ZR_TRAIN) reduce_units(s, i);
     }
 }
 
@@ -220,53 +305,46 @@ static void keep_output(writing *s)
     schedule->buffer[schedule->value_buffer[output]].last_step = schedule->n_steps - 1;
 }
 
-/* Once a step: agree on norm and health, then update what this rank owns. */
-static void write_update(writing *s)
+/* ---- beginning and end ------------------------------------------------------------------------ */
+
+static zr_status take_tables(writing *s, const zr_graph *g, zr_schedule *schedule)
 {
-    zr__writer *w = &s->w;
-    const zr_plan *plan = w->plan;
-    if (plan->layout.accum > 1 && !plan->shard_optim && plan->stage_buffer != ZR_NONE)
-        for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather_grad(w, u, plan->unit[u].accum, -1);
-    zr__writer_step(w, ZR_STEP_NORM, ZR_STREAM_COMPUTE, -1, -1);
-    zr__writer_wait(w, w->last[ZR_STREAM_COMM]);
-    for (int32_t u = 0; u < plan->n_units; u++)
-        zr__writer_use(w, plan->layout.accum > 1 ? plan->unit[u].accum : plan->unit[u].grad, true, false);
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        const zr_plan_unit *unit = &plan->unit[u];
-        zr__writer_step(w, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, u, -1);
-        zr__writer_range(w, 0, plan->shard_optim ? unit->shard_elems : unit->padded_elems);
-        zr__writer_use(w, plan->layout.accum > 1 ? unit->accum : unit->grad, true, false);
-        if (unit->master != ZR_NONE) zr__writer_use(w, unit->master, true, true);
-        for (int i = 0; i < plan->layout.optimizer.n_slots; i++) zr__writer_use(w, unit->slot[i], true, true);
-        zr__writer_use(w, unit->param, true, true);
-    }
+    size_t units = (size_t)s->w.plan->n_units, values = (size_t)zr_graph_values(g), runs = (size_t)s->program.n;
+    size_t instances = (size_t)zr_graph_inputs(g) + runs * ZR_OP_OUTS;
+    s->segment = zr_alloc(sizeof *s->segment * (runs + 1));
+    s->instance = zr_alloc(sizeof(int32_t) * (values + 2 * instances + 3 * units + runs + 1));
+    s->checkpoint = zr_alloc(instances + 1);
+    schedule->value_buffer = zr_alloc(sizeof *schedule->value_buffer * (values + 1));
+    schedule->value_offset = zr_alloc(sizeof *schedule->value_offset * (values + 1));
+    ZR_CHECK(s->segment && s->instance && s->checkpoint && schedule->value_buffer && schedule->value_offset,
+             ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    s->last_use = s->instance + values;
+    s->place = s->last_use + instances;
+    s->grad_buffer = s->place + instances;
+    s->reduce_at = s->grad_buffer + units;
+    s->next_due = s->reduce_at + units;
+    s->first_due = s->next_due + units;
+    return ZR_OK;
 }
 
 static zr_status writing_begin(writing *s, zr_plan *plan, zr_schedule_kind kind)
 {
     const zr_graph *g = plan->graph[kind];
     zr_schedule *schedule = &plan->schedule[kind];
-    size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     s->kind = kind;
     ZR_TRY(zr__writer_begin(&s->w, plan, g, schedule));
-    s->segment = zr_alloc(sizeof *s->segment * (size_t)(zr_graph_ops(g) + 1));
-    s->last_use = zr_alloc(sizeof(int32_t) * (values + 6 * units));
-    schedule->value_buffer = zr_alloc(sizeof *schedule->value_buffer * (values + 1));
-    schedule->value_offset = zr_alloc(sizeof *schedule->value_offset * (values + 1));
-    ZR_CHECK(s->segment && s->last_use && schedule->value_buffer && schedule->value_offset, ZR_ERR_MEMORY,
-             "no memory to plan %zu values", values);
-    s->unit_buffer = s->last_use + values;
-    s->next_buffer = s->unit_buffer + units;
-    s->gathered = s->next_buffer + units;
-    s->next_gathered = s->gathered + units;
-    s->grad_buffer = s->next_gathered + units;
-    s->grad_end = s->grad_buffer + units;
-    for (size_t u = 0; u < units; u++) s->grad_buffer[u] = ZR_NONE;
-    for (size_t v = 0; v < values; v++) schedule->value_buffer[v] = ZR_NONE;
+    ZR_TRY(zr__program_make(&s->program, plan, kind));
+    ZR_TRY(take_tables(s, g, schedule));
+    for (int32_t v = 0; v < zr_graph_values(g); v++) schedule->value_buffer[v] = ZR_NONE;
     for (int32_t p = 0; p < zr_graph_params(g); p++) {
         const zr_param_info *param = zr_graph_param(g, p);
         schedule->value_offset[param->value] = param->unit_offset * zr_dtype_bytes(plan->layout.dtype);
     }
+    find_segments(s);
+    find_lifetimes(s);
+    ZR_TRY(zr__gathers_begin(&s->gathers, plan, s->n_segments));
+    find_gathers(s);
+    ZR_TRY(s->gathers.status);
     if (kind != ZR_DECODE) return ZR_OK;
     for (int32_t b = 0, v = 0; b < plan->n_persistent; b++) { /* caches, in the graph's order */
         if (plan->persistent[b].category != ZR_ACT) continue;
@@ -281,15 +359,13 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     writing s = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, writing_begin(&s, plan, kind), done);
-    find_segments(&s);
-    find_uses(&s);
     if (kind == ZR_TRAIN) zr__writer_step(&s.w, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1, -1);
     write_batch(&s);
     write_segments(&s);
     keep_output(&s);
     if (kind == ZR_TRAIN) {
         zr__writer_step(&s.w, ZR_STEP_END, ZR_STREAM_COMPUTE, -1, -1);
-        write_update(&s);
+        zr__write_update(&s.w);
     }
     int64_t bytes = 0;
     ZR_TRY_GOTO(st, s.w.status, done);
@@ -297,17 +373,20 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     if (bytes > plan->arena_bytes) plan->arena_bytes = bytes;
 done:
     zr__writer_end(&s.w);
+    zr__program_free(&s.program);
+    zr__gathers_end(&s.gathers);
     zr_free(s.segment);
-    zr_free(s.last_use);
+    zr_free(s.instance);
+    zr_free(s.checkpoint);
     return st;
 }
 
-/* Stages 1 and 2: the parameters that others updated, unit by unit in order of use. */
+/* Parameters that others updated and that this rank keeps whole, unit by unit in order of use. */
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__writer w;
     ZR_TRY(zr__writer_begin(&w, plan, NULL, &plan->schedule[ZR_FLUSH]));
-    if (plan->shard_optim && !plan->shard_param && plan->stage_buffer != ZR_NONE)
-        for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather(&w, u, plan->unit[u].param, -1);
+    for (int32_t u = 0; u < plan->n_units && plan->shard_optim && plan->stage_buffer != ZR_NONE; u++)
+        if (!plan->unit[u].gathered) zr__write_gather(&w, u, plan->unit[u].param, -1);
     return zr__writer_end(&w);
 }

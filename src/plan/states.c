@@ -28,21 +28,34 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
+/* Partial sums of a binary tree over so many micro-batches that exist at once: an even micro-batch j opens one
+ * beside those of the ones in j's binary form, an odd one joins the newest. */
+static int32_t accumulators(int64_t micro_batches)
+{
+    int32_t n = 1;
+    while (((int64_t)2 << n) - 2 <= micro_batches - 1) n++;
+    return n;
+}
+
 /* Gradients, and with accumulation the owner's fp32 sums. */
 static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     const zr_layout *l = &plan->layout;
     int64_t wire = zr_dtype_bytes(l->wire_dtype);
+    if (plan->consume_grad) return ZR_OK;
     if (!plan->shard_grad)
         ZR_TRY(zr__plan_persistent(plan, ZR_GRAD, index, "gradients", u->padded_elems * wire, &u->grad));
-    else if (l->accum == 1)
+    else if (!plan->sum_f32)
         ZR_TRY(zr__plan_persistent(plan, ZR_GRAD, index, "gradient shards", u->shard_elems * wire, &u->grad));
-    if (l->accum > 1) {
-        int64_t elems = plan->shard_optim ? u->shard_elems : u->padded_elems;
-        ZR_TRY(zr__plan_persistent(plan, ZR_GRAD, index, "gradient accumulators (fp32)", 4 * elems, &u->accum));
-    }
-    return ZR_OK;
+    if (!plan->sum_f32) return ZR_OK;
+    /* The lowest becomes the sum, at stage 0 the whole; those above it are of shards. */
+    int64_t elems = plan->shard_optim ? u->shard_elems : u->padded_elems;
+    u->accums = l->world ? accumulators(l->accum) : 1;
+    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - elems) / u->accums, ZR_ERR_CONFIG,
+             "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
+    elems += (u->accums - 1) * u->shard_elems;
+    return zr__plan_persistent(plan, ZR_GRAD, index, "gradient accumulators (fp32)", 4 * elems, &u->accum);
 }
 
 static zr_status optim_states(zr_plan *plan, int32_t index)
@@ -57,9 +70,23 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     return ZR_OK;
 }
 
+/* Stage 3: small units may be kept whole, up to so many elements of the model. */
+static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
+{
+    const zr_layout *l = &plan->layout;
+    const zr_unit_info *info = zr_graph_unit_info(graph, unit);
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
+        if (zr_shape_elems(&zr_graph_param(graph, p)->shape) >= l->persist_elems) return false;
+    if (l->persist_elems == 0 || (l->persist_model_elems > 0 && info->elems > l->persist_model_elems - *persisting))
+        return false;
+    *persisting += info->elems;
+    return true;
+}
+
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
 {
     const zr_layout *l = &plan->layout;
+    int64_t persisting = 0;
     int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
     ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
@@ -69,16 +96,57 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->elems = zr_graph_unit_info(graph, i)->elems;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
-        u->grad = u->accum = u->master = ZR_NONE;
+        u->param = u->grad = u->accum = u->master = ZR_NONE;
+        u->accums = 1;
+        u->gathered = plan->shard_param && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s] = ZR_NONE;
         plan->params += u->elems;
         plan->padding_elems += u->padded_elems - u->elems;
-        int64_t kept = plan->shard_param ? u->shard_elems : u->padded_elems;
-        ZR_TRY(zr__plan_persistent(plan, ZR_PARAM, i, plan->shard_param ? "parameter shards" : "parameters",
-                                   kept * zr_dtype_bytes(l->dtype), &u->param));
-        if (!l->train) continue;
-        ZR_TRY(grad_states(plan, i));
-        ZR_TRY(optim_states(plan, i));
+        int64_t kept = u->gathered ? u->shard_elems : u->padded_elems;
+        bool cast = l->train && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
+        if (!cast)
+            ZR_TRY(zr__plan_persistent(plan, ZR_PARAM, i, u->gathered ? "parameter shards" : "parameters",
+                                       kept * zr_dtype_bytes(l->dtype), &u->param));
     }
+    /* Kind by kind: a memory map then shows each as one band. */
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
+    return ZR_OK;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The exchange stage holds the largest bucket that any step moves; fused, the gradients of the whole model. */
+zr_status zr__plan_stage(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->stage_buffer = ZR_NONE;
+    if (l->ranks == 1) return ZR_OK;
+    int64_t largest = 0, all = 0, wire = zr_dtype_bytes(l->wire_dtype);
+    int64_t gathered = l->train && !plan->shard_optim ? (plan->sum_f32 ? 4 : wire) : zr_dtype_bytes(l->dtype);
+    int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
+    int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
+    if (l->fused_buffer) reduce = gather = INT64_MAX;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        int64_t elems = plan->unit[i].padded_elems;
+        int64_t reduced = least(reduce, elems) * wire, whole = least(gather, elems) * gathered;
+        all += elems * wire;
+        if (l->train && reduced > largest) largest = reduced;
+        if ((l->train || plan->shard_param) && whole > largest) largest = whole;
+    }
+    if (l->train && l->fused_buffer && all > largest) largest = all;
+    if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
+    ZR_ASSERT(plan->n_persistent < plan->persistent_room);
+    plan->stage_buffer = plan->n_persistent++;
+    plan->stage_bytes = zr__round_bytes(largest);
+    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER,
+                                                       .persistent = true,
+                                                       .staging = true,
+                                                       .unit = -1,
+                                                       .what = "exchange stage",
+                                                       .bytes = plan->stage_bytes};
     return ZR_OK;
 }

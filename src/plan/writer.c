@@ -84,7 +84,8 @@ int32_t zr__writer_step(zr__writer *w, zr_step_kind kind, zr_stream stream, int3
     if (w->status != ZR_OK) return -1;
     int32_t index = s->n_steps++;
     s->step[index] =
-        (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = op, .uses = s->n_uses, .waits = s->n_waits};
+        (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = op, .owner = -1, .uses = s->n_uses,
+                  .waits = s->n_waits};
     for (int i = 0; i < ZR_STREAMS; i++) w->clock[index][i] = -1;
 
     bool barrier = kind == ZR_STEP_REPEAT || kind == ZR_STEP_END;
@@ -102,6 +103,11 @@ void zr__writer_range(zr__writer *w, int64_t first, int64_t count)
     zr_step *step = &w->schedule->step[w->schedule->n_steps - 1];
     step->first = first;
     step->count = count;
+}
+
+void zr__writer_owner(zr__writer *w, int32_t owner)
+{
+    if (w->status == ZR_OK) w->schedule->step[w->schedule->n_steps - 1].owner = owner;
 }
 
 void zr__writer_use(zr__writer *w, int32_t buffer, bool reads, bool writes)

@@ -25,6 +25,11 @@ int64_t zr_dtype_bytes(zr_dtype dtype)
     return size[dtype];
 }
 
+bool zr_dtype_is_float(zr_dtype dtype)
+{
+    return dtype == ZR_F32 || dtype == ZR_BF16 || dtype == ZR_F16;
+}
+
 int64_t zr_shape_elems(const zr_shape *shape)
 {
     int64_t elems = 1;

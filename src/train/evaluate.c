@@ -44,14 +44,19 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
 
 zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens)
 {
-    const double mine[2] = {part->sum, (double)part->tokens};
-    ZR_TRY(zr_comm_scalars(comm, mine, 2, comm->table));
-    double total = 0.0, count = 0.0;
+    enum { N = ZR_EXACT_LIMBS + 1 };
+    _Static_assert(N <= ZR_COMM_SCALARS, "a part travels in one call");
+    double mine[N];
+    zr_exact total = {0};
+    zr_exact_pack(&part->sum, mine);
+    mine[ZR_EXACT_LIMBS] = (double)part->tokens;
+    ZR_TRY(zr_comm_scalars(comm, mine, N, comm->table));
+    *tokens = 0;
     for (int rank = 0; rank < comm->size; rank++) {
-        total += comm->table[2 * rank];
-        count += comm->table[2 * rank + 1];
+        const double *other = comm->table + (size_t)N * (size_t)rank;
+        zr_exact_unpack(&total, other);
+        *tokens += (int64_t)other[ZR_EXACT_LIMBS];
     }
-    *loss = count > 0.0 ? total / count : 0.0;
-    *tokens = (int64_t)count;
+    *loss = *tokens > 0 ? zr_exact_value(&total) / (double)*tokens : 0.0;
     return ZR_OK;
 }

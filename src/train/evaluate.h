@@ -7,7 +7,7 @@
 
 /** One rank's part of an evaluation. */
 typedef struct zr__eval_part {
-    double sum; /* of its tokens' losses */
+    zr_exact sum; /* of its tokens' losses: the same whichever rank has which window */
     int64_t tokens;
     zr_status data; /* could its windows be read? Latched: a rank that stopped there would leave the others waiting */
 } zr__eval_part;
@@ -17,7 +17,7 @@ typedef struct zr__eval_part {
 ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data,
                                     int64_t windows, zr__eval_part *part);
 
-/** Mean over all parts, added in rank order. Collective. */
+/** Mean over all parts: the same at any number of ranks as long as micro-batches keep their size. Collective. */
 ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);
 
 #endif

@@ -57,6 +57,14 @@ static zr_status encode_prompt(writer *w)
     return ZR_OK;
 }
 
+static float number_at(const zr_tensor *tensor, int64_t i)
+{
+    const uint16_t *half = tensor->data;
+    if (tensor->dtype == ZR_BF16) return zr_f32_from_bf16(half[i]);
+    if (tensor->dtype == ZR_F16) return zr_f32_from_f16(half[i]);
+    return ((const float *)tensor->data)[i];
+}
+
 /** Bring the cache up to the last token; its logits are then in w->logits. A full cache is begun anew with
  *  the last half of its tokens, so each token still sees at least that many. */
 static zr_status read_tokens(writer *w, int64_t first)
@@ -71,10 +79,7 @@ static zr_status read_tokens(writer *w, int64_t first)
     for (int64_t i = first; i < w->n_tokens; i++) {
         ZR_TRY(zr_engine_decode(w->loaded.engine, w->tokens[i], w->position++, &output));
     }
-    for (int64_t v = 0; v < w->choices; v++) {
-        w->logits[v] = output.dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)output.data)[v])
-                                               : ((const float *)output.data)[v];
-    }
+    for (int64_t v = 0; v < w->choices; v++) w->logits[v] = number_at(&output, v);
     return ZR_OK;
 }
 

@@ -62,7 +62,7 @@ zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
     zr_device_config device = {.threads = threads > 0 ? threads : zr_host_cores()};
     zr_model model = zr_gpt2(&loaded->model);
-    layout->dtype = loaded->config && loaded->config->bf16 ? ZR_BF16 : ZR_F32;
+    layout->dtype = loaded->config ? zr_train_layout(loaded->config, 1).dtype : ZR_F32;
     layout->wire_dtype = layout->dtype;
     ZR_TRY(zr_device_create_cpu(&device, &loaded->device));
     ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));

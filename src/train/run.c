@@ -1,5 +1,6 @@
 /** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
  *  ranks, then create, then compute. */
+#include "base/text.h"
 #include "train/evaluate.h"
 #include "train/export.h"
 #include "train/host.h"
@@ -11,8 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MIB 1048576.0
+
+enum { SCALE_BYTES = 128 };
+
 typedef struct run {
     const zr_config *config;
+    zr_config settled; /* a copy of it with a memory.limit, where none was given and one is needed */
     zr_comm *comm;
     const zr_observer *observer;
     zr_train_result *result;
@@ -24,7 +30,8 @@ typedef struct run {
     zr__run_dir dir; /* rank 0's */
     zr_train_info info;
     zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
-    int64_t skipped_in_row;
+    zr_loss_scaler scaler;
+    int64_t skipped_in_row; /* without those that lowered the loss scale */
 } run;
 
 static void note(const run *r, const char *text)
@@ -44,6 +51,15 @@ static zr_status agree(run *r, zr_status mine)
     return agreed(r, zr_comm_agree(r->comm, mine));
 }
 
+/** Each of n numbers becomes its highest over the ranks. */
+static zr_status highest(run *r, double *number, int n)
+{
+    const double *all = r->comm->table;
+    ZR_TRY(agreed(r, zr_comm_scalars(r->comm, number, n, r->comm->table)));
+    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], all[i]);
+    return ZR_OK;
+}
+
 static void log_line(run *r, const char *line, int bytes)
 {
     if (zr__run_dir_log(&r->dir, line, (size_t)bytes)) return;
@@ -60,14 +76,28 @@ static zr_status check_inputs(run *r)
     return ZR_OK;
 }
 
+/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
+static zr_status settle_limit(run *r)
+{
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
+    double least = -(double)zr_train_host_limit(r->comm->local_size);
+    ZR_TRY(highest(r, &least, 1));
+    r->settled = *r->config;
+    r->settled.memory.limit_bytes = -(int64_t)least;
+    r->config = &r->settled;
+    return ZR_OK;
+}
+
 static zr_status check_plan(run *r)
 {
+    /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
+    int64_t limit_bytes = r->config == &r->settled ? 0 : r->config->memory.limit_bytes;
     bool threads = strcmp(r->comm->transport, "mpi") != 0;
     zr_device_config device = ZR_DEVICE_CONFIG_INIT;
     device.threads = zr_train_threads(r->config, r->comm->local_size);
     ZR_TRY(zr_device_create_cpu(&device, &r->device));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
-    ZR_TRY(zr_train_memory_check(r->plan, r->config->memory.limit_bytes, r->comm->local_size, threads));
+    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
     r->result->planned = zr_report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plan = r->plan,
@@ -86,6 +116,7 @@ static zr_status check(run *r)
     if (st == ZR_OK) st = check_inputs(r);
     ZR_TRY(agree(r, st));
     ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(settle_limit(r));
     ZR_TRY(agree(r, check_plan(r)));
     return ZR_OK;
 }
@@ -102,10 +133,28 @@ static zr_status open_dir(run *r)
     return st;
 }
 
+/** Say what limit was settled, if one was. */
+static void note_limit(const run *r)
+{
+    char text[256];
+    double limit = (double)r->settled.memory.limit_bytes / MIB;
+    if (r->config != &r->settled) return;
+    snprintf(
+        text, sizeof(text),
+        "activation_checkpointing.policy auto: memory.limit taken as %.1f MiB, a rank's share of nine tenths of what "
+        "the host has left",
+        limit);
+    note(r, limit > 0.0
+                ? text
+                : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
+                  "is computed again; give memory.limit");
+}
+
 static void announce(run *r)
 {
     char text[640];
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    note_limit(r);
     int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores) {
         snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
@@ -119,7 +168,7 @@ static void announce(run *r)
     }
 }
 
-/** The type that this rank's matrix products are made in. */
+/** The type that this rank's matrix products are made in: fp16 is always widened. */
 static zr_dtype product_dtype(const run *r)
 {
     return r->plan->layout.dtype == ZR_BF16 && r->device->profile.bf16_products ? ZR_BF16 : ZR_F32;
@@ -168,7 +217,7 @@ static void fill_rates(const run *r, zr_train_step *line)
     line->mfu = peak > 0.0 ? r->plan->flops_model / r->comm->size / sec / peak : NAN;
 }
 
-static void report_step(run *r, const zr_step_result *did, double lr, double sec)
+static void report_step(run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
     char text[ZR_LINE_BYTES];
     if (r->comm->rank != 0) return;
@@ -179,29 +228,50 @@ static void report_step(run *r, const zr_step_result *did, double lr, double sec
                           .lr = lr,
                           .tokens = r->config->train_batch_size * r->plan->layout.seq,
                           .step_sec = sec,
-                          .skipped = r->result->skipped};
+                          .skipped = r->result->skipped,
+                          .loss_scale = r->config->fp16 ? scale : 0.0};
     fill_rates(r, &line);
     log_line(r, text, zr__metrics_step(&line, text));
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
+/** What the loss scale does after a step without an update, "" without fp16. */
+static void scale_text(const run *r, double before, char out[SCALE_BYTES])
+{
+    char was[ZR_NUMBER_BYTES], is[ZR_NUMBER_BYTES];
+    zr__text_shortest(before, was);
+    zr__text_shortest(r->scaler.scale, is);
+    out[0] = '\0';
+    if (!r->config->fp16) return;
+    if (r->scaler.scale < before)
+        snprintf(out, SCALE_BYTES, ", the loss scale goes from %s to %s", was, is);
+    else
+        snprintf(out, SCALE_BYTES, ", the loss scale stays %s", was);
+}
+
 /** Count a step without an update; too many in a row end the run. The same on every rank. */
 static zr_status count_skipped(run *r, const zr_step_result *did)
 {
-    char text[320];
+    char text[448], scale[SCALE_BYTES];
     bool skipped = did->skipped || !isfinite(did->loss);
-    r->skipped_in_row = skipped ? r->skipped_in_row + 1 : 0;
+    double before = r->scaler.scale;
+    zr_loss_scaler_update(&r->scaler, skipped);
+    if (!skipped) r->skipped_in_row = 0;
     if (!skipped) return ZR_OK;
+    if (r->scaler.scale >= before) r->skipped_in_row++;
     r->result->skipped++;
     const char *name = did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_TRAIN], did->bad_param)->name : "";
-    snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite (%lld skipped so far)",
-             (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name,
+    scale_text(r, before, scale);
+    snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
+             (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
              (long long)r->result->skipped);
     note(r, text);
     ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
-             "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s); lower the "
-             "learning rate, lengthen the warm-up or set gradient_clipping",
-             ZR_TRAIN_MAX_SKIPPED, (long long)r->result->steps, name[0] ? name : "loss");
+             "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s%s); lower the "
+             "learning rate%s, lengthen the warm-up or %s gradient_clipping",
+             ZR_TRAIN_MAX_SKIPPED, (long long)r->result->steps, name[0] ? name : "loss", scale,
+             r->config->fp16 && !r->scaler.dynamic ? " or fp16.loss_scale" : "",
+             r->config->gradient_clipping > 0.0 ? "lower" : "set");
     return ZR_OK;
 }
 
@@ -211,17 +281,20 @@ static zr_status one_step(run *r)
     zr_step_args args = {.step = r->result->steps,
                          .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
                          .clip = r->config->gradient_clipping,
+                         .loss_scale = r->scaler.scale,
                          .batch = read_batch,
                          .arg = r};
     double begin = zr_clock_sec();
-    r->result->agreed = false;
-    ZR_TRY(zr_engine_step(r->engine, &args, &did));
+    zr_status st = zr_engine_step(r->engine, &args, &did);
+    /* A gradient that is used up as it is reduced cannot be skipped; that it is bad all ranks learn together. */
+    r->result->agreed = st == ZR_ERR_DIVERGED;
+    ZR_TRY(st);
     double sec = zr_clock_sec() - begin;
     ZR_TRY(agree(r, r->batch_failed));
     r->result->steps++;
     r->result->loss = did.loss;
-    zr_status st = count_skipped(r, &did);
-    report_step(r, &did, args.lr, sec);
+    st = count_skipped(r, &did);
+    report_step(r, &did, args.lr, args.loss_scale, sec);
     return st;
 }
 
@@ -270,15 +343,6 @@ static zr_status loop(run *r)
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */
-
-/** Each of n numbers becomes its highest over the ranks. */
-static zr_status highest(run *r, double *number, int n)
-{
-    const double *all = r->comm->table;
-    ZR_TRY(agreed(r, zr_comm_scalars(r->comm, number, n, r->comm->table)));
-    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], all[i]);
-    return ZR_OK;
-}
 
 /** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
 static zr_status measure_peak(run *r)
@@ -369,6 +433,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
              .comm = comm,
              .observer = observer ? observer : &nobody,
              .result = result,
+             .scaler = zr_loss_scaler_create(config),
              .dir = ZR_RUN_DIR_INIT};
     result->val_loss = NAN;
     result->peak_rss_bytes = -1;

@@ -11,6 +11,7 @@
 /* The run report's promise: a process takes 1.03 of its arenas and this much more. */
 #define PROCESS_EXTRA_BYTES (48LL << 20)
 #define PROCESS_SHARE 1.03
+#define HOST_SHARE 0.9
 #define MIB 1048576.0
 
 static zr_config_sizes sizes_of(const zr_gpt2_config *gpt2)
@@ -122,19 +123,76 @@ static zr_optimizer optimizer_of(const zr_config *config)
     return zr_adamw(beta1, beta2, eps, decay);
 }
 
+static zr_dtype wire_dtype_of(zr_config_dtype dtype)
+{
+    switch (dtype) {
+    case ZR_CONFIG_BF16:
+        return ZR_BF16;
+    case ZR_CONFIG_FP16:
+        return ZR_F16;
+    case ZR_CONFIG_AUTO:
+    case ZR_CONFIG_FP32:
+        break;
+    }
+    return ZR_F32;
+}
+
+/** The largest arena whose process stays within `limit_bytes` per rank; 0: no limit. */
+static int64_t arena_limit(int64_t limit_bytes)
+{
+    if (limit_bytes == 0) return 0;
+    double bytes = ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
+    return bytes > 1.0 ? (int64_t)bytes : 1;
+}
+
+/** What is kept, what is computed again. */
+static void set_states(const zr_config *config, zr_layout *layout)
+{
+    static const zr_recompute recompute[] = {[ZR_POLICY_NONE] = ZR_RECOMPUTE_NONE,
+                                             [ZR_POLICY_UNIT] = ZR_RECOMPUTE_UNIT,
+                                             [ZR_POLICY_SELECTIVE] = ZR_RECOMPUTE_SELECTIVE,
+                                             [ZR_POLICY_AUTO] = ZR_RECOMPUTE_AUTO};
+    bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
+    layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
+    layout->two_pass = lean && config->memory.norm == ZR_NORM_TWO_PASS;
+    layout->world = config->train.world;
+    layout->recompute = recompute[config->recompute.policy];
+    layout->recompute_every = config->recompute.every;
+    if (layout->recompute == ZR_RECOMPUTE_AUTO) layout->limit_bytes = arena_limit(config->memory.limit_bytes);
+}
+
+/** What moves, how and when. */
+static void set_movement(const zr_config *config, zr_layout *layout)
+{
+    static const zr_reduce reduce[] = {[ZR_COLLECTIVE_SCATTER] = ZR_REDUCE_TO_SHARDS,
+                                       [ZR_COLLECTIVE_ALL_REDUCE] = ZR_REDUCE_ALL_REDUCE,
+                                       [ZR_COLLECTIVE_OWNER] = ZR_REDUCE_TO_OWNER};
+    bool overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
+    layout->wire_dtype = wire_dtype_of(config->communication_dtype);
+    layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
+    layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
+    layout->fused_buffer = config->collectives.fused;
+    layout->reduce = reduce[config->collectives.reduce];
+    layout->gather = config->collectives.gather == ZR_COLLECTIVE_BROADCAST ? ZR_GATHER_BROADCAST : ZR_GATHER_ALL;
+    layout->prefetch_elems = overlap ? config->zero.prefetch_bucket_elems : 0;
+    layout->live_elems = config->zero.max_live_elems;
+    layout->reuse_elems = config->zero.max_reuse_elems;
+    layout->persist_elems = config->zero.persistence_elems;
+    layout->persist_model_elems = config->zero.model_persistence_elems;
+}
+
 zr_layout zr_train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.ranks = ranks;
     layout.stage = (int)config->zero.stage;
-    layout.dtype = config->bf16 ? ZR_BF16 : ZR_F32;
-    layout.wire_dtype = config->communication_dtype == ZR_CONFIG_BF16 ? ZR_BF16 : ZR_F32;
+    layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
     layout.batch = config->micro_batch_size;
     layout.seq = config->data.seq_length;
     layout.accum = config->accumulation_steps;
-    layout.reduce_bucket_elems = config->zero.reduce_bucket_elems;
-    layout.gather_bucket_elems = config->zero.allgather_bucket_elems;
-    layout.prefetch = config->zero.overlap_comm == ZR_SWITCH_ON && config->zero.prefetch_bucket_elems > 0;
+    set_states(config, &layout);
+    set_movement(config, &layout);
     layout.eval = config->data.val != NULL;
     layout.optimizer = optimizer_of(config);
     return layout;
@@ -147,14 +205,21 @@ int zr_train_threads(const zr_config *config, int local_ranks)
     return share > 1 ? share : 1;
 }
 
-zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
+zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
+                               zr_plan **plan)
 {
     zr_gpt2_config sizes;
     ZR_TRY(zr_train_model(config, &sizes));
+    zr_model model = zr_gpt2(&sizes);
+    ZR_TRY(zr_plan_create(&model, layout, profile, plan));
+    return ZR_OK;
+}
+
+zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
+{
     zr_layout layout = zr_train_layout(config, ranks);
     if (stage >= 0) layout.stage = stage;
-    zr_model model = zr_gpt2(&sizes);
-    ZR_TRY(zr_plan_create(&model, &layout, profile, plan));
+    ZR_TRY(zr_train_plan_layout(config, &layout, profile, plan));
     return ZR_OK;
 }
 
@@ -162,6 +227,12 @@ int64_t zr_train_process_bytes(int64_t total_bytes, int ranks)
 {
     double bytes = PROCESS_SHARE * (double)total_bytes * ranks + PROCESS_EXTRA_BYTES;
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+}
+
+int64_t zr_train_host_limit(int local_ranks)
+{
+    int64_t left = zr_host_available_bytes();
+    return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
 zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
@@ -172,8 +243,8 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
     ZR_CHECK(
         limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
         "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
-        "memory.limit is %.1f MiB; use a higher zero_optimization.stage, more ranks, a smaller batch or "
-        "seq_length (`zr plan` shows each)",
+        "memory.limit is %.1f MiB; use a higher zero_optimization.stage, activation_checkpointing.policy unit, more "
+        "ranks, a smaller batch or seq_length (`zr plan` shows each)",
         (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
     double host_bytes =
         threads ? (double)zr_train_process_bytes(memory->total_bytes, local_ranks) : (double)rank_bytes * local_ranks;
@@ -181,7 +252,8 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
     ZR_CHECK(
         left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
         "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
-        "available; use a higher zero_optimization.stage, a smaller batch or a smaller model",
+        "available; use a higher zero_optimization.stage, activation_checkpointing.policy unit, a smaller batch or a "
+        "smaller model",
         host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
     return ZR_OK;
 }

@@ -13,6 +13,7 @@
 #define DECLARE_LEVEL(level)                                                                                           \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level)                                                                          \
     extern const zr__shards zr__shards_##level;                                                                        \
+    extern const zr__square_exact zr__square_exact_##level;                                                            \
     extern const zr__rule zr__rules_##level[];                                                                         \
     extern const zr__panel_ops zr__panels_##level;
 ZR_KERNEL_LEVELS(DECLARE_LEVEL)
@@ -21,6 +22,7 @@ typedef struct level {
     const char *name;
     const zr_kernel *const *families; /* NULL last */
     const zr__shards *shards;
+    const zr__square_exact *square_exact;
     const zr__rule *rules;
     const zr__panel_ops *panels;
 } level;
@@ -30,7 +32,8 @@ typedef struct level {
     static const zr_kernel *const families_##level[] = {ZR_KERNEL_FAMILIES(FAMILY_ENTRY, level) NULL};
 ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
 
-#define LEVEL_ENTRY(level) {#level, families_##level, &zr__shards_##level, zr__rules_##level, &zr__panels_##level},
+#define LEVEL_ENTRY(level)                                                                                             \
+    {#level, families_##level, &zr__shards_##level, &zr__square_exact_##level, zr__rules_##level, &zr__panels_##level},
 static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
 #define LEVELS ((int)(sizeof levels / sizeof *levels))
 
@@ -154,8 +157,7 @@ static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
 
 static zr_status check_float(const char *what, zr_dtype dtype)
 {
-    ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "%s is %s, wanted F32 or BF16", what,
-             zr_dtype_name(dtype));
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_DTYPE, "%s is %s, wanted F32, BF16 or F16", what, zr_dtype_name(dtype));
     return ZR_OK;
 }
 
@@ -176,6 +178,13 @@ static zr_status cpu_square_sum(zr_device *device, const void *x, zr_dtype dtype
 {
     ZR_TRY(check_float("the operand of a square sum", dtype));
     *sum = level_of(device)->shards->square_sum(device->profile.threads, x, dtype, n);
+    return ZR_OK;
+}
+
+static zr_status cpu_square_exact(zr_device *device, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum)
+{
+    ZR_TRY(check_float("the operand of an exact square sum", dtype));
+    (*level_of(device)->square_exact)(device->profile.threads, x, dtype, n, sum);
     return ZR_OK;
 }
 
@@ -214,6 +223,8 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
     ZR_CHECK(rule, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
              optimizer->name);
     ZR_TRY(check_float("a gradient", args->grad_dtype));
+    ZR_CHECK(!args->param16 || args->param_dtype == ZR_BF16 || args->param_dtype == ZR_F16, ZR_ERR_DTYPE,
+             "the 16-bit copy of a parameter is %s, wanted BF16 or F16", zr_dtype_name(args->param_dtype));
     if (args->n == 0) return ZR_OK;
     const int64_t grains = (args->n + UPDATE_GRAIN - 1) / UPDATE_GRAIN;
     const int threads = grains < device->profile.threads ? (int)grains : device->profile.threads;
@@ -245,19 +256,20 @@ static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, cons
     return ZR_OK;
 }
 
-static zr_status cpu_total(zr_device *device, const float *x, int64_t n, double *sum)
+static zr_status cpu_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
     (void)device;
-    double total = 0;
-    for (int64_t i = 0; i < n; i++) total += x[i];
-    *sum = total;
+    zr_exact_add(sum, x, n);
     return ZR_OK;
 }
 
 static void cpu_measure(zr_device *device, zr_dtype dtype)
 {
     zr_profile *profile = &device->profile;
-    *(dtype == ZR_BF16 ? &profile->flops_bf16 : &profile->flops_f32) = zr__cpu_peak_flops(profile->threads, dtype);
+    if (dtype == ZR_BF16)
+        profile->flops_bf16 = zr__cpu_peak_flops(profile->threads, ZR_BF16);
+    else /* fp16 is multiplied as fp32 */
+        profile->flops_f32 = zr__cpu_peak_flops(profile->threads, ZR_F32);
 }
 
 static const zr_device_ops cpu_ops = {
@@ -267,6 +279,7 @@ static const zr_device_ops cpu_ops = {
     .kernel = cpu_kernel,
     .sum = cpu_sum,
     .square_sum = cpu_square_sum,
+    .square_exact = cpu_square_exact,
     .first_bad = cpu_first_bad,
     .update = cpu_update,
     .zero = cpu_zero,

@@ -19,6 +19,9 @@ typedef struct zr__shards {
 /* Most pieces that sum takes: its stack of partial sums has a fixed depth. */
 #define ZR_SUM_PIECES 4095
 
+/* kernels/exact.c: *sum += the squares of (n) elements, without rounding. */
+typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
+
 /* kernels/optimizer.c: rules by name, name NULL last. */
 typedef struct zr__rule {
     const char *name;

@@ -17,7 +17,7 @@
 
 #include "zr/device.h"
 
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -63,43 +63,123 @@ static inline float zr__select(bool cond, float a, float b)
     return zr__float((mask & zr__bits(a)) | (~mask & zr__bits(b)));
 }
 
-/* ---- bf16 ------------------------------------------------------------------------------------ */
+/* ---- the level's vector ---------------------------------------------------------------------- */
 
-/* zr_bf16_from_f32 without a branch, so that loops over it vectorise; the same bits. */
-static inline uint16_t zr__bf16(float x)
+/* The number of lanes is a property of the level. */
+#if defined(__AVX512F__)
+#define ZR_VEC 16
+#elif defined(__AVX2__)
+#define ZR_VEC 8
+#else
+#define ZR_VEC 4
+#endif
+typedef float zr__vec __attribute__((vector_size(ZR_VEC * 4)));
+typedef int32_t zr__mask __attribute__((vector_size(ZR_VEC * 4)));
+typedef double zr__vecd __attribute__((vector_size(ZR_VEC * 4)));
+typedef float zr__half __attribute__((vector_size(ZR_VEC * 2)));
+#define ZR_VECD (ZR_VEC / 2)
+
+static inline zr__vec zr__vec_load(const float *x)
 {
-    uint32_t u = zr__bits(x);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    uint32_t nan = (u >> 16) | 0x40u;
-    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    zr__vec v;
+    memcpy(&v, x, sizeof v);
+    return v;
 }
 
-static inline void zr__widen(float *restrict out, const uint16_t *restrict in, int64_t n)
+static inline void zr__vec_store(float *x, zr__vec v)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = zr__float((uint32_t)in[i] << 16);
+    memcpy(x, &v, sizeof v);
 }
 
-static inline void zr__round(uint16_t *restrict out, const float *restrict in, int64_t n)
+/* ---- 16-bit storage -------------------------------------------------------------------------- */
+
+/* bf16 and fp16 are ways to store: values are widened to fp32 where they are read and rounded where they are
+ * written. Which of the two it is matters to zr__widen and zr__round alone. */
+
+static inline void zr__widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = zr__bf16(in[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = zr_f32_from_bf16(in[i]);
 }
 
-/* out[i] = in[first + i], in being F32 or BF16. */
+static inline void zr__round_bf16(uint16_t *restrict out, const float *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = zr_bf16_from_f32(in[i]);
+}
+
+#if ZR_VEC >= 8 && defined(__F16C__)
+static inline zr__vec zr__vec_from_f16(const uint16_t *x)
+{
+#if ZR_VEC == 16
+    return (zr__vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x));
+#else
+    return (zr__vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x));
+#endif
+}
+
+static inline void zr__vec_to_f16(uint16_t *x, zr__vec v)
+{
+#if ZR_VEC == 16
+    _mm256_storeu_si256((__m256i *)x, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+#else
+    _mm_storeu_si128((__m128i *)x, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#endif
+}
+#endif
+
+/* The instructions give the bits of zr_f32_from_f16 and zr_f16_from_f32. */
+static inline void zr__widen_f16(float *restrict out, const uint16_t *restrict in, int64_t n)
+{
+    int64_t i = 0;
+#if ZR_VEC >= 8 && defined(__F16C__)
+    for (; i + ZR_VEC <= n; i += ZR_VEC) zr__vec_store(out + i, zr__vec_from_f16(in + i));
+    for (; i < n; i++) out[i] = _cvtsh_ss(in[i]);
+#endif
+    for (; i < n; i++) out[i] = zr_f32_from_f16(in[i]);
+}
+
+static inline void zr__round_f16(uint16_t *restrict out, const float *restrict in, int64_t n)
+{
+    int64_t i = 0;
+#if ZR_VEC >= 8 && defined(__F16C__)
+    for (; i + ZR_VEC <= n; i += ZR_VEC) zr__vec_to_f16(out + i, zr__vec_load(in + i));
+    for (; i < n; i++) out[i] = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
+#endif
+    for (; i < n; i++) out[i] = zr_f16_from_f32(in[i]);
+}
+
+/* dtype: BF16 or F16. */
+static inline void zr__widen(float *restrict out, const uint16_t *restrict in, zr_dtype dtype, int64_t n)
+{
+    if (dtype == ZR_F16)
+        zr__widen_f16(out, in, n);
+    else
+        zr__widen_bf16(out, in, n);
+}
+
+static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float *restrict in, int64_t n)
+{
+    if (dtype == ZR_F16)
+        zr__round_f16(out, in, n);
+    else
+        zr__round_bf16(out, in, n);
+}
+
+/* out[i] = in[first + i], in being F32, BF16 or F16. */
 static inline void zr__load(float *restrict out, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
-    if (dtype == ZR_BF16)
-        zr__widen(out, (const uint16_t *)in + first, n);
-    else
+    if (dtype == ZR_F32)
         memcpy(out, (const float *)in + first, (size_t)n * sizeof(float));
+    else
+        zr__widen(out, (const uint16_t *)in + first, dtype, n);
 }
 
-/* out[first + i] = in[i], out being F32 or BF16. */
+/* out[first + i] = in[i], out being F32, BF16 or F16. */
 static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const float *restrict in, int64_t n)
 {
-    if (dtype == ZR_BF16)
-        zr__round((uint16_t *)out + first, in, n);
-    else
+    if (dtype == ZR_F32)
         memcpy((float *)out + first, in, (size_t)n * sizeof(float));
+    else
+        zr__round((uint16_t *)out + first, dtype, in, n);
 }
 
 /* ---- exp, tanh ------------------------------------------------------------------------------- */
@@ -148,27 +228,7 @@ static inline float zr__tanhf(float x)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* The level's own vector, so that the number of lanes is a property of the level. */
-#if defined(__AVX512F__)
-#define ZR_VEC 16
-#elif defined(__AVX2__)
-#define ZR_VEC 8
-#else
-#define ZR_VEC 4
-#endif
-typedef float zr__vec __attribute__((vector_size(ZR_VEC * 4)));
-typedef int32_t zr__mask __attribute__((vector_size(ZR_VEC * 4)));
-typedef double zr__vecd __attribute__((vector_size(ZR_VEC * 4)));
-typedef float zr__half __attribute__((vector_size(ZR_VEC * 2)));
-#define ZR_VECD (ZR_VEC / 2)
 #define ZR_ACCS 4 /* independent accumulators: hides the latency of the addition */
-
-static inline zr__vec zr__vec_load(const float *x)
-{
-    zr__vec v;
-    memcpy(&v, x, sizeof v);
-    return v;
-}
 
 /* First n < ZR_VEC lanes from memory, the others `fill`. */
 static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
@@ -176,11 +236,6 @@ static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
     float lane[ZR_VEC];
     for (int l = 0; l < ZR_VEC; l++) lane[l] = l < n ? x[l] : fill;
     return zr__vec_load(lane);
-}
-
-static inline void zr__vec_store(float *x, zr__vec v)
-{
-    memcpy(x, &v, sizeof v);
 }
 
 static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)

@@ -84,13 +84,18 @@ static void describe(matmul *mm, const zr_kernel_args *args, zr__linear_kind kin
 static zr_status check_types(const matmul *mm, const zr_kernel_args *args)
 {
     zr_dtype a = args->in[mm->a].dtype, b = args->in[mm->b].dtype, c = args->out[0].dtype;
-    ZR_CHECK(a == b && (a == ZR_F32 || a == ZR_BF16), ZR_ERR_DTYPE,
-             "%s: operands are %s and %s, wanted both F32 or both BF16", args->op->def->name, zr_dtype_name(a),
-             zr_dtype_name(b));
-    ZR_CHECK(c == ZR_F32 || (c == ZR_BF16 && a == ZR_BF16), ZR_ERR_UNSUPPORTED,
-             "%s: the output of %s operands is to be %s, wanted F32%s", args->op->def->name, zr_dtype_name(a),
-             zr_dtype_name(c), a == ZR_BF16 ? " or BF16" : "; keep gradients of fp32 parameters in fp32");
+    ZR_CHECK(a == b && zr_dtype_is_float(a), ZR_ERR_DTYPE,
+             "%s: operands are %s and %s, wanted both F32, both BF16 or both F16", args->op->def->name,
+             zr_dtype_name(a), zr_dtype_name(b));
+    ZR_CHECK(c == ZR_F32 || c == a, ZR_ERR_UNSUPPORTED,
+             "%s: the output of %s operands is to be %s, wanted F32 or their type; keep gradients in one of these",
+             args->op->def->name, zr_dtype_name(a), zr_dtype_name(c));
     return ZR_OK;
+}
+
+static bool by_panels(zr_dtype dtype, const zr__panel_ops *panel)
+{
+    return dtype == ZR_F16 || (dtype == ZR_BF16 && !panel->bf16_products);
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -137,7 +142,7 @@ zr_status zr__matmul_prepare(const zr_kernel_args *args, zr__linear_kind kind, c
     *mm = described;
     mm->panel = panel;
     *state = mm;
-    if (mm->spec.dtype == ZR_BF16 && !panel->bf16_products) {
+    if (by_panels(mm->spec.dtype, panel)) {
         choose_blocks(mm);
         return ZR_OK;
     }
@@ -175,10 +180,10 @@ static void load_panel(const matmul *mm, panel *p, const uint16_t *matrix, zr__s
     const uint16_t *block = matrix + row * at.row + col * at.col;
     if (at.col == 1) {
         p->at = rows_of(cols);
-        mm->panel->widen(mm->spec.threads, p->data, block, rows, cols, at.row);
+        mm->panel->widen(mm->spec.threads, p->data, block, mm->spec.dtype, rows, cols, at.row);
     } else {
         p->at = transposed(rows_of(rows));
-        mm->panel->widen(mm->spec.threads, p->data, block, cols, rows, at.col);
+        mm->panel->widen(mm->spec.threads, p->data, block, mm->spec.dtype, cols, rows, at.col);
     }
 }
 
@@ -190,7 +195,7 @@ static zr_status run_block(const matmul *mm, const zr_kernel_args *args, panel *
     int64_t rows = min64(mm->m_block, s->m - row), cols = min64(mm->n_block, s->n - col), at = row * s->n + col;
     const float *earlier = s->earlier ? (const float *)args->in[mm->earlier].data + at : NULL;
     const uint16_t *bias = s->bias ? (const uint16_t *)args->in[mm->bias].data + col : NULL;
-    mm->panel->begin(s->threads, c, earlier, bias, rows, cols, s->n);
+    mm->panel->begin(s->threads, c, earlier, bias, s->dtype, rows, cols, s->n);
     for (int64_t k = 0; k < s->k; k += mm->k_block) {
         int64_t depth = min64(mm->k_block, s->k - k);
         load_panel(mm, a, args->in[mm->a].data, s->a, row, k, rows, depth);

@@ -8,11 +8,11 @@
 
 #include "device/cpu/level.h"
 
-/* Elements first .. first+n of an F32 or BF16 array as fp32: the array itself, or widened into buffer. */
+/* Elements first .. first+n of an array as fp32: the array itself when it is F32, or widened into buffer. */
 static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
-    if (dtype != ZR_BF16) return (const float *)in + first;
-    zr__widen(buffer, (const uint16_t *)in + first, n);
+    if (dtype == ZR_F32) return (const float *)in + first;
+    zr__widen(buffer, (const uint16_t *)in + first, dtype, n);
     return buffer;
 }
 

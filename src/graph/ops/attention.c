@@ -109,6 +109,7 @@ static int64_t attention_scratch(const zr_graph *graph, const zr_op *op, const z
 
 static const zr_op_def attention = {
     .name = "attention",
+    .selective = true,
     .n_out = 2,
     .infer = attention_infer,
     .adjoint = attention_adjoint,

@@ -56,24 +56,19 @@ zr_value zr_gelu(zr_graph *graph, zr_value x)
 
 /* ---- add ------------------------------------------------------------------------------------- */
 
-static bool is_float(zr_dtype dtype)
-{
-    return dtype == ZR_F32 || dtype == ZR_BF16;
-}
-
 static zr_status add_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 2));
     ZR_TRY(zr__want_in(graph, op, 0, "a"));
     zr_type a = *zr__in(graph, op, 0);
     zr_dtype b_dtype = zr__in_has(op, 1) ? zr__in(graph, op, 1)->dtype : a.dtype;
-    ZR_CHECK(is_float(a.dtype) && is_float(b_dtype), ZR_ERR_DTYPE, "add: operands are %s and %s; wanted F32 or BF16",
-             zr_dtype_name(a.dtype), zr_dtype_name(b_dtype));
+    ZR_CHECK(zr_dtype_is_float(a.dtype) && zr_dtype_is_float(b_dtype), ZR_ERR_DTYPE,
+             "add: operands are %s and %s; wanted F32, BF16 or F16", zr_dtype_name(a.dtype), zr_dtype_name(b_dtype));
     ZR_TRY(zr__want_optional(graph, op, 1, "b", b_dtype, a.shape));
-    int64_t dtype = op->attr.i[0] == -1 ? (int64_t)a.dtype : op->attr.i[0];
-    ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "add: output dtype is %" PRId64 "; wanted F32 or BF16",
-             dtype);
-    out[0] = (zr_type){(zr_dtype)dtype, a.shape};
+    zr_dtype dtype = op->attr.i[0] == -1 ? a.dtype : (zr_dtype)op->attr.i[0];
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_DTYPE, "add: output dtype is %s; wanted F32, BF16 or F16",
+             zr_dtype_name(dtype));
+    out[0] = (zr_type){dtype, a.shape};
     return ZR_OK;
 }
 

@@ -4,14 +4,15 @@
 #include "device/cpu/level.h"
 #include "device/cpu/matmul.h"
 
-static void widen(int threads, float *panel, const uint16_t *block, int64_t rows, int64_t cols, int64_t ld)
+static void widen(int threads, float *panel, const uint16_t *block, zr_dtype dtype, int64_t rows, int64_t cols,
+                  int64_t ld)
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < rows; r++) zr__widen(panel + r * cols, block + r * ld, cols);
+    for (int64_t r = 0; r < rows; r++) zr__widen(panel + r * cols, block + r * ld, dtype, cols);
 }
 
-static void begin(int threads, float *panel, const float *earlier, const uint16_t *bias, int64_t rows, int64_t cols,
-                  int64_t ld)
+static void begin(int threads, float *panel, const float *earlier, const uint16_t *bias, zr_dtype dtype, int64_t rows,
+                  int64_t cols, int64_t ld)
 {
     const size_t bytes = (size_t)cols * sizeof(float);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -20,7 +21,7 @@ static void begin(int threads, float *panel, const float *earlier, const uint16_
         if (earlier)
             memcpy(row, earlier + r * ld, bytes);
         else if (bias)
-            zr__widen(row, bias, cols);
+            zr__widen(row, bias, dtype, cols);
         else
             memset(row, 0, bytes);
     }

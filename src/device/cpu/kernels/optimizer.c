@@ -54,7 +54,7 @@ static void load_grad(float *restrict g, const zr_update_args *args, int64_t fir
 
 static void store_param(const zr_update_args *args, int64_t first, int64_t n)
 {
-    if (args->param16) zr__round(args->param16 + first, args->weight + first, n);
+    if (args->param16) zr__round(args->param16 + first, args->param_dtype, args->weight + first, n);
 }
 
 static void adam_update(const zr_update_args *args, bool decoupled)

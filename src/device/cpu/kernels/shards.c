@@ -2,7 +2,7 @@
  * The steps of ZeRO that compute: sum of pieces, square norm, search for what is not finite, cast.
  */
 #include "device/cpu/cpu.h"
-#include "device/cpu/level.h"
+#include "device/cpu/rows.h"
 
 /* A block's stack of partial sums (12 x 2 KB) stays in the first-level cache. */
 #define SUM_BLOCK 512
@@ -19,11 +19,8 @@ static void add(float *restrict out, const float *restrict x, int64_t n)
 
 static void add_piece(float *restrict out, const void *piece, zr_dtype dtype, int64_t first, int64_t n)
 {
-    const uint16_t *narrow = (const uint16_t *)piece + first;
-    if (dtype == ZR_BF16)
-        for (int64_t i = 0; i < n; i++) out[i] += zr__float((uint32_t)narrow[i] << 16);
-    else
-        add(out, (const float *)piece + first, n);
+    float wide[SUM_BLOCK];
+    add(out, zr__view(wide, piece, dtype, first, n), n);
 }
 
 /* Pieces first..first+n of all, into stack[0]. The stack counts in binary: its entries are sums of
@@ -95,8 +92,7 @@ static double square_sum(int threads, const void *x, zr_dtype dtype, int64_t n)
         for (int64_t b = 0; b < count; b++) {
             float wide[SQUARE_BLOCK];
             int64_t first = (batch + b) * SQUARE_BLOCK, length = zr__min64(SQUARE_BLOCK, n - first);
-            if (dtype == ZR_BF16) zr__widen(wide, (const uint16_t *)x + first, length);
-            part[b] = square_block(dtype == ZR_BF16 ? wide : (const float *)x + first, length);
+            part[b] = square_block(zr__view(wide, x, dtype, first, length), length);
         }
         for (int64_t b = 0; b < count; b++) total += part[b];
     }
@@ -126,13 +122,15 @@ static int64_t first_bad(const void *x, zr_dtype dtype, int64_t n)
 
 static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
-    if (dtype == ZR_BF16 && out_dtype == ZR_F32) {
-        zr__widen((float *)out + first, (const uint16_t *)in + first, n);
-    } else if (dtype == ZR_F32 && out_dtype == ZR_BF16) {
-        zr__round((uint16_t *)out + first, (const float *)in + first, n);
-    } else {
-        int64_t bytes = dtype == ZR_BF16 || dtype == ZR_F16 ? 2 : 4;
+    if (dtype == out_dtype) {
+        int64_t bytes = zr_dtype_bytes(dtype);
         memmove((char *)out + first * bytes, (const char *)in + first * bytes, (size_t)(n * bytes));
+        return;
+    }
+    float wide[ZR_CHUNK];
+    for (int64_t i = first; i < first + n; i += ZR_CHUNK) {
+        int64_t length = zr__min64(ZR_CHUNK, first + n - i);
+        zr__store(out, out_dtype, i, zr__view(wide, in, dtype, i, length), length);
     }
 }
 

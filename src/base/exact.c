@@ -1,0 +1,115 @@
+#include "base/exact.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LIMB_BITS 32
+#define LIMB_MASK 0xffffffff
+#define TERMS_A_CARRY 4096 /* limbs hold far more */
+
+void zr__exact_term(zr_exact *sum, int sign, uint64_t bits, int shift)
+{
+    int64_t *limb = sum->limb + shift / LIMB_BITS;
+    int low = shift % LIMB_BITS;
+    limb[0] += sign * (int64_t)(bits << low & LIMB_MASK);
+    limb[1] += sign * (int64_t)(bits >> (LIMB_BITS - low) & LIMB_MASK);
+    limb[2] += sign * (int64_t)(bits >> LIMB_BITS >> (LIMB_BITS - low));
+}
+
+void zr__exact_carry(zr_exact *sum)
+{
+    /* Shifts of negative limbs round down, so the remainder that the mask leaves is never negative. */
+    for (int i = 0; i < ZR_EXACT_LIMBS - 1; i++) {
+        sum->limb[i + 1] += sum->limb[i] >> LIMB_BITS;
+        sum->limb[i] &= LIMB_MASK;
+    }
+}
+
+/* A finite F32 is an integer of 24 bits times a power of two; subnormals share the power of the smallest normal. */
+static void add_one(zr_exact *sum, float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    int exponent = (int)(u >> 23 & 0xff);
+    uint32_t fraction = u & 0x7fffff;
+    if (exponent == 0xff) {
+        sum->not_finite = true;
+        return;
+    }
+    uint32_t bits = exponent ? fraction | 0x800000 : fraction;
+    int power = (exponent ? exponent : 1) - 150;
+    zr__exact_term(sum, u >> 31 ? -1 : 1, bits, power - ZR__EXACT_UNIT);
+}
+
+void zr_exact_add(zr_exact *sum, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        add_one(sum, x[i]);
+        if ((i + 1) % TERMS_A_CARRY == 0) zr__exact_carry(sum);
+    }
+    zr__exact_carry(sum);
+}
+
+void zr_exact_merge(zr_exact *sum, const zr_exact *other)
+{
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) sum->limb[i] += other->limb[i];
+    sum->not_finite |= other->not_finite;
+    zr__exact_carry(sum);
+}
+
+/* The magnitude in digits of 32 bits, lowest first; the last limb may need two. True when the sum is negative. */
+static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
+{
+    zr_exact copy = *sum;
+    zr__exact_carry(&copy);
+    bool negative = copy.limb[ZR_EXACT_LIMBS - 1] < 0;
+    if (negative) {
+        for (int i = 0; i < ZR_EXACT_LIMBS; i++) copy.limb[i] = -copy.limb[i];
+        zr__exact_carry(&copy);
+    }
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) digit[i] = (uint32_t)copy.limb[i];
+    digit[ZR_EXACT_LIMBS] = (uint32_t)(copy.limb[ZR_EXACT_LIMBS - 1] >> LIMB_BITS);
+    return negative;
+}
+
+double zr_exact_value(const zr_exact *sum)
+{
+    /* Two empty digits below, so that the three from the highest one down always exist. */
+    uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
+    if (sum->not_finite) return NAN;
+    bool negative = digits_of(sum, digit + 2);
+    int top = ZR_EXACT_LIMBS + 2;
+    while (top > 2 && digit[top] == 0) top--;
+
+    uint64_t high = (uint64_t)digit[top] << LIMB_BITS | digit[top - 1];
+    if (high == 0) return 0;
+    int up = __builtin_clzll(high);
+    uint64_t rest = (uint64_t)digit[top - 2] << up;
+    bool inexact = (rest & LIMB_MASK) != 0;
+    for (int i = 0; i < top - 2; i++) inexact |= digit[i] != 0;
+
+    /* The 64 highest bits, the last one standing for all below it: far enough under the 53 of a double that the
+     * conversion rounds to the nearest as it would with every bit in sight. */
+    uint64_t mantissa = high << up | rest >> LIMB_BITS | inexact;
+    double value = ldexp((double)mantissa, ZR__EXACT_UNIT + LIMB_BITS * (top - 3) - up);
+    return negative ? -value : value;
+}
+
+void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS])
+{
+    zr_exact copy = *sum;
+    zr__exact_carry(&copy);
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) out[i] = (double)copy.limb[i];
+    if (sum->not_finite) out[0] = NAN;
+}
+
+void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS])
+{
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) {
+        if (isfinite(in[i]))
+            sum->limb[i] += (int64_t)in[i];
+        else
+            sum->not_finite = true;
+    }
+    zr__exact_carry(sum);
+}

@@ -1,0 +1,80 @@
+/*
+ * Sums of squares without rounding. An F32 is 24 bits times a power of two, so its square is 48 bits times a
+ * power that its exponent alone decides: squares are counted as integers, one bin for each exponent, and bins
+ * go into the wide sum now and then. Integers may be added in any order, by any number of threads.
+ */
+#include "base/exact.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/level.h"
+
+#define EXPONENTS 256
+/* Neighbours often have the same exponent; taking turns at several sets, they need not wait for each other's store. */
+#define SETS 4
+/* A bin of 64 bits holds 2^16 squares of 48. */
+#define BLOCK ((int64_t)SETS << 16)
+/* Elements worth waking a thread for. */
+#define SHARE ((int64_t)1 << 15)
+
+typedef uint64_t bins[SETS][EXPONENTS];
+
+/* No branch: what is not finite lands in the last exponent, where it leaves something, its leading bit at least. */
+static inline void count(uint64_t bin[EXPONENTS], float x)
+{
+    uint32_t u = zr__bits(x), exponent = u >> 23 & 0xff;
+    uint64_t bits = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
+    bin[exponent] += bits * bits;
+}
+
+static void count_all(bins bin, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + SETS <= n; i += SETS)
+        for (int s = 0; s < SETS; s++) count(bin[s], x[i + s]);
+    for (int s = 0; i < n; i++, s++) count(bin[s], x[i]);
+}
+
+static void flush(zr_exact *sum, bins bin)
+{
+    for (int s = 0; s < SETS; s++) {
+        for (int e = 0; e < EXPONENTS - 1; e++) {
+            int power = 2 * ((e ? e : 1) - 150);
+            if (bin[s][e]) zr__exact_term(sum, 1, bin[s][e], power - ZR__EXACT_UNIT);
+        }
+        sum->not_finite |= bin[s][EXPONENTS - 1] != 0;
+    }
+    zr__exact_carry(sum);
+}
+
+static void square_range(zr_exact *sum, const void *x, zr_dtype dtype, int64_t begin, int64_t end)
+{
+    float wide[ZR_CHUNK];
+    bins bin;
+    for (int64_t block = begin; block < end; block += BLOCK) {
+        int64_t block_end = zr__min64(block + BLOCK, end);
+        memset(bin, 0, sizeof bin);
+        for (int64_t first = block; first < block_end; first += ZR_CHUNK) {
+            int64_t length = zr__min64(ZR_CHUNK, block_end - first);
+            zr__load(wide, x, dtype, first, length);
+            count_all(bin, wide, length);
+        }
+        flush(sum, bin);
+    }
+}
+
+#pragma omp declare reduction(exact:zr_exact : zr_exact_merge(&omp_out, &omp_in)) initializer(omp_priv = (zr_exact){0})
+
+static void square_exact(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum)
+{
+    const int team = (int)zr__min64(threads, n / SHARE + 1);
+    zr_exact total = *sum;
+#pragma omp parallel for num_threads(team) schedule(static) reduction(exact : total)
+    for (int t = 0; t < team; t++) {
+        int64_t begin, end;
+        zr__share(n, ZR_CHUNK, t, team, &begin, &end);
+        square_range(&total, x, dtype, begin, end);
+    }
+    *sum = total;
+}
+
+const zr__square_exact ZR_LEVEL_NAME(zr__square_exact) = square_exact;
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_exact)[] = {{0}};

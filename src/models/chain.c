@@ -1,0 +1,45 @@
+/* A chain of matrices: a model of exactly so many parameters. */
+#include "zr/models.h"
+
+#include <inttypes.h>
+
+enum { UNITS_MAX = 1 << 16 };
+
+static bool fits(zr_graph *graph, const zr_chain_config *c)
+{
+    bool positive = c->units >= 1 && c->units <= UNITS_MAX && c->rows >= 1 && c->cols >= 1;
+    if (!positive)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "chain: %" PRId64 " matrices of (%" PRId64 ", %" PRId64 "); wanted 1 to %d, of positive sizes",
+                       c->units, c->rows, c->cols, UNITS_MAX);
+    else if (zr_graph_get_spec(graph)->mode == ZR_MODE_DECODE)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "chain: it has no tokens to decode");
+    else
+        return true;
+    return false;
+}
+
+static void build(zr_graph *graph, const void *config)
+{
+    const zr_chain_config *c = config;
+    if (!fits(graph, c)) return;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    zr_value x = zr_input(graph, "x", spec->dtype, (zr_shape){3, {spec->batch, spec->seq, c->rows}});
+    int64_t from = c->rows, to = c->cols;
+    for (int64_t i = 0; i < c->units; i++) {
+        zr_graph_unit(graph, "%" PRId64, i);
+        zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.02};
+        zr_value w = zr_param(graph, init, (zr_shape){2, {from, to}}, "%" PRId64 ".weight", i);
+        x = zr_linear(graph, x, w, ZR_NONE, false);
+        int64_t next = from;
+        from = to;
+        to = next;
+    }
+    zr_value targets = zr_input(graph, "targets", ZR_I32, (zr_shape){2, {spec->batch, spec->seq}});
+    zr_graph_losses(graph, zr_cross_entropy(graph, x, targets));
+}
+
+zr_model zr_chain(const zr_chain_config *config)
+{
+    return (zr_model){.name = "chain", .build = build, .config = config};
+}

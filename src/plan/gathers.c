@@ -1,0 +1,87 @@
+/*
+ * Stage 3: when units are gathered and how long they stay whole. DeepSpeed's thresholds, decided once
+ * and for all: how far ahead (prefetch, live), and whether a unit is kept for its next use (reuse).
+ */
+#include "plan/internal.h"
+
+#include <string.h>
+
+zr_status zr__gathers_begin(zr__gathers *g, const zr_plan *plan, int32_t n_segments)
+{
+    memset(g, 0, sizeof *g);
+    g->of = zr_alloc(sizeof *g->of * (size_t)(plan->n_units + 1));
+    g->gone_elems = zr_alloc(sizeof *g->gone_elems * 2 * (size_t)(n_segments + 2));
+    ZR_CHECK(g->of && g->gone_elems, ZR_ERR_MEMORY, "no memory to plan the gathers of %d segments", n_segments);
+    g->used_elems = g->gone_elems + n_segments + 2;
+    for (int32_t u = 0; u < plan->n_units; u++) g->of[u] = ZR_NONE;
+    return ZR_OK;
+}
+
+void zr__gathers_end(zr__gathers *g)
+{
+    zr_free(g->fetch);
+    zr_free(g->of);
+    zr_free(g->gone_elems);
+}
+
+static void append(zr__gathers *g, int32_t unit, int32_t segment)
+{
+    if (g->n == g->room) {
+        int32_t room = g->room ? 2 * g->room : 256;
+        zr__fetch *more = zr_alloc(sizeof *more * (size_t)room);
+        if (!more) {
+            g->status = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d gathers", room);
+            return;
+        }
+        if (g->n) memcpy(more, g->fetch, sizeof *more * (size_t)g->n);
+        zr_free(g->fetch);
+        g->fetch = more;
+        g->room = room;
+    }
+    g->of[unit] = g->n; /* while they are added: the newest of the unit */
+    g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .buffer = ZR_NONE, .step = -1};
+}
+
+void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32_t unit)
+{
+    if (g->status != ZR_OK || !plan->unit[unit].gathered) return;
+    zr__fetch *newest = g->of[unit] == ZR_NONE ? NULL : &g->fetch[g->of[unit]];
+    if (newest && newest->to == segment) return;
+    while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
+    g->total_elems += plan->unit[unit].padded_elems;
+    /* What other segments use in between; a unit used in the very next segment is kept in any case. */
+    int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
+    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
+        newest->to = segment;
+    else
+        append(g, unit, segment);
+}
+
+static bool allowed(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
+{
+    if (f->from == segment) return true;
+    if (l->live_elems == 0) return l->prefetch_elems > 0 && f->from == segment + 1;
+    return g->ahead_elems < l->prefetch_elems && g->live_elems + elems <= l->live_elems;
+}
+
+void zr__gathers_issue(zr__gathers *g, zr__writer *w, int32_t segment, int32_t wait)
+{
+    const zr_plan *plan = w->plan;
+    if (segment > 0) g->live_elems -= g->gone_elems[segment - 1];
+    for (; g->begun < g->n && g->fetch[g->begun].from == segment; g->begun++) {
+        const zr__fetch *f = &g->fetch[g->begun];
+        g->of[f->unit] = g->begun;
+        if (g->begun < g->issued) g->ahead_elems -= plan->unit[f->unit].padded_elems;
+    }
+    for (; g->issued < g->n && w->status == ZR_OK; g->issued++) {
+        zr__fetch *f = &g->fetch[g->issued];
+        int64_t elems = plan->unit[f->unit].padded_elems;
+        if (!allowed(g, &plan->layout, f, segment, elems)) break;
+        f->buffer = zr__writer_buffer(w, ZR_PARAM, f->unit, "gathered parameters",
+                                      elems * zr_dtype_bytes(plan->layout.dtype));
+        f->step = zr__write_gather(w, f->unit, f->buffer, wait);
+        g->live_elems += elems;
+        g->gone_elems[f->to] += elems;
+        if (f->from > segment) g->ahead_elems += elems;
+    }
+}

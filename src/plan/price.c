@@ -1,0 +1,129 @@
+/*
+ * The time of one step by a machine's rates: the schedule is walked with one clock for each stream. What is known of
+ * a step are its FLOPs and its bytes, so it takes as long as the slower of the two; latency is not modelled.
+ */
+#include "plan/internal.h"
+
+typedef struct pricing {
+    const zr_plan *plan;
+    const zr_profile *profile;
+    double clock[ZR_STREAMS]; /* when the stream is free */
+    double busy[ZR_STREAMS];
+} pricing;
+
+/* An unknown rate costs no time. */
+static double seconds(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double op_seconds(const pricing *p, const zr_step *step)
+{
+    const zr_graph *g = p->plan->graph[ZR_TRAIN];
+    const zr_op *op = zr_graph_get_op(g, step->op);
+    zr_cost cost = op->def->cost(g, op);
+    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0;
+    return larger(seconds(cost.flops, narrow ? p->profile->flops_bf16 : p->profile->flops_f32),
+                  seconds(cost.bytes, p->profile->memory_bytes_sec));
+}
+
+/* Bytes of one element of a buffer that holds a part of a unit. */
+static int64_t element_bytes(const zr_plan *plan, const zr_step *step, int32_t buffer, zr_category category)
+{
+    bool sums = step->unit >= 0 && buffer == plan->unit[step->unit].accum;
+    if (category == ZR_OPTIM || sums) return zr_dtype_bytes(ZR_F32);
+    return zr_dtype_bytes(category == ZR_PARAM ? plan->layout.dtype : plan->layout.wire_dtype);
+}
+
+/* Bytes of memory that a step without an op reads and writes: its range of each buffer, of all ranks' pieces in the
+ * exchange stage; without a range the whole buffers. */
+static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+{
+    double bytes = 0;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &s->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        const zr_buffer *buffer = &s->buffer[use->buffer];
+        double range = (double)step->count * (double)element_bytes(plan, step, use->buffer, buffer->category) *
+                       (buffer->staging ? plan->layout.ranks : 1);
+        bool whole = step->count == 0 || range > (double)buffer->bytes;
+        bytes += (use->reads + use->writes) * (whole ? (double)buffer->bytes : range);
+    }
+    return bytes;
+}
+
+static double step_seconds(const pricing *p, const zr_schedule *s, const zr_step *step)
+{
+    if (step->kind == ZR_STEP_RUN) return op_seconds(p, step);
+    bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
+    double wire = scalars ? 0 : (double)zr__wire_bytes(p->plan, step);
+    if (wire > 0) return seconds(wire, p->profile->link_bytes_sec);
+    if (step->kind == ZR_STEP_SUM && step->owner > 0) return 0; /* done by that rank alone; this one has its own */
+    return seconds(touched_bytes(p->plan, s, step), p->profile->memory_bytes_sec);
+}
+
+static double all_streams_free(const pricing *p)
+{
+    double free_at = 0;
+    for (int i = 0; i < ZR_STREAMS; i++) free_at = larger(free_at, p->clock[i]);
+    return free_at;
+}
+
+/* When the body of the REPEAT began, and what the streams had done before. */
+typedef struct turn {
+    double begin;
+    double busy[ZR_STREAMS];
+} turn;
+
+/* REPEAT and END hold all streams, so every turn of the body takes as long as the first: END adds the others. */
+static double hold(pricing *p, turn *t, bool end)
+{
+    double now = all_streams_free(p), more = end ? (double)(p->plan->layout.accum - 1) : 0;
+    now += more * (now - t->begin);
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        p->busy[i] += more * (p->busy[i] - t->busy[i]);
+        p->clock[i] = now;
+        t->busy[i] = p->busy[i];
+    }
+    t->begin = now;
+    return now;
+}
+
+static zr_status walk(pricing *p, const zr_schedule *s)
+{
+    turn t = {0};
+    double *end = zr_alloc(((size_t)s->n_steps + 1) * sizeof *end);
+    ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) {
+            end[i] = hold(p, &t, step->kind == ZR_STEP_END);
+            continue;
+        }
+        double start = p->clock[step->stream], takes = step_seconds(p, s, step);
+        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
+        p->clock[step->stream] = end[i] = start + takes;
+        p->busy[step->stream] += takes;
+    }
+    zr_free(end);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
+{
+    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
+    pricing p = {.plan = plan, .profile = profile};
+    ZR_TRY(walk(&p, &plan->schedule[ZR_TRAIN]));
+    for (int i = 0; i < ZR_STREAMS; i++) p.clock[i] = all_streams_free(&p);
+    ZR_TRY(walk(&p, &plan->schedule[ZR_FLUSH]));
+    price->step_sec = all_streams_free(&p);
+    price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
+    price->comm_sec = p.busy[ZR_STREAM_COMM];
+    price->exposed_sec = price->step_sec - price->compute_sec;
+    return ZR_OK;
+}

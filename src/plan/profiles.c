@@ -1,0 +1,52 @@
+/*
+ * Machines by name: rates of one rank. Their scratch is that of the op table alone: one thread, no panels.
+ */
+#include "zr/plan.h"
+
+#include <string.h>
+
+/*
+ * v100-dgx2  one of the 16 V100 of a DGX-2: NVIDIA's data sheets (Tesla V100 SXM3 32 GB: 125 TFLOP/s of fp16 tensor
+ *            products, 15.7 fp32, 900 GB/s HBM2). Its link is its share of the node's 8 x 12.5 GB/s of InfiniBand,
+ *            as in the ZeRO paper's cluster: what ranks of several nodes have. 32 GB as the paper counts.
+ *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
+ * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4
+ *            in one direction, 450 GB/s: ranks of one node.
+ * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
+ *            its memory, so bytes come from a peer as they come from memory.
+ */
+/* name, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, link bytes/s, memory bytes (0: not known) */
+#define PROFILE_LIST(X)                                                                                                \
+    X("v100-dgx2", 15.7e12, 125e12, 900e9, 8 * 12.5e9 / 16, 32000000000)                                               \
+    X("h100", 67e12, 989e12, 3350e9, 450e9, 80000000000)                                                               \
+    X("zen3", 200e9, 0, 28e9, 28e9, 0)
+
+#define PROFILE_ROW(name_, f32, bf16, memory, link, bytes)                                                             \
+    {.name = name_,                                                                                                    \
+     .threads = 1,                                                                                                     \
+     .bf16_products = (bf16) > 0,                                                                                      \
+     .flops_f32 = f32,                                                                                                 \
+     .flops_bf16 = bf16,                                                                                               \
+     .memory_bytes_sec = memory,                                                                                       \
+     .link_bytes_sec = link,                                                                                           \
+     .memory_bytes = bytes},
+#define PROFILE_NAME(name, ...) name,
+#define PROFILE_TEXT(name, ...) " " name
+
+static const char *const names[] = {PROFILE_LIST(PROFILE_NAME) NULL};
+
+const char *const *zr_profile_names(void)
+{
+    return names;
+}
+
+zr_status zr_profile_named(const char *name, zr_profile *profile)
+{
+    static const zr_profile profiles[] = {PROFILE_LIST(PROFILE_ROW)};
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        if (strcmp(name, profiles[i].name) != 0) continue;
+        *profile = profiles[i];
+        return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no profile \"%s\"; there are:%s", name, PROFILE_LIST(PROFILE_TEXT));
+}

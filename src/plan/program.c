@@ -1,0 +1,103 @@
+/*
+ * What runs in one micro-batch, in order: the graph's ops, forward and backward. Recompute makes forward
+ * ops run again before the backward ops that read their outputs; lean's two passes run the whole
+ * backward a second time. Everything else (lifetimes, gathers, reductions) follows from this list.
+ */
+#include "plan/internal.h"
+
+#include <string.h>
+
+static void emit(zr__program *p, int32_t op, zr__role role)
+{
+    if (p->status != ZR_OK) return;
+    if (p->n == p->room) {
+        int32_t room = p->room ? 2 * p->room : 256;
+        zr__run_of *more = zr_alloc(sizeof *more * (size_t)room);
+        if (!more || p->room > INT32_MAX / 4) {
+            zr_free(more);
+            p->status = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a program of %d ops", room);
+            return;
+        }
+        if (p->n) memcpy(more, p->run, sizeof *more * (size_t)p->n);
+        zr_free(p->run);
+        p->run = more;
+        p->room = room;
+    }
+    p->run[p->n++] = (zr__run_of){op, role};
+}
+
+/* The forward op whose output `value` has to be computed again and is not there yet, or -1. */
+static int32_t missing(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
+{
+    if (value == ZR_NONE || !dropped[value]) return -1;
+    int32_t producer = zr_graph_value(g, value)->producer;
+    return present[producer] ? -1 : producer;
+}
+
+/* Run again what backward op `index` needs and what that needs in turn, in the order of the forward pass. */
+static void emit_replays(zr__program *p, const zr_graph *g, const bool *dropped, bool *present, bool *wanted,
+                         int32_t index)
+{
+    const zr_op *op = zr_graph_get_op(g, index);
+    int32_t high = -1, low = index;
+    for (int j = 0; j < op->n_in; j++) {
+        int32_t producer = missing(g, dropped, present, op->in[j]);
+        if (producer < 0) continue;
+        wanted[producer] = true;
+        if (producer > high) high = producer;
+        if (producer < low) low = producer;
+    }
+    for (int32_t i = high; i >= low; i--) { /* operands stand before what reads them */
+        if (!wanted[i]) continue;
+        const zr_op *again = zr_graph_get_op(g, i);
+        for (int j = 0; j < again->n_in; j++) {
+            int32_t producer = missing(g, dropped, present, again->in[j]);
+            if (producer < 0) continue;
+            wanted[producer] = true;
+            if (producer < low) low = producer;
+        }
+    }
+    for (int32_t i = low; i <= high; i++) {
+        if (!wanted[i]) continue;
+        emit(p, i, ZR__REPLAY);
+        present[i] = true;
+        wanted[i] = false;
+    }
+}
+
+static void emit_backward(zr__program *p, const zr_graph *g, const bool *dropped, bool *present, bool *wanted)
+{
+    int32_t n = zr_graph_ops(g);
+    memset(present, 0, sizeof *present * (size_t)n);
+    for (int32_t i = 0; i < n; i++) {
+        if (!zr_graph_get_op(g, i)->backward) continue;
+        emit_replays(p, g, dropped, present, wanted, i);
+        emit(p, i, ZR__BACKWARD);
+    }
+}
+
+zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind kind)
+{
+    const zr_graph *g = plan->graph[kind];
+    size_t values = (size_t)zr_graph_values(g), ops = (size_t)zr_graph_ops(g);
+    bool *dropped = zr_alloc(values + 2 * ops + 1), *present = dropped ? dropped + values : NULL;
+    memset(p, 0, sizeof *p);
+    ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    zr_status st = kind == ZR_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
+    for (int32_t i = 0; i < (int32_t)ops; i++)
+        if (!zr_graph_get_op(g, i)->backward) emit(p, i, ZR__FORWARD);
+    int passes = kind == ZR_TRAIN && plan->layout.two_pass ? 2 : 1;
+    for (int pass = 0; pass < passes; pass++) {
+        emit_backward(p, g, dropped, present, present + ops);
+        p->pass_end[p->passes++] = p->n;
+    }
+    zr_free(dropped);
+    ZR_TRY(st);
+    return p->status;
+}
+
+void zr__program_free(zr__program *p)
+{
+    zr_free(p->run);
+    p->run = NULL;
+}

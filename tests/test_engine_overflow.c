@@ -1,0 +1,231 @@
+//TEST timeout=60 tsan=1
+/* Gradients that are not finite: loss scales that follow them, lean's two ways to live with them, and the one case in
+ * which a step cannot be skipped. */
+#include "trainer.h"
+
+#include <math.h>
+
+/* A kernel whose output is spoiled on one rank, in one step. */
+static zr_kernel real, spoiling[2];
+static int64_t spoiled_step;
+
+static zr_status spoiling_run(const zr_kernel_args *args)
+{
+    ZR_TRY(real.run(args));
+    const zr_tensor *out = &args->out[0];
+    int64_t at = zr_shape_elems(&out->shape) / 2;
+    /* The second rank's rows are the odd ones, the batch being of one row. */
+    if (args->runtime->step != spoiled_step || args->runtime->first_row % 2 == 0) return ZR_OK;
+    if (zr_dtype_bytes(out->dtype) == 4)
+        ((float *)out->data)[at] = INFINITY;
+    else
+        ((uint16_t *)out->data)[at] = 0x7fff; /* NaN in both 16-bit types */
+    return ZR_OK;
+}
+
+static void spoil(const char *op, int64_t step)
+{
+    zr_device_config plain = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&plain, &device), ZR_OK);
+    spoiled_step = step;
+    real = *device->ops->kernel(device, op);
+    spoiling[0] = real;
+    spoiling[0].run = spoiling_run;
+    zr_device_destroy(&device);
+}
+
+static trainer two_ranks(int stage, zr_dtype dtype, int steps)
+{
+    trainer run = trainer_odd();
+    run.layout.ranks = 2;
+    run.layout.batch = 1;
+    run.layout.stage = stage;
+    run.layout.dtype = run.layout.wire_dtype = dtype;
+    run.clip = 0;
+    run.steps = steps;
+    return run;
+}
+
+/* ---- loss scales ---- */
+
+static zr_loss_scaler dynamic(double scale, int64_t window, int64_t hysteresis, double min_scale)
+{
+    return (zr_loss_scaler){.scale = scale,
+                            .min_scale = min_scale,
+                            .dynamic = true,
+                            .window = window,
+                            .hysteresis = hysteresis,
+                            .hysteresis_left = hysteresis,
+                            .last_overflow = -1};
+}
+
+/* One rank's gradient overflows in step 3 (from 0): all ranks skip it and halve; two good steps double. */
+static void test_scales_on_all_ranks(void **state)
+{
+    (void)state;
+    const double want[8] = {512, 512, 1024, 1024, 512, 512, 1024, 1024};
+    for (int stage = 0; stage <= 3; stage++)
+        for (int k = 1; k <= 2; k++) {
+            spoil("linear_dw", 3);
+            trainer run = two_ranks(stage, ZR_F16, 8);
+            run.layout.accum = k;
+            run.layout.states = ZR_STATES_LEAN;
+            run.layout.norm_first = true;
+            run.layout.two_pass = k == 1 && stage == 2;
+            run.kernels = spoiling;
+            run.scaler = dynamic(512, 2, 1, 1);
+            trainer_run(&run);
+            for (int i = 0; i < 8; i++) {
+                assert_float_equal(run.scale[i], want[i], 0);
+                assert_int_equal(run.skipped[i], i == 3);
+            }
+        }
+}
+
+/* A scale beyond all reason: every step overflows by itself, nothing is updated until the scale has come down. */
+static void test_natural_overflow(void **state)
+{
+    (void)state;
+    trainer before = two_ranks(3, ZR_F16, 0), run = two_ranks(3, ZR_F16, 6);
+    run.layout.norm_first = true;
+    run.scaler = dynamic(0x1p40, 100, 2, 0x1p38);
+    trainer_run(&before);
+    trainer_run(&run);
+    const double want[6] = {0x1p40, 0x1p40, 0x1p39, 0x1p38, 0x1p38, 0x1p38};
+    for (int i = 0; i < 6; i++) {
+        assert_true(run.skipped[i]);
+        assert_float_equal(run.scale[i], want[i], 0);
+    }
+    assert_int_equal(run.weights, before.weights);
+}
+
+/* A scale is taken out with the very number that was put in, also in the step after which it grows: powers of two
+ * leave fp32 as it is, so that the run is the unscaled one to the bit; norm and loss are those of the unscaled. */
+static void test_scale_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (int clip = 0; clip <= 1; clip++) {
+        trainer plain = two_ranks(2, ZR_F32, 6), scaled = plain;
+        plain.clip = scaled.clip = clip ? 0.05 : 0;
+        scaled.scaler = dynamic(256, 2, 1, 1);
+        trainer_run(&plain);
+        trainer_run(&scaled);
+        assert_float_equal(scaled.scale[5], 1024, 0);
+        assert_int_equal(scaled.weights, plain.weights);
+        assert_memory_equal(scaled.loss, plain.loss, sizeof plain.loss);
+        assert_memory_equal(scaled.norm, plain.norm, sizeof plain.norm);
+    }
+}
+
+/* ---- lean ---- */
+
+/* With the norm known first a step is skipped whole; otherwise the run ends before the bad unit's update. */
+static void test_lean_skips(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int two_pass = 0; two_pass <= 1; two_pass++) {
+            spoil("linear_db", 1);
+            trainer before = two_ranks(stage, ZR_BF16, 1), run = two_ranks(stage, ZR_BF16, 2);
+            before.layout.states = run.layout.states = ZR_STATES_LEAN;
+            before.layout.norm_first = run.layout.norm_first = true;
+            before.layout.two_pass = run.layout.two_pass = two_pass;
+            run.kernels = spoiling;
+            trainer_run(&before);
+            trainer_run(&run);
+            assert_true(run.skipped[1]);
+            assert_int_equal(run.bad_param[1], 5); /* the first linear's bias in the first block */
+            assert_int_equal(run.weights, before.weights);
+        }
+}
+
+static void assert_diverges(trainer *run, const char *tensor, const char *updated)
+{
+    assert_int_equal(zr_comm_threads_run(run->layout.ranks, trainer_rank, run), ZR_ERR_DIVERGED);
+    if (!strstr(zr_error_message(), tensor) || !strstr(zr_error_message(), updated))
+        fail_msg("\"%s\" names neither %s nor %s", zr_error_message(), tensor, updated);
+}
+
+static void test_lean_ends_the_run(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = two_ranks(stage, ZR_BF16, 2);
+        run.layout.states = ZR_STATES_LEAN;
+        run.kernels = spoiling;
+        spoil("position_dw", 1);
+        assert_diverges(&run, "transformer.wpe.weight is not finite in step 2",
+                        "3 of 4 units are updated already (final, h.1, h.0)");
+        spoil("linear_db", 1);
+        assert_diverges(&run, "transformer.h.1.", "1 of 4 units are updated already (final)");
+        spoil("cross_entropy_dx", 0);
+        assert_diverges(&run, "transformer.ln_f.weight", "0 of 4 units are updated already (none)");
+    }
+}
+
+/* A loss that is not finite ends it as well, though no gradient feels it. */
+static zr_status bad_loss(const zr_kernel_args *args)
+{
+    ZR_TRY(real.run(args));
+    if (args->runtime->first_row % 2) ((float *)args->out[0].data)[0] = NAN; /* of losses; lse is the second output */
+    return ZR_OK;
+}
+
+static void test_bad_loss(void **state)
+{
+    (void)state;
+    spoil("cross_entropy", 0);
+    spoiling[0].run = bad_loss;
+    trainer run = two_ranks(3, ZR_F32, 1);
+    run.kernels = spoiling;
+    for (int world = 0; world <= 1; world++) {
+        run.layout.world = world;
+        trainer_run(&run);
+        assert_true(run.skipped[0]);
+        assert_int_equal(run.bad_param[0], -1);
+    }
+    run.layout.world = false;
+    run.layout.states = ZR_STATES_LEAN;
+    assert_diverges(&run, "the loss is not finite in step 1", "0 of 4 units");
+}
+
+/* `world` finds what is not finite too, on any rank, and names it. */
+static void test_world_skips(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        spoil("linear_db", 1);
+        trainer run = two_ranks(stage, ZR_F32, 3), before = two_ranks(stage, ZR_F32, 1);
+        run.layout.world = before.layout.world = true;
+        run.kernels = spoiling;
+        run.steps = 2;
+        trainer_run(&before);
+        trainer_run(&run);
+        assert_true(run.skipped[1]);
+        assert_false(isfinite(run.norm[1]));
+        assert_int_equal(run.bad_param[1], 5);
+        assert_int_equal(run.weights, before.weights);
+    }
+}
+
+static void test_clip_wants_the_norm(void **state)
+{
+    (void)state;
+    trainer run = two_ranks(1, ZR_F32, 1);
+    run.layout.states = ZR_STATES_LEAN;
+    run.clip = 1;
+    assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_STATE);
+    assert_non_null(strstr(zr_error_message(), "norm_first"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scales_on_all_ranks),   cmocka_unit_test(test_natural_overflow),
+        cmocka_unit_test(test_scale_leaves_no_trace), cmocka_unit_test(test_lean_skips),
+        cmocka_unit_test(test_lean_ends_the_run),     cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_world_skips),           cmocka_unit_test(test_clip_wants_the_norm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

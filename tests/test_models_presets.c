@@ -1,0 +1,283 @@
+//TEST timeout=20
+/* Shapes by name: sizes against the papers' tables and against published counts, names, what an unknown name answers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zr/models.h"
+
+static zr_graph *graph_of(const zr_gpt2_config *config)
+{
+    zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32};
+    zr_graph *graph = NULL;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    zr_model model = zr_gpt2(config);
+    model.build(graph, model.config);
+    if (zr_graph_finish(graph) != ZR_OK) fail_msg("%s", zr_error_message());
+    return graph;
+}
+
+static zr_gpt2_config preset(const char *name)
+{
+    zr_gpt2_config config;
+    if (zr_gpt2_preset(name, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+    return config;
+}
+
+/* Parameters of all matrices of the blocks: the papers' 12 L h^2. */
+static int64_t block_matrices(const zr_graph *graph)
+{
+    int64_t elems = 0;
+    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
+        const zr_param_info *p = zr_graph_param(graph, i);
+        if (p->shape.ndim == 2 && strncmp(zr_graph_unit_info(graph, p->unit)->name, "h.", 2) == 0)
+            elems += zr_shape_elems(&p->shape);
+    }
+    return elems;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------ */
+
+/* name, 12 L h^2, all parameters: for the ZeRO papers' shapes the columns of their tables. */
+static const struct {
+    const char *name;
+    int64_t matrices, params;
+} expected[] = {
+    {"gpt2-124m", 84934656, 124439808},
+    {"gpt2-350m", 301989888, 354823168},
+    {"gpt2-774m", 707788800, 774030080},
+    {"gpt2-1.5b", 1474560000, 1557611200},
+    {"gpt3-175b", 173946175488, 174604259328},
+    {"megatron-8.3b", 8153726976, 8314143744},
+    {"turing-nlg-17b", 16954269696, 17176845728},
+    {"gpt-neox-20b", 19931332608, 20257296384},
+    {"bloom-176b", 172637552640, 176276602880},
+    {"gpt-1t", 998768640000, 1000123750400},
+    {"zero-1.16b", 1061683200, 1160745600},
+    {"zero-1.2b", 1132462080, 1212031488},
+    {"zero-1.38b", 1132462080, 1212031488},
+    {"zero-1.5b-34x1920x16", 1504051200, 1603363200},
+    {"zero-1.5b-48x1600x16", 1474560000, 1557611200},
+    {"zero-2.5b", 2388787200, 2488598400},
+    {"zero-4b", 4076863488, 4196936448},
+    {"zero-5.9b", 5804752896, 5940104544},
+    {"zero-6b", 5888802816, 6048420864},
+    {"zero-8b", 8153726976, 8314143744},
+    {"zero-10b", 10066329600, 10279047168},
+    {"zero-11b", 10871635968, 11084566528},
+    {"zero-12b", 11676942336, 11890085888},
+    {"zero-13b", 12482248704, 12695605248},
+    {"zero-20b-98x4096x32", 19730006016, 19945279488},
+    {"zero-20b-111x3808x32", 19315150848, 19515931456},
+    {"zero-40b-50x8192x32", 40265318400, 40690753536},
+    {"zero-40b-88x6144x32", 39862665216, 40184776704},
+    {"zero-40b-88x6144x64", 39862665216, 40184776704},
+    {"zero-50b", 49928994816, 50355707904},
+    {"zero-60b-75x8192x32", 60397977600, 60826075136},
+    {"zero-60b-75x8192x64", 60397977600, 60826075136},
+    {"zero-60b-132x6144x32", 59793997824, 60119623680},
+    {"zero-60b-132x6144x64", 59793997824, 60119623680},
+    {"zero-80b-100x8192x64", 80530636800, 80961396736},
+    {"zero-80b-100x8192x128", 80530636800, 80961396736},
+    {"zero-80b-112x7680x80", 79272345600, 79677381120},
+    {"zero-80b-173x6144x32", 78366375936, 78695276544},
+    {"zero-100b-125x8192x64", 100663296000, 101096718336},
+    {"zero-100b-125x8192x128", 100663296000, 101096718336},
+    {"zero-100b-317x5120x80", 99719577600, 100003246080},
+    {"zero-120b-150x8192x64", 120795955200, 121232039936},
+    {"zero-120b-150x8192x128", 120795955200, 121232039936},
+    {"zero-140b-175x8192x64", 140928614400, 141367361536},
+    {"zero-140b-175x8192x128", 140928614400, 141367361536},
+    {"zero-150b", 150592290816, 151032315904},
+    {"zero-170b-212x8192x64", 170724950016, 171167637504},
+    {"zero-170b-212x8192x256", 170724950016, 171167637504},
+    {"zero-c1", 40265318400, 40690753536},
+    {"zero-c2", 59793997824, 60119623680},
+    {"zero-c3", 49928994816, 50355707904},
+    {"zero-c4", 140928614400, 141367361536},
+    {"zero-c5", 150592290816, 151032315904},
+};
+enum { EXPECTED = sizeof expected / sizeof *expected };
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    const char *const *name = zr_gpt2_presets();
+    for (int i = 0; i < EXPECTED; i++) {
+        assert_string_equal(name[i], expected[i].name);
+        zr_gpt2_config config = preset(name[i]);
+        assert_int_equal(zr_gpt2_check(&config), ZR_OK);
+        assert_true(config.embd_pdrop == 0 && config.resid_pdrop == 0 && config.attn_pdrop == 0);
+        zr_graph *graph = graph_of(&config);
+        assert_int_equal(block_matrices(graph), expected[i].matrices);
+        assert_int_equal(zr_graph_param_elems(graph), expected[i].params);
+        zr_graph_destroy(&graph);
+    }
+    assert_null(name[EXPECTED]);
+}
+
+static int64_t params_of(const char *name)
+{
+    zr_gpt2_config config = preset(name);
+    zr_graph *graph = graph_of(&config);
+    int64_t params = zr_graph_param_elems(graph);
+    zr_graph_destroy(&graph);
+    return params;
+}
+
+/* What others counted of their own models, less what these have and GPT-2 has not. */
+static void test_published_counts(void **state)
+{
+    (void)state;
+    zr_gpt2_config bloom = preset("bloom-176b"), neox = preset("gpt-neox-20b");
+    int64_t positions = bloom.n_positions * bloom.n_embd, norm = 2 * bloom.n_embd;
+    assert_int_equal(params_of("bloom-176b") - positions + norm, 176247271424); /* its model card */
+    positions = neox.n_positions * neox.n_embd;
+    int64_t head = neox.vocab_size * neox.n_embd;
+    assert_int_equal(params_of("gpt-neox-20b") - positions + head, 20554567680); /* its configuration's README */
+}
+
+static void test_trillion(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = preset("gpt-1t");
+    assert_int_equal(config.n_embd % config.n_head, 0);
+    assert_in_range(config.n_embd / config.n_head, 128, 192);
+    assert_in_range(params_of("gpt-1t"), 999000000000, 1001000000000);
+}
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+/* A name that spells a shape out has that shape. */
+static void test_names_say_the_shape(void **state)
+{
+    (void)state;
+    int spelled = 0;
+    for (const char *const *name = zr_gpt2_presets(); *name; name++) {
+        double size = 0;
+        long long layers = 0, width = 0, heads = 0;
+        if (sscanf(*name, "zero-%lfb-%lldx%lldx%lld", &size, &layers, &width, &heads) != 4) continue;
+        zr_gpt2_config config = preset(*name);
+        assert_int_equal(config.n_layer, layers);
+        assert_int_equal(config.n_embd, width);
+        assert_int_equal(config.n_head, heads);
+        spelled++;
+    }
+    assert_int_equal(spelled, 24);
+    for (const char *const *a = zr_gpt2_presets(); *a; a++)
+        for (const char *const *b = a + 1; *b; b++) assert_string_not_equal(*a, *b);
+}
+
+static void answers(const char *name, const char *text)
+{
+    zr_gpt2_config config;
+    assert_int_equal(zr_gpt2_preset(name, &config), ZR_ERR_NOT_FOUND);
+    if (!strstr(zr_error_message(), text)) fail_msg("%s: %s", name, zr_error_message());
+    assert_non_null(strstr(zr_error_message(), "zr plan --shapes"));
+}
+
+static void test_unknown_names(void **state)
+{
+    (void)state;
+    answers("gpt2-7b", "nearest: gpt2-774m gpt2-124m gpt2-350m gpt2-1.5b");
+    answers("zero-60b", "nearest: zero-60b-75x8192x32 zero-60b-75x8192x64 zero-60b-132x6144x32 zero-60b-132x6144x64");
+    answers("175b", "nearest: gpt3-175b");
+    answers("bloom", "nearest: bloom-176b;");
+    answers("", "no preset \"\"; `zr");
+    answers("qqqq", "no preset \"qqqq\"; `zr");
+}
+
+/* ---- the tables themselves -------------------------------------------------------------------- */
+
+enum { COLUMNS = 24, CELL = 160 };
+
+/* A row of a csv file without quotes; returns the number of cells. */
+static int split(char *line, char *cell[COLUMNS])
+{
+    int n = 0;
+    line[strcspn(line, "\r\n")] = '\0';
+    for (char *at = line; at && n < COLUMNS; n++) {
+        cell[n] = at;
+        at = strchr(at, ',');
+        if (at) *at++ = '\0';
+    }
+    return n;
+}
+
+/* Cell i of "173/112", or the only one. */
+static long long alternative(const char *text, int i)
+{
+    const char *slash = strchr(text, '/');
+    return atoll(i && slash ? slash + 1 : text);
+}
+
+/* A name, spelled out or not, for what the row says. */
+static void find_shape(const char *label, long long layers, long long width, long long heads)
+{
+    char name[CELL], spelled[2 * CELL];
+    zr_gpt2_config config;
+    bool letter = label[0] == 'C';
+    snprintf(name, sizeof name, "zero-%s%.*s%s", letter ? "c" : "", (int)strcspn(label + letter, "B"), label + letter,
+             letter ? "" : "b");
+    snprintf(spelled, sizeof spelled, "%s-%lldx%lldx%lld", name, layers, width, heads);
+    if (zr_gpt2_preset(name, &config) != ZR_OK) config = preset(spelled);
+    assert_int_equal(config.n_layer, layers);
+    assert_int_equal(config.n_embd, width);
+    assert_int_equal(config.n_head, heads);
+}
+
+static int read_table(const char *file, const char *label)
+{
+    const char *shared = getenv("ZR_SHARED");
+    char path[4096], head[1024], line[1024], *title[COLUMNS], *cell[COLUMNS];
+    int at[4] = {-1, -1, -1, -1}, rows = 0;
+    const char *const wanted[4] = {label, "layers", "hidden", "attn_heads"};
+    snprintf(path, sizeof path, "%s/facts/%s", shared ? shared : "../shared", file);
+    FILE *in = fopen(path, "r");
+    if (!in) return -1;
+    assert_non_null(fgets(head, sizeof head, in));
+    int columns = split(head, title);
+    for (int i = 0; i < columns; i++)
+        for (int j = 0; j < 4; j++)
+            if (strcmp(title[i], wanted[j]) == 0) at[j] = i;
+    for (int j = 0; j < 4; j++) assert_in_range(at[j], 0, columns - 1);
+    while (fgets(line, sizeof line, in)) {
+        assert_true(split(line, cell) >= columns - 1);
+        bool two = strchr(cell[at[1]], '/') || strchr(cell[at[2]], '/') || strchr(cell[at[3]], '/');
+        for (int i = 0; i <= two; i++)
+            find_shape(cell[at[0]], alternative(cell[at[1]], i), alternative(cell[at[2]], i),
+                       alternative(cell[at[3]], i));
+        rows++;
+    }
+    fclose(in);
+    return rows;
+}
+
+static void test_every_row_of_the_tables(void **state)
+{
+    (void)state;
+    if (read_table("table4.csv", "model_label_billion") < 0) {
+        print_message("# skipped: no facts/table4.csv in ../shared (set ZR_SHARED)\n");
+        skip();
+    }
+    assert_true(read_table("table5.csv", "model_label_billion") > 10);
+    assert_int_equal(read_table("sc20_configs.csv", "config"), 5);
+    assert_true(read_table("sc20_artifact_configs.csv", "model_label") >= 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_trillion),      cmocka_unit_test(test_names_say_the_shape),
+        cmocka_unit_test(test_unknown_names), cmocka_unit_test(test_every_row_of_the_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

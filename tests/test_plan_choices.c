@@ -1,0 +1,283 @@
+//TEST timeout=60
+/* Choices beside the stage, in bytes: layouts, stage 3's thresholds, buffers, the papers' baselines, accumulators of
+ * `world`; and choices that exclude each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <zr.h>
+
+#include "gpt2_sizes.h"
+
+static const zr_profile here = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+
+static zr_layout layout_of(int ranks, int stage, zr_dtype dtype)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.ranks = ranks;
+    l.stage = stage;
+    l.seq = 64;
+    l.dtype = l.wire_dtype = dtype;
+    l.eval = false;
+    l.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return l;
+}
+
+static zr_gpt2_config config_of(const char *preset)
+{
+    zr_gpt2_config config;
+    assert_int_equal(zr_gpt2_preset(preset, &config), ZR_OK);
+    return config;
+}
+
+static zr_plan *plan_of(const char *preset, const zr_layout *layout)
+{
+    zr_gpt2_config config = config_of(preset);
+    zr_model model = zr_gpt2(&config);
+    zr_plan *plan = NULL;
+    if (zr_plan_create(&model, layout, &here, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static int64_t padded_of(const char *preset, int ranks)
+{
+    zr_gpt2_config config = config_of(preset);
+    gpt2_sizes sizes = gpt2_count(&config);
+    return gpt2_padded(&sizes, ranks);
+}
+
+static int64_t states_of(const zr_layout *l)
+{
+    zr_plan *plan = plan_of("gpt2-124m", l);
+    int64_t bytes = plan->memory.states_bytes;
+    zr_plan_destroy(&plan);
+    return bytes;
+}
+
+/* Bytes a parameter that stay through the step, at stage 3 shared by all ranks. */
+static void test_states(void **state)
+{
+    (void)state;
+    const struct {
+        zr_states states;
+        zr_dtype dtype;
+        bool norm_first, two_pass;
+        int64_t accum, bytes;
+    } cases[] = {
+        {ZR_STATES_PAPER, ZR_BF16, false, false, 1, 16}, {ZR_STATES_PAPER, ZR_BF16, true, false, 1, 16},
+        {ZR_STATES_PAPER, ZR_BF16, true, false, 4, 18},  {ZR_STATES_PAPER, ZR_F32, true, false, 1, 16},
+        {ZR_STATES_LEAN, ZR_BF16, false, false, 1, 12},  {ZR_STATES_LEAN, ZR_F16, true, false, 1, 14},
+        {ZR_STATES_LEAN, ZR_BF16, true, true, 1, 12},    {ZR_STATES_LEAN, ZR_BF16, false, false, 4, 16},
+        {ZR_STATES_LEAN, ZR_F32, false, false, 1, 12},   {ZR_STATES_LEAN, ZR_F32, true, false, 1, 16},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int ranks = 1; ranks <= 4; ranks += 3) {
+            zr_layout l = layout_of(ranks, 3, cases[c].dtype);
+            l.states = cases[c].states;
+            l.norm_first = cases[c].norm_first;
+            l.two_pass = cases[c].two_pass;
+            l.accum = cases[c].accum;
+            int64_t want = cases[c].bytes * padded_of("gpt2-124m", ranks) / ranks;
+            assert_int_equal(states_of(&l), want);
+        }
+    /* Below stage 3 the 16-bit parameters stay whole: 2 + 12 / N. */
+    zr_layout l = layout_of(4, 2, ZR_BF16);
+    l.states = ZR_STATES_LEAN;
+    assert_int_equal(states_of(&l), (2 + 3) * padded_of("gpt2-124m", 4));
+}
+
+/* Two passes: the backward runs twice, the forward once; nothing else moves more than once more. */
+static void test_two_passes(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 3, ZR_BF16);
+    l.states = ZR_STATES_LEAN;
+    zr_plan *one = plan_of("gpt2-124m", &l);
+    l.norm_first = l.two_pass = true;
+    zr_plan *two = plan_of("gpt2-124m", &l);
+    assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3, one->flops_hardware * 1e-9);
+    assert_int_equal(two->traffic.bytes[ZR_REDUCE_SCATTER], 2 * one->traffic.bytes[ZR_REDUCE_SCATTER]);
+    zr_plan_destroy(&one);
+    zr_plan_destroy(&two);
+}
+
+/* ---- stage 3 ---- */
+
+/* Elements gathered in a step, over all units, and the most bytes of whole units. */
+static void gathered(const zr_layout *l, int64_t *elems, int64_t *param_bytes)
+{
+    zr_plan *plan = plan_of("gpt2-124m", l);
+    *elems = plan->traffic.bytes[ZR_ALL_GATHER] / 2 * l->ranks / (l->ranks - 1);
+    *param_bytes = plan->memory.category_bytes[ZR_PARAM];
+    zr_plan_destroy(&plan);
+}
+
+static void test_thresholds(void **state)
+{
+    (void)state;
+    const int64_t embedding = (50257 + 1024) * 768, block = 12 * 768 * 768 + 13 * 768, final = 2 * 768;
+    const int64_t all = embedding + 12 * block + final; /* nothing needs padding on 4 ranks */
+    zr_layout l = layout_of(4, 3, ZR_BF16);
+    int64_t elems, bytes, usual_bytes;
+    gathered(&l, &elems, &usual_bytes);
+    assert_int_equal(elems, 2 * all - final);
+    assert_int_equal(usual_bytes, 2 * (all / 4 + embedding + block + final)); /* head, while the last block's is ahead */
+
+    l.persist_elems = 1000; /* the final norm alone: blocks hold large matrices; once a step, after the update */
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final);
+    l.persist_elems = 3000000; /* blocks' largest matrix has 2,359,296 */
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final - 12 * block);
+    assert_true(bytes > usual_bytes + 12 * block);
+    l.persist_model_elems = 3 * block + 100; /* room for three of them */
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final - 3 * block);
+    l.persist_elems = INT64_MAX;
+    l.persist_model_elems = 0;
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, all); /* as stage 2 */
+    l.persist_elems = 0;
+
+    l.reuse_elems = embedding + final + 1; /* the last block is needed again behind the head */
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final - block);
+    assert_int_equal(bytes, usual_bytes); /* it is whole while the head is: instead of being gathered ahead */
+    l.reuse_elems = INT64_MAX;
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, all);
+    l.reuse_elems = 0;
+
+    l.prefetch_elems = 0;
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final);
+    assert_int_equal(bytes, 2 * (all / 4 + embedding + final));
+    l.prefetch_elems = INT64_MAX; /* all that may live */
+    l.live_elems = embedding + final + 5 * block;
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(elems, 2 * all - final);
+    assert_int_equal(bytes, 2 * (all / 4 + l.live_elems));
+    l.prefetch_elems = 2 * block; /* two blocks ahead of the head */
+    gathered(&l, &elems, &bytes);
+    assert_int_equal(bytes, 2 * (all / 4 + embedding + final + 2 * block));
+}
+
+/* ---- buffers and baselines ---- */
+
+static zr_memory memory_of(const char *preset, const zr_layout *l)
+{
+    zr_plan *plan = plan_of(preset, l);
+    zr_memory memory = plan->memory;
+    zr_plan_destroy(&plan);
+    return memory;
+}
+
+/* Staging does not grow with the model, unless it is fused. */
+static void test_constant_buffers(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(2, stage, ZR_BF16);
+        int64_t small = memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER];
+        assert_int_equal(small, 2 * ZR_DEFAULT_BUCKET_ELEMS);
+        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_BUFFER], small);
+        l.fused_buffer = true;
+        assert_int_equal(memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER], 2 * padded_of("gpt2-124m", 2));
+        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_BUFFER], 2 * padded_of("gpt2-1.5b", 2));
+    }
+}
+
+static zr_traffic traffic_of(const zr_layout *l)
+{
+    zr_plan *plan = plan_of("gpt2-124m", l);
+    zr_traffic traffic = plan->traffic;
+    zr_plan_destroy(&plan);
+    return traffic;
+}
+
+static void test_baselines(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(4, stage, ZR_BF16);
+        zr_traffic usual = traffic_of(&l);
+        int64_t psi = padded_of("gpt2-124m", 4) * 3 / 4 * 2; /* bytes of (N-1)/N of the model */
+        l.reduce = ZR_REDUCE_TO_OWNER;
+        l.gather = ZR_GATHER_BROADCAST;
+        zr_traffic rooted = traffic_of(&l);
+        assert_memory_equal(&rooted, &usual, sizeof usual);
+        l.gather = ZR_GATHER_ALL;
+        l.reduce = ZR_REDUCE_ALL_REDUCE;
+        if (stage > 1) continue;
+        zr_traffic first = traffic_of(&l);
+        assert_int_equal(first.bytes[ZR_REDUCE_SCATTER] + first.bytes[ZR_ALL_GATHER], (2 + stage) * psi);
+        l.reduce = ZR_REDUCE_TO_SHARDS;
+        l.fused_buffer = true;
+        zr_traffic fused = traffic_of(&l);
+        assert_memory_equal(&fused, &usual, sizeof usual);
+    }
+}
+
+/* log2(k) accumulators and one: of k micro-batches those in the binary form of an even number below k. */
+static void test_world_accumulators(void **state)
+{
+    (void)state;
+    const int64_t k[] = {1, 2, 3, 4, 6, 7, 8, 14, 15, 1 << 20}, n[] = {1, 1, 2, 2, 2, 3, 3, 3, 4, 20};
+    for (int i = 0; i < 10; i++)
+        for (int stage = 0; stage <= 3; stage += 3) {
+            zr_layout l = layout_of(4, stage, ZR_F32);
+            l.accum = k[i];
+            l.world = true;
+            zr_plan *plan = plan_of("gpt2-124m", &l);
+            const zr_plan_unit *u = &plan->unit[1];
+            assert_int_equal(u->accums, n[i]);
+            int64_t lowest = stage == 0 ? u->padded_elems : u->shard_elems;
+            assert_int_equal(plan->persistent[u->accum].bytes, 4 * (lowest + (n[i] - 1) * u->shard_elems));
+            zr_plan_destroy(&plan);
+        }
+}
+
+static void test_excluded(void **state)
+{
+    (void)state;
+    const struct {
+        zr_layout set;
+        zr_status status;
+        const char *names;
+    } cases[] = {
+        {{.two_pass = true, .accum = 1, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
+        {{.two_pass = true, .states = ZR_STATES_LEAN, .accum = 2, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
+        {{.world = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 2, .accum = 1, .ranks = 2}, ZR_ERR_CONFIG, "stages 0 and 1"},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "micro-batches"},
+    };
+    zr_gpt2_config config = config_of("gpt2-124m");
+    zr_model model = zr_gpt2(&config);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        zr_layout l = layout_of(cases[c].set.ranks, cases[c].set.stage, ZR_BF16);
+        l.two_pass = cases[c].set.two_pass;
+        l.states = cases[c].set.states;
+        l.accum = cases[c].set.accum;
+        l.world = cases[c].set.world;
+        l.reduce = cases[c].set.reduce;
+        zr_plan *plan = NULL;
+        assert_int_equal(zr_plan_create(&model, &l, &here, &plan), cases[c].status);
+        assert_null(plan);
+        if (!strstr(zr_error_message(), cases[c].names)) fail_msg("%s", zr_error_message());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_states),     cmocka_unit_test(test_two_passes),
+        cmocka_unit_test(test_thresholds), cmocka_unit_test(test_constant_buffers),
+        cmocka_unit_test(test_baselines),  cmocka_unit_test(test_world_accumulators),
+        cmocka_unit_test(test_excluded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+//TEST timeout=60
+/* Prices: the clocks of a schedule written by hand, and what holds for any plan; machines by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+#include <zr.h>
+
+static const zr_gpt2_config small = {.n_layer = 3,
+                                     .n_head = 3,
+                                     .n_embd = 57,
+                                     .n_positions = 19,
+                                     .vocab_size = 131,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02};
+
+static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.dtype = l.wire_dtype = dtype;
+    l.batch = 2;
+    l.seq = 16;
+    l.accum = accum;
+    l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several a unit */
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
+{
+    zr_profile profile = {.name = "test", .threads = 1};
+    zr_plan *plan = NULL;
+    if (zr_plan_create(model, layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static zr_price price_of(const zr_plan *plan, zr_profile profile)
+{
+    zr_price price = {-1, -1, -1, -1};
+    assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_OK);
+    return price;
+}
+
+static void close_to(double have, double want)
+{
+    if (!(fabs(have - want) <= 1e-9 * fabs(want) + 1e-15)) fail_msg("have %.17g, want %.17g", have, want);
+}
+
+/* ---- by hand ---------------------------------------------------------------------------------- */
+
+/* A gather, an op that waits for it, and a gather beside the op, so many times; then an op alone. */
+static void test_clocks(void **state)
+{
+    (void)state;
+    zr_chain_config chain = {1, 8, 16};
+    zr_model model = zr_chain(&chain);
+    zr_layout layout = layout_of(3, 4, ZR_F32, 1);
+    zr_plan *real = plan_of(&model, &layout);
+    const zr_op *op = zr_graph_get_op(real->graph[ZR_TRAIN], 0);
+    assert_string_equal(op->def->name, "linear");
+    double flops = op->def->cost(real->graph[ZR_TRAIN], op).flops;
+    assert_true(flops == 2.0 * 2 * 16 * 8 * 16);
+
+    int32_t wait[] = {1, 2};
+    zr_step step[] = {
+        {.kind = ZR_STEP_REPEAT, .stream = ZR_STREAM_COMPUTE},
+        {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 100}, /* 3 others x 100 x 4 bytes: 1.2 s */
+        {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 0, .n_waits = 1}, /* 2 s */
+        {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 50},              /* 0.6 s beside it */
+        {.kind = ZR_STEP_EXCHANGE, .stream = ZR_STREAM_COMM, .count = 25, .waits = 1, .n_waits = 1}, /* 0.3 s after */
+        {.kind = ZR_STEP_END, .stream = ZR_STREAM_COMPUTE},
+        {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE},
+    };
+    for (int accum = 1; accum <= 3; accum++) {
+        zr_plan plan = *real;
+        plan.layout.accum = accum;
+        plan.schedule[ZR_FLUSH] = (zr_schedule){0};
+        plan.schedule[ZR_TRAIN] = (zr_schedule){.step = step, .n_steps = 7, .wait = wait, .n_waits = 2};
+        zr_price price = price_of(&plan, (zr_profile){.flops_f32 = flops / 2, .link_bytes_sec = 1000});
+        close_to(price.step_sec, accum * (1.2 + 2 + 0.3) + 2);
+        close_to(price.compute_sec, accum * 2 + 2);
+        close_to(price.comm_sec, accum * (1.2 + 0.6 + 0.3));
+        close_to(price.exposed_sec, accum * (1.2 + 0.3));
+    }
+    zr_plan_destroy(&real);
+}
+
+/* ---- any plan --------------------------------------------------------------------------------- */
+
+/* What the comm stream moves is the plan's traffic, what the compute stream runs its FLOPs; the streams overlap. */
+static void check_plan(const zr_layout *layout)
+{
+    zr_model model = zr_gpt2(&small);
+    zr_plan *plan = plan_of(&model, layout);
+    double moved = (double)(plan->traffic.bytes[ZR_REDUCE_SCATTER] + plan->traffic.bytes[ZR_ALL_GATHER]);
+    zr_price link = price_of(plan, (zr_profile){.link_bytes_sec = 1e6});
+    close_to(link.comm_sec, moved / 1e6);
+    close_to(link.step_sec, link.comm_sec);
+    assert_true(link.compute_sec == 0);
+
+    zr_price work = price_of(plan, (zr_profile){.flops_f32 = 1e9});
+    close_to(work.compute_sec, plan->flops_hardware / layout->ranks / 1e9);
+    close_to(work.step_sec, work.compute_sec);
+    assert_true(work.comm_sec == 0 && work.exposed_sec == 0);
+
+    zr_price all = price_of(plan, (zr_profile){.flops_f32 = 1e9, .memory_bytes_sec = 1e9, .link_bytes_sec = 1e6});
+    assert_true(all.compute_sec > work.compute_sec);
+    if (layout->states == ZR_STATES_PAPER)
+        close_to(all.comm_sec, link.comm_sec);
+    else /* casts from the master stand on the comm stream */
+        assert_true(all.comm_sec >= link.comm_sec);
+    assert_true(all.step_sec >= all.compute_sec && all.step_sec >= all.comm_sec);
+    assert_true(all.step_sec <= (all.compute_sec + all.comm_sec) * (1 + 1e-12));
+    close_to(all.exposed_sec, all.step_sec - all.compute_sec);
+    zr_price twice = price_of(plan, (zr_profile){.flops_f32 = 2e9, .memory_bytes_sec = 2e9, .link_bytes_sec = 2e6});
+    close_to(2 * twice.step_sec, all.step_sec);
+    zr_plan_destroy(&plan);
+}
+
+static void test_any_plan(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 6; ranks++)
+            for (int64_t accum = 1; accum <= 3; accum += 2)
+                for (int bf16 = 0; bf16 <= 1; bf16++) {
+                    zr_layout layout = layout_of(stage, ranks, bf16 ? ZR_BF16 : ZR_F32, accum);
+                    check_plan(&layout);
+                    layout.states = ZR_STATES_LEAN;
+                    check_plan(&layout);
+                    layout.recompute = ZR_RECOMPUTE_UNIT;
+                    check_plan(&layout);
+                    layout.fused_buffer = true;
+                    check_plan(&layout);
+                }
+}
+
+/* Collectives in turn: each owner's collection takes as long as the exchange of all, each broadcast as long as its
+ * bytes take into the others. */
+static void test_collectives_in_turn(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    zr_model model = zr_gpt2(&small);
+    zr_layout layout = layout_of(1, N, ZR_BF16, 1);
+    const zr_profile profile = {.link_bytes_sec = 1e6};
+    zr_plan *plan = plan_of(&model, &layout);
+    double scatter = (double)plan->traffic.bytes[ZR_REDUCE_SCATTER],
+           gather = (double)plan->traffic.bytes[ZR_ALL_GATHER];
+    zr_plan_destroy(&plan);
+    layout.reduce = ZR_REDUCE_TO_OWNER;
+    layout.gather = ZR_GATHER_BROADCAST;
+    plan = plan_of(&model, &layout);
+    close_to(price_of(plan, profile).comm_sec, (N * scatter + gather * N / (N - 1)) / 1e6);
+    zr_plan_destroy(&plan);
+}
+
+/* Adam moves 28 bytes a parameter: the gradient is read (4), parameter, momentum and variance are read and written. */
+static void test_update_is_bound_by_memory(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_layout layout = layout_of(0, 1, ZR_F32, 1);
+    zr_plan *plan = plan_of(&model, &layout);
+    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_profile profile = {.memory_bytes_sec = 1e9};
+    double whole = price_of(plan, profile).step_sec, padded = (double)(plan->params + plan->padding_elems);
+    int32_t all = s->n_steps, updates = 0;
+    while (s->step[s->n_steps - 1].kind == ZR_STEP_UPDATE) s->n_steps--, updates++;
+    assert_int_equal(updates, plan->n_units);
+    double without = price_of(plan, profile).step_sec;
+    close_to(1e9 * (whole - without), 28 * padded);
+    s->n_steps = all;
+    zr_plan_destroy(&plan);
+}
+
+/* A machine that multiplies 16-bit numbers faster is used so in 16-bit runs, and nowhere else. */
+static void test_narrow_products(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
+    zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
+    zr_profile profile = {.flops_f32 = 1e9, .flops_bf16 = 4e9};
+    close_to(price_of(wide, profile).compute_sec, 4 * price_of(narrow, profile).compute_sec);
+    profile.flops_bf16 = 0;
+    close_to(price_of(wide, profile).compute_sec, price_of(narrow, profile).compute_sec);
+    zr_plan_destroy(&wide);
+    zr_plan_destroy(&narrow);
+}
+
+static void test_no_training(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.train = false;
+    l.seq = 16;
+    zr_profile profile = {.threads = 1};
+    zr_plan *plan = NULL;
+    zr_price price;
+    assert_int_equal(zr_plan_create(&model, &l, &profile, &plan), ZR_OK);
+    assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_ERR_STATE);
+    zr_plan_destroy(&plan);
+}
+
+/* ---- machines --------------------------------------------------------------------------------- */
+
+static void test_profiles(void **state)
+{
+    (void)state;
+    zr_profile profile;
+    zr_status unknown = zr_profile_named("abacus", &profile);
+    assert_int_equal(unknown, ZR_ERR_NOT_FOUND);
+    int n = 0;
+    for (const char *const *name = zr_profile_names(); *name; name++, n++) {
+        assert_non_null(strstr(zr_error_message(), *name));
+        assert_int_equal(zr_profile_named(*name, &profile), ZR_OK);
+        assert_string_equal(profile.name, *name);
+        assert_true(profile.threads >= 1 && profile.panel_bytes == 0);
+        assert_true(profile.flops_f32 > 0 && profile.memory_bytes_sec > 0 && profile.link_bytes_sec > 0);
+        assert_true(profile.bf16_products == (profile.flops_bf16 > 0));
+    }
+    assert_int_equal(n, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clocks),          cmocka_unit_test(test_collectives_in_turn),
+        cmocka_unit_test(test_any_plan),        cmocka_unit_test(test_update_is_bound_by_memory),
+        cmocka_unit_test(test_narrow_products), cmocka_unit_test(test_no_training),
+        cmocka_unit_test(test_profiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

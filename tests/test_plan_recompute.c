@@ -1,0 +1,206 @@
+//TEST timeout=60
+/* Activation checkpointing in the plan: what is kept, what runs again and what does not, what it costs; that the map
+ * stays at its lower bound; and the search for the cheapest mix. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <zr.h>
+
+#include "plan_bound.h"
+
+enum { B = 2, T = 64, C = 96, HEADS = 4 };
+
+static const zr_profile here = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+
+static zr_gpt2_config small(int64_t layers)
+{
+    return (zr_gpt2_config){.n_layer = layers,
+                            .n_head = HEADS,
+                            .n_embd = C,
+                            .n_positions = T,
+                            .vocab_size = 300,
+                            .resid_pdrop = 0.1,
+                            .layer_norm_epsilon = 1e-5,
+                            .initializer_range = 0.02};
+}
+
+static zr_layout layout_of(zr_recompute policy, int64_t every)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.batch = B;
+    l.seq = T;
+    l.recompute = policy;
+    l.recompute_every = every;
+    l.dtype = l.wire_dtype = ZR_BF16;
+    l.eval = false;
+    l.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return l;
+}
+
+static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
+{
+    zr_model model = zr_gpt2(config);
+    zr_plan *plan = NULL;
+    if (zr_plan_create(&model, layout, &here, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static int64_t replays(const zr_plan *plan, const char *op, const char *unit)
+{
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_graph *g = plan->graph[ZR_TRAIN];
+    int64_t n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        n += s->step[i].kind == ZR_STEP_RUN && s->step[i].replay &&
+             (!op || strcmp(zr_graph_get_op(g, s->step[i].op)->def->name, op) == 0) &&
+             (!unit || strcmp(zr_graph_unit_info(g, s->step[i].unit)->name, unit) == 0);
+    return n;
+}
+
+/* Each block's input is kept, the rest runs again but for what the backward does not read: the last product and the
+ * dropout and addition behind it. The first and the last unit have nothing to gain. */
+static void test_unit(void **state)
+{
+    (void)state;
+    int64_t act[2], layers[2] = {4, 12};
+    for (int i = 0; i < 2; i++) {
+        zr_gpt2_config config = small(layers[i]);
+        zr_layout l = layout_of(ZR_RECOMPUTE_UNIT, 1);
+        zr_plan *plan = plan_of(&config, &l);
+        assert_int_equal(plan->memory.category_bytes[ZR_CHECKPOINT], layers[i] * B * T * C * 2);
+        act[i] = plan->memory.category_bytes[ZR_ACT];
+        assert_int_equal(replays(plan, "linear", "h.2"), 3); /* qkv, attention's projection, the first of the MLP */
+        assert_int_equal(replays(plan, "layernorm", "h.2"), 2);
+        assert_int_equal(replays(plan, "attention", "h.2"), 1);
+        assert_int_equal(replays(plan, "gelu", "h.2"), 1);
+        assert_int_equal(replays(plan, "dropout", "h.2"), 1);
+        assert_int_equal(replays(plan, "add", "h.2"), 1);
+        assert_int_equal(replays(plan, NULL, "h.2"), 9);
+        assert_int_equal(replays(plan, NULL, NULL), 9 * layers[i]);
+        /* 8 C^2 of a block's 12 C^2 multiply-adds for each token run again, and attention. */
+        double again = 2.0 * B * T * 8.0 * C * C + 4.0 * B * C * T * T;
+        assert_float_equal(plan->flops_hardware - plan->flops_model, again * (double)layers[i], 1);
+        zr_plan_destroy(&plan);
+    }
+    assert_int_equal(act[0], act[1]); /* one unit's working set, however many units there are */
+}
+
+static void test_every(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = small(8);
+    for (int64_t every = 1; every <= 9; every++) {
+        zr_layout l = layout_of(ZR_RECOMPUTE_UNIT, every);
+        l.ranks = 2;
+        l.stage = 3;
+        l.prefetch_elems = 0;
+        zr_plan *plan = plan_of(&config, &l);
+        /* Units 0 (embedding) .. 8 (the last block) in groups: of each the input of the first, the tokens of unit 0. */
+        int64_t groups = (9 + every - 1) / every;
+        assert_int_equal(plan->memory.category_bytes[ZR_CHECKPOINT], (every == 1 ? 8 : groups - 1) * B * T * C * 2);
+        int64_t gathers = 0, wanted = 2 * 8 + 2 + 1; /* blocks twice, embedding twice, final once */
+        for (int32_t i = 0; i < plan->schedule[ZR_TRAIN].n_steps; i++)
+            gathers += plan->schedule[ZR_TRAIN].step[i].kind == ZR_STEP_GATHER;
+        /* A group's units but the last are replayed before their own backward comes: gathered once more, unless
+         * nothing stands between. The embedding, in the first group, needs no parameters in its backward. */
+        if (every > 1) assert_true(gathers > wanted && gathers <= wanted + 9);
+        if (every == 1) assert_int_equal(gathers, wanted);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Kept: what is as wide as the block's input; again: attention, and the products and GELU that widen. */
+static void test_selective(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = small(6);
+    zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), some = layout_of(ZR_RECOMPUTE_SELECTIVE, 1),
+              unit = layout_of(ZR_RECOMPUTE_UNIT, 1);
+    zr_plan *plan = plan_of(&config, &some), *all = plan_of(&config, &none), *least = plan_of(&config, &unit);
+    assert_int_equal(replays(plan, "linear", "h.3"), 2);
+    assert_int_equal(replays(plan, "attention", "h.3"), 1);
+    assert_int_equal(replays(plan, "gelu", "h.3"), 1);
+    assert_int_equal(replays(plan, NULL, "h.3"), 4);
+    assert_int_equal(replays(all, NULL, NULL), 0);
+    assert_true(plan->memory.total_bytes < all->memory.total_bytes);
+    assert_true(plan->memory.total_bytes > least->memory.total_bytes);
+    assert_true(plan->flops_hardware < least->flops_hardware);
+    assert_float_equal(all->flops_hardware, all->flops_model, 0);
+    zr_plan_destroy(&plan);
+    zr_plan_destroy(&all);
+    zr_plan_destroy(&least);
+}
+
+/* Under any limit: the plan fits when one can, and one unit less of recomputation would not. */
+static void test_auto(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = small(12);
+    zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), unit = layout_of(ZR_RECOMPUTE_UNIT, 1),
+              l = layout_of(ZR_RECOMPUTE_AUTO, 1);
+    zr_plan *most = plan_of(&config, &none), *least = plan_of(&config, &unit);
+    int64_t high = most->memory.total_bytes, low = least->memory.total_bytes;
+    double before = 1e300;
+    for (int i = 0; i <= 10; i++) {
+        l.limit_bytes = low + (high - low) / 10 * i + (i == 10 ? 10 : 0);
+        zr_plan *plan = plan_of(&config, &l);
+        assert_true(plan->memory.total_bytes <= l.limit_bytes);
+        assert_true(plan->flops_hardware <= before);
+        before = plan->flops_hardware;
+        if (i == 0) assert_true(plan->flops_hardware <= least->flops_hardware);
+        if (i == 10) assert_float_equal(plan->flops_hardware, plan->flops_model, 0);
+        if (i > 0 && i < 10) assert_true(plan->flops_hardware < least->flops_hardware);
+        zr_plan_destroy(&plan);
+    }
+    l.limit_bytes = low / 2; /* nothing fits: the smallest there is, and its numbers say so */
+    zr_plan *plan = plan_of(&config, &l);
+    assert_true(plan->memory.total_bytes > l.limit_bytes && plan->memory.total_bytes <= low);
+    zr_plan_destroy(&plan);
+    zr_plan_destroy(&most);
+    zr_plan_destroy(&least);
+}
+
+/* The map against the most bytes alive at once, model states apart: within 3 %. */
+static void test_map(void **state)
+{
+    (void)state;
+    static const char *const preset[] = {"gpt2-124m", "gpt2-350m", "gpt2-1.5b"};
+    double worst = 0;
+    for (int p = 0; p < 3; p++)
+        for (int stage = 0; stage <= 3; stage += 3)
+            for (int c = 0; c < 6; c++) {
+                zr_gpt2_config config;
+                assert_int_equal(zr_gpt2_preset(preset[p], &config), ZR_OK);
+                zr_layout l = layout_of(c % 3 == 0 ? ZR_RECOMPUTE_NONE : ZR_RECOMPUTE_UNIT, c % 3 == 2 ? 7 : 1);
+                l.ranks = 2;
+                l.stage = stage;
+                l.batch = 1;
+                l.seq = 1024;
+                l.states = c < 3 ? ZR_STATES_PAPER : ZR_STATES_LEAN;
+                zr_model model = zr_gpt2(&config);
+                zr_plan *plan = NULL;
+                assert_int_equal(zr_plan_create(&model, &l, &here, &plan), ZR_OK);
+                double bound = (double)plan_bound(plan, ZR_TRAIN);
+                double ratio = (double)(plan->arena_bytes - plan->persistent_bytes) / bound;
+                if (ratio > worst) worst = ratio;
+                assert_true(ratio >= 1);
+                zr_plan_destroy(&plan);
+            }
+    printf("# map / bytes alive at the peak: at most %.4f\n", worst);
+    assert_true(worst <= 1.03);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unit), cmocka_unit_test(test_every), cmocka_unit_test(test_selective),
+        cmocka_unit_test(test_auto), cmocka_unit_test(test_map),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

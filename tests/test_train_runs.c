@@ -1,0 +1,328 @@
+//TEST timeout=120 tsan=1
+/* Whole runs: fp16's loss scale from step to step, runs that diverge, evaluation that does not depend on the ranks,
+ * a limit that the host gives, and weights that are read back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tempdir.h"
+#include "train/metrics.h"
+#include "zr/train.h"
+
+#include <jansson.h>
+#include <math.h>
+
+enum { STEPS_MAX = 80, RANKS_MAX = 4, NOTES_BYTES = 32768 };
+
+/* What a run did: steps and notes as rank 0 tells them, status and message of each rank. */
+typedef struct job {
+    zr_config *config;
+    zr_train_step step[STEPS_MAX];
+    double val_loss[STEPS_MAX];
+    int steps, evals;
+    char notes[NOTES_BYTES];
+    zr_status status[RANKS_MAX];
+    bool agreed[RANKS_MAX];
+    char message[RANKS_MAX][512];
+    zr_train_result result; /* rank 0's */
+} job;
+
+static void on_step(void *arg, const zr_train_step *step)
+{
+    job *j = arg;
+    assert_true(j->steps < STEPS_MAX);
+    j->step[j->steps++] = *step;
+}
+
+static void on_eval(void *arg, const zr_train_eval *eval)
+{
+    job *j = arg;
+    assert_true(j->evals < STEPS_MAX);
+    j->val_loss[j->evals++] = eval->val_loss;
+}
+
+static void on_note(void *arg, const char *text)
+{
+    job *j = arg;
+    size_t used = strlen(j->notes);
+    snprintf(j->notes + used, sizeof(j->notes) - used, "%s\n", text);
+}
+
+static zr_status train(zr_comm *comm, void *arg)
+{
+    job *j = arg;
+    zr_train_result result = {0};
+    zr_observer observer = {.arg = j, .step = on_step, .eval = on_eval, .note = on_note};
+    zr_status st = zr_train_run(j->config, comm, &observer, &result);
+    j->status[comm->rank] = st;
+    j->agreed[comm->rank] = result.agreed;
+    if (st != ZR_OK) snprintf(j->message[comm->rank], sizeof(j->message[0]), "%s", zr_error_message());
+    if (comm->rank == 0) j->result = result;
+    return st;
+}
+
+/* A small model in tempdir/run, with overrides (NULL at the end). */
+static zr_status run(job *j, int ranks, const char *const *overrides)
+{
+    char text[1024], data[3000];
+    int n = 0;
+    while (overrides[n]) n++;
+    for (size_t i = 0; i < sizeof(data); i++) data[i] = (char)('a' + i * i % 23);
+    put_file("text", data, sizeof(data));
+    snprintf(text, sizeof(text),
+             "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 16, \"n_positions\": 16}, \"data\": {\"train\": "
+             "\"%s/text\", \"val\": \"%s/text\"}, \"train_micro_batch_size_per_gpu\": 1, \"train\": {\"steps\": 4, "
+             "\"eval_interval\": 0, \"threads\": 1, \"output_dir\": \"%s/run\"}}",
+             tempdir, tempdir, tempdir);
+    memset(j, 0, sizeof(*j));
+    nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", overrides, n, &j->config), ZR_OK);
+    if (zr_train_prepare(j->config, ranks, 0) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_status st = zr_comm_threads_run(ranks, train, j);
+    zr_config_destroy(&j->config);
+    assert_null(strstr(j->notes, "please report")); /* planned is measured */
+    return st;
+}
+
+static job it;
+
+static void expect_ok(int ranks, const char *const *overrides)
+{
+    if (run(&it, ranks, overrides) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
+/* From far above what fp16 holds the scale comes down a power a step: more steps than a run may skip otherwise. */
+static void the_scale_comes_down(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"fp16.enabled=true", "fp16.initial_scale_power=60", "fp16.hysteresis=1",
+                                       "train.steps=60", NULL};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        expect_ok(ranks, keys);
+        int64_t skipped = it.result.skipped;
+        assert_int_equal(it.steps, 60);
+        assert_in_range(skipped, ZR_TRAIN_MAX_SKIPPED + 1, 58);
+        for (int i = 0; i < it.steps; i++) {
+            assert_true(it.step[i].loss_scale == ldexp(1, 60 - (i < skipped ? i : (int)skipped)));
+            assert_int_equal(it.step[i].skipped, i < skipped ? i + 1 : skipped);
+            assert_true(isfinite(it.step[i].loss));
+        }
+        assert_true(it.step[59].loss < it.step[0].loss);
+        assert_non_null(strstr(it.notes, "step 1 updated nothing: the gradient of "));
+        assert_non_null(strstr(it.notes, " is not finite, the loss scale goes from 1.152921504606847e+18 to "
+                                         "5.764607523034235e+17 (1 skipped so far)\n"));
+    }
+}
+
+static void hysteresis_is_told(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"fp16.enabled=true", "fp16.initial_scale_power=50", "train.steps=3", NULL};
+    expect_ok(2, keys);
+    assert_int_equal(it.result.skipped, 3);
+    assert_true(it.step[0].loss_scale == 0x1p50 && it.step[1].loss_scale == 0x1p50 && it.step[2].loss_scale == 0x1p49);
+    assert_non_null(strstr(it.notes, "is not finite, the loss scale stays 1125899906842624 (1 skipped so far)\n"));
+    assert_non_null(
+        strstr(it.notes, "is not finite, the loss scale goes from 1125899906842624 to 562949953421312 (2 "));
+}
+
+/* Every rank returns the same status and message, and none waits for another. */
+static void expect_diverged(int ranks, const char *text)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        assert_int_equal(it.status[rank], ZR_ERR_DIVERGED);
+        assert_true(it.agreed[rank]);
+        assert_string_equal(it.message[rank], it.message[0]);
+    }
+    if (!strstr(it.message[0], text)) fail_msg("%s\nwas to hold: %s", it.message[0], text);
+}
+
+static void a_static_scale_stays(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"fp16.enabled=true", "fp16.loss_scale=1e30", "train.steps=30", NULL};
+    assert_int_equal(run(&it, 2, keys), ZR_ERR_DIVERGED);
+    expect_diverged(2, "lower the learning rate or fp16.loss_scale, ");
+    assert_int_equal(it.result.steps, ZR_TRAIN_MAX_SKIPPED);
+    for (int i = 0; i < it.steps; i++) assert_true(it.step[i].loss_scale == 1e30);
+}
+
+/* Weights beyond all numbers after one step: with one micro-batch and no need of the norm first, lean cannot skip the
+ * next; with clipping it can. */
+static void runs_that_diverge(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        char zero[64];
+        snprintf(zero, sizeof(zero), "zero_optimization.stage=%d", stage);
+        const char *const fused[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", NULL};
+        const char *const first[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", "gradient_clipping=1", NULL};
+        assert_int_equal(run(&it, 2, first), ZR_ERR_DIVERGED);
+        expect_diverged(2, "training diverged: 20 steps in a row had no finite gradient, the last at step 21 (");
+        assert_int_equal(it.result.skipped, ZR_TRAIN_MAX_SKIPPED);
+        assert_int_equal(run(&it, 2, fused), ZR_ERR_DIVERGED);
+        expect_diverged(2, " is not finite in step 2; ");
+        assert_int_equal(it.result.steps, 1);
+        assert_int_equal(access(in_tempdir("run/lock"), F_OK), -1);
+    }
+}
+
+/* Windows are shared out over the ranks; their losses are added exactly. */
+static void evaluation_does_not_depend_on_ranks(void **state)
+{
+    (void)state;
+    static const char *const still[] = {"optimizer.params.lr=0", "train.steps=1", "train.eval_interval=1",
+                                        "train.eval_batches=0", NULL};
+    double want = 0.0;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        expect_ok(ranks, still);
+        assert_int_equal(it.evals, 1);
+        if (ranks == 1) want = it.val_loss[0];
+        assert_true(it.val_loss[0] == want && want > 1.0);
+    }
+}
+
+static void world_is_the_same_everywhere(void **state)
+{
+    (void)state;
+    static job first;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks *= 2) {
+        for (int stage = 0; stage <= 3; stage += 3) {
+            char zero[64];
+            snprintf(zero, sizeof(zero), "zero_optimization.stage=%d", stage);
+            const char *const keys[] = {zero,
+                                        "train.reproducible=world",
+                                        "train_batch_size=4",
+                                        "train.eval_interval=1",
+                                        "gradient_clipping=0.5",
+                                        NULL};
+            expect_ok(ranks, keys);
+            if (ranks == 1 && stage == 0) first = it;
+            assert_int_equal(it.steps, 4);
+            assert_int_equal(it.evals, 4);
+            for (int i = 0; i < it.steps; i++) {
+                assert_true(it.step[i].loss == first.step[i].loss);
+                assert_true(it.step[i].grad_norm == first.step[i].grad_norm);
+                assert_true(it.val_loss[i] == first.val_loss[i]);
+            }
+        }
+    }
+}
+
+/* Policy auto needs a limit; the run says which it took and saves it. */
+static void a_limit_that_was_not_given(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"activation_checkpointing.policy=auto", "train.steps=1", NULL};
+    zr_config *saved = NULL;
+    if (zr_train_host_limit(1) == 0) skip();
+    expect_ok(2, keys);
+    assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit taken as "));
+    assert_int_equal(zr_config_load(in_tempdir("run/config.json"), NULL, 0, &saved), ZR_OK);
+    assert_true(saved->memory.limit_bytes > 1 << 20);
+    assert_int_equal(saved->recompute.policy, ZR_POLICY_AUTO);
+    zr_config_destroy(&saved);
+}
+
+/* A key of the schedule moves other bytes, keeps others or computes more: never other numbers. */
+static void keys_of_the_schedule_change_the_plan_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stage, *key, *beside;
+        bool same_bytes; /* in other calls */
+    } change[] = {
+        {"3", "memory.layout=paper", "steps_per_print=1", false},
+        {"3", "memory.norm=two_pass", "gradient_clipping=1", false},
+        {"1", "activation_checkpointing.policy=unit", "steps_per_print=1", false},
+        {"1", "activation_checkpointing.policy=selective", "steps_per_print=1", false},
+        {"1", "activation_checkpointing.every=2", "activation_checkpointing.policy=unit", false},
+        {"3", "zero_optimization.stage3_prefetch_bucket_size=0", "steps_per_print=1", false},
+        {"3", "zero_optimization.overlap_comm=false", "steps_per_print=1", false},
+        {"3", "zero_optimization.stage3_param_persistence_threshold=300", "steps_per_print=1", false},
+        {"3", "zero_optimization.stage3_model_persistence_threshold=31",
+         "zero_optimization.stage3_param_persistence_threshold=300", false},
+        {"3", "zero_optimization.stage3_max_live_parameters=1e9", "steps_per_print=1", false},
+        {"3", "zero_optimization.stage3_max_reuse_distance=1e9", "steps_per_print=1", false},
+        {"1", "collectives.reduce=all_reduce", "steps_per_print=1", false},
+        {"2", "collectives.reduce=owner", "steps_per_print=1", true},
+        {"2", "collectives.gather=broadcast", "steps_per_print=1", true},
+        {"2", "collectives.buffer=fused", "steps_per_print=1", false},
+    };
+    static job base;
+    for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+        char zero[64];
+        snprintf(zero, sizeof(zero), "zero_optimization.stage=%s", change[i].stage);
+        const char *const without[] = {zero, "bf16.enabled=true", "model.n_layer=4", change[i].beside, NULL};
+        const char *const with[] = {zero, "bf16.enabled=true", "model.n_layer=4", change[i].beside, change[i].key,
+                                    NULL};
+        expect_ok(2, without);
+        base = it;
+        expect_ok(2, with);
+        for (int s = 0; s < it.steps; s++) {
+            if (it.step[s].loss != base.step[s].loss || it.step[s].grad_norm != base.step[s].grad_norm)
+                fail_msg("%s: step %d: loss %.9g, without %.9g", change[i].key, s + 1, it.step[s].loss,
+                         base.step[s].loss);
+        }
+        bool same = memcmp(&it.result.planned, &base.result.planned, sizeof(it.result.planned)) == 0;
+        if (same != change[i].same_bytes)
+            fail_msg("%s: the plan's bytes are %s", change[i].key, same ? "the same" : "others");
+    }
+}
+
+/* Masters are saved in fp32 whatever the type was; read again in the run's type they give its last evaluation. */
+static void weights_are_read_back(void **state)
+{
+    (void)state;
+    static const char *const type[] = {"bf16.enabled=false", "bf16.enabled=true", "fp16.enabled=true"};
+    for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++) {
+        const char *const keys[] = {type[i],
+                                    "zero_optimization.stage=3",
+                                    "train.eval_interval=4",
+                                    "train.eval_batches=0",
+                                    "fp16.initial_scale_power=8",
+                                    NULL};
+        zr_eval_result result = {0};
+        expect_ok(2, keys);
+        json_t *model = json_load_file(in_tempdir("run/model/config.json"), 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(model, "torch_dtype")), "float32");
+        json_decref(model);
+        if (zr_eval_dir(in_tempdir("run"), NULL, 1, &result) != ZR_OK) fail_msg("%s", zr_error_message());
+        assert_int_equal(it.evals, 1);
+        if (!(fabs(result.loss - it.val_loss[0]) < 1e-5))
+            fail_msg("%s: %.9g, in the run %.9g", type[i], result.loss, it.val_loss[0]);
+    }
+}
+
+static void the_loss_scale_is_in_the_line(void **state)
+{
+    (void)state;
+    char line[ZR_LINE_BYTES];
+    zr_train_step step = {.step = 1, .mfu = NAN, .skipped = 3};
+    int n = zr__metrics_step(&step, line);
+    assert_int_equal(n, strlen(line));
+    assert_null(strstr(line, "loss_scale"));
+    step.loss_scale = 0x1p40;
+    n = zr__metrics_step(&step, line);
+    assert_int_equal(n, strlen(line));
+    assert_non_null(strstr(line, ", \"skipped\":3, \"loss_scale\":1099511627776}\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_scale_is_in_the_line),
+        cmocka_unit_test(the_scale_comes_down),
+        cmocka_unit_test(hysteresis_is_told),
+        cmocka_unit_test(a_static_scale_stays),
+        cmocka_unit_test(runs_that_diverge),
+        cmocka_unit_test(evaluation_does_not_depend_on_ranks),
+        cmocka_unit_test(world_is_the_same_everywhere),
+        cmocka_unit_test(a_limit_that_was_not_given),
+        cmocka_unit_test(keys_of_the_schedule_change_the_plan_alone),
+        cmocka_unit_test(weights_are_read_back),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
