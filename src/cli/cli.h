@@ -84,6 +84,8 @@ ZR_NODISCARD zr_status cli_flush(void);
 bool cli_launched(void);
 /** Colours on stderr? */
 bool cli_colored(cli_color color);
+/** Colours on stdout? */
+bool cli_colored_out(cli_color color);
 
 /** "1.23 GiB" into text; returns it. */
 const char *cli_bytes(double bytes, char text[32]);
@@ -105,11 +107,39 @@ typedef struct cli_table {
     int64_t memory_bytes; /* of a rank, to say what fits; 0: not asked */
 } cli_table;
 
+/** What a category holds, in words. */
+const char *cli_category_words(zr_category category);
 /** Plan every stage of a resolved configuration; stages that cannot be planned are left out. */
 void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
 /** The train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
+
+/** The shapes that have a name, with sizes and parameters. */
+ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
+
+/** Tables 1 and 2 of the ZeRO paper: what zr plans beside what the paper prints, and the deviation; as aligned text or
+ *  one JSON document. */
+ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
+ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
+
+/** The step of training at which most bytes are in use, and what they are. */
+typedef struct cli_fullest {
+    int32_t step;
+    int64_t live_bytes;
+    int64_t category_bytes[ZR_CATEGORIES];
+} cli_fullest;
+
+ZR_NODISCARD zr_status cli_fullest_find(const zr_plan *plan, cli_fullest *fullest);
+
+/** What a plan does not know of itself. */
+typedef struct cli_picture_words {
+    const char *model, *layout, *policy;
+    int64_t whole_states_bytes; /* model states of a rank at stage 0; 0: not known */
+} cli_picture_words;
+
+/** Draw a training step (memory map, streams) as SVG into a file. ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const cli_picture_words *words);
 
 /* ---- progress -------------------------------------------------------------------------------- */
 

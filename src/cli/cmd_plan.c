@@ -1,14 +1,25 @@
-#include "cli/cli.h"
+#include "cli/choices.h"
+#include "cli/max.h"
 
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 typedef struct plan_options {
-    const char *preset, *memory;
+    const char *preset, *memory, *max, *svg, *profile;
     int64_t stage, batch, seq, ranks, tensor;
-    bool schedule;
+    bool schedule, shapes, table1, table2, every, advice;
 } plan_options;
+
+/* One call of the command. */
+typedef struct planning {
+    const cli_args *args;
+    const plan_options *o;
+    int ranks, local_ranks;
+    zr_config *config;
+    zr_profile profile;
+    int64_t limit_bytes; /* of a process, 0: none */
+    cli_max max;
+} planning;
 
 /** What the short options mean in terms of the configuration's keys. */
 static zr_status add_overrides(const plan_options *o, cli_args *args, char room[8][256])
@@ -25,73 +36,209 @@ static zr_status add_overrides(const plan_options *o, cli_args *args, char room[
     if (o->stage >= 0) ZR_TRY(cli_override(args, room[n++], "zero_optimization.stage=%lld", (long long)o->stage));
     if (o->seq) ZR_TRY(cli_override(args, room[n++], "data.seq_length=%lld", (long long)o->seq));
     if (o->tensor) ZR_TRY(cli_override(args, room[n++], "parallel.tensor=%lld", (long long)o->tensor));
+    if (o->memory) ZR_TRY(cli_override(args, room[n++], "memory.limit=\"%s\"", o->memory));
     return ZR_OK;
 }
 
-static void print_text(const zr_config *config, int ranks, const zr_profile *profile, int64_t memory_bytes, bool color)
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static const char *type_name(const zr_config *config)
 {
-    char params[32];
-    cli_table table = {.memory_bytes = memory_bytes};
-    cli_table_fill(&table, config, ranks, profile);
-    const zr_report *report = &table.report[table.chosen];
-    printf(
-        "parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank, %lld micro-batch%s a step; scratch as on %s\n",
-        cli_amount((double)report->params, params), config->bf16 ? "bf16" : "fp32", ranks, ranks == 1 ? "" : "s",
-        (long long)config->micro_batch_size, (long long)config->data.seq_length, (long long)config->accumulation_steps,
-        config->accumulation_steps == 1 ? "" : "es", profile->name);
-    cli_table_print(stdout, &table, color);
+    return config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
 }
 
-static zr_status print(const cli_args *args, const plan_options *o, const zr_config *config, int ranks,
-                       const zr_profile *profile, int64_t memory_bytes)
+static const char *layout_name(const zr_config *config)
+{
+    return config->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper";
+}
+
+static void print_head(const planning *p, int64_t n_params)
+{
+    char params[32];
+    const zr_config *c = p->config;
+    printf("parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank\n"
+           "%lld micro-batch%s a step, layout %s; machine: %s\n",
+           cli_amount((double)n_params, params), type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
+           (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
+           c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.name);
+}
+
+static zr_status make_plan(const planning *p, zr_plan **made)
+{
+    ZR_TRY(zr_train_plan(p->config, p->ranks, -1, &p->profile, made));
+    return ZR_OK;
+}
+
+static zr_status print_text(const planning *p)
+{
+    bool color = cli_colored_out(p->args->color);
+    cli_table table = {.memory_bytes = p->limit_bytes};
+    cli_choices choices = {.profile = &p->profile, .limit_bytes = p->limit_bytes};
+    cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
+    if (choices.configured < 0) { /* planned again for the reason */
+        zr_plan *none = NULL;
+        ZR_TRY(make_plan(p, &none));
+        zr_plan_destroy(&none);
+        return ZR_FAIL(ZR_ERR_INTERNAL, "the configured plan is not among the choices");
+    }
+    cli_choices_table(&choices, &table);
+    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, p->limit_bytes);
+    print_head(p, table.report[table.chosen].params);
+    cli_table_print(stdout, &table, color);
+    fputc('\n', stdout);
+    cli_bars_print(stdout, &choices, color);
+    fputc('\n', stdout);
+    ZR_TRY(cli_advice_print(stdout, &choices, p->config));
+    return ZR_OK;
+}
+
+/** The report, as a run writes it too; what was asked for besides goes before its last brace. */
+static zr_status print_json(const planning *p, const zr_plan *plan)
+{
+    zr_report report = zr_report_planned(plan);
+    char *json = NULL;
+    ZR_TRY(zr_report_json(&report, &json));
+    printf("%.*s", (int)strlen(json) - 1, json);
+    zr_free(json);
+    if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
+    if (p->o->advice) {
+        cli_choices choices = {.profile = &p->profile, .limit_bytes = p->limit_bytes};
+        cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
+        cli_advice_json(stdout, &choices);
+    }
+    puts("}");
+    return ZR_OK;
+}
+
+static zr_status draw(const planning *p, const zr_plan *plan)
+{
+    char policy[32];
+    zr_plan *whole = NULL;
+    const zr_layout *layout = &plan->layout;
+    cli_picture_words words = {.model = p->config->model.preset ? p->config->model.preset : p->config->model.type,
+                               .layout = layout_name(p->config),
+                               .policy = cli_recompute_name(layout->recompute, layout->recompute_every, policy)};
+    if (zr_train_plan(p->config, p->ranks, 0, &p->profile, &whole) == ZR_OK) {
+        words.whole_states_bytes = whole->memory.states_bytes;
+        zr_plan_destroy(&whole);
+    }
+    ZR_TRY(cli_picture_write(p->o->svg, plan, &words));
+    return ZR_OK;
+}
+
+/** What needs the plan itself, in the order in which it is shown. */
+static zr_status show_plan(const planning *p)
 {
     zr_plan *plan = NULL;
-    char *json = NULL;
-    ZR_TRY(zr_train_plan(config, ranks, -1, profile, &plan));
-    zr_report report = zr_report_planned(plan);
     zr_status st = ZR_OK;
-    if (args->json) {
-        ZR_TRY_GOTO(st, zr_report_json(&report, &json), done);
-        puts(json);
-    } else if (o->schedule) {
+    ZR_TRY(make_plan(p, &plan));
+    if (p->o->svg) ZR_TRY_GOTO(st, draw(p, plan), done);
+    if (p->args->json) {
+        ZR_TRY_GOTO(st, print_json(p, plan), done);
+    } else if (p->o->schedule) {
         cli_schedule_print(stdout, plan);
-    } else {
-        print_text(config, ranks, profile, memory_bytes, args->color == CLI_COLOR_ALWAYS);
     }
-    for (int i = 0; !args->quiet && i < zr_config_notes(config); i++) cli_say("note: %s", zr_config_note(config, i));
 done:
-    zr_free(json);
     zr_plan_destroy(&plan);
     return st;
 }
 
-/** The profile of this machine's processor, for a rank's share of it. */
-static zr_status profile_here(const zr_config *config, int ranks, zr_profile *profile)
+/* ---- from options to a plan ------------------------------------------------------------------ */
+
+/** The profile of this machine's processor, for a rank's share of it; its rates are measured where they are shown. */
+static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
     zr_device_config want = ZR_DEVICE_CONFIG_INIT;
-    want.threads = zr_train_threads(config, ranks);
+    want.threads = zr_train_threads(p->config, p->local_ranks);
     ZR_TRY(zr_device_create_cpu(&want, &device));
-    *profile = device->profile;
+    bool narrow = p->config->bf16 && device->profile.bf16_products;
+    bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
+    if (timed) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
+    p->profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;
 }
 
-static zr_status plan(cli_args *args, const plan_options *o, int ranks)
+/** What bounds the memory: what is asked for, or what the machine has. Policy auto without either takes what `zr train`
+ *  would, from what this host has left. */
+static void settle_limit(planning *p)
+{
+    p->limit_bytes = p->config->memory.limit_bytes;
+    bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
+    if (p->limit_bytes == 0) p->limit_bytes = p->profile.memory_bytes;
+    if (must && p->limit_bytes == 0) p->limit_bytes = zr_train_host_limit(p->local_ranks);
+    if (must) p->config->memory.limit_bytes = p->limit_bytes;
+}
+
+static zr_status find_max(planning *p)
+{
+    ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
+    ZR_CHECK(
+        p->limit_bytes > 0, ZR_ERR_ARG,
+        "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --profile that has one",
+        p->o->max);
+    ZR_TRY(cli_max_find(p->config, p->ranks, &p->profile, p->limit_bytes, &p->max));
+    return ZR_OK;
+}
+
+static zr_status settle(planning *p)
+{
+    if (p->o->profile) {
+        ZR_TRY(zr_profile_named(p->o->profile, &p->profile));
+    } else {
+        ZR_TRY(profile_here(p));
+    }
+    settle_limit(p);
+    if (p->o->max) ZR_TRY(find_max(p));
+    return ZR_OK;
+}
+
+static zr_status show(const planning *p)
+{
+    bool text = !p->args->json && !p->o->schedule;
+    if (p->o->svg || !text) ZR_TRY(show_plan(p));
+    if (text) ZR_TRY(print_text(p));
+    for (int i = 0; !p->args->quiet && i < zr_config_notes(p->config); i++) {
+        cli_say("note: %s", zr_config_note(p->config, i));
+    }
+    return ZR_OK;
+}
+
+static zr_status plan(cli_args *args, planning *p)
 {
     char room[8][256];
-    zr_config *config = NULL;
-    zr_profile profile;
-    int64_t memory_bytes = 0;
     zr_status st = ZR_OK;
-    if (o->memory) ZR_TRY(zr_config_bytes(o->memory, &memory_bytes));
-    ZR_TRY(add_overrides(o, args, room));
-    ZR_TRY(cli_config(args, ranks, (int64_t)time(NULL), &config));
-    ZR_TRY_GOTO(st, profile_here(config, ranks, &profile), done);
-    ZR_TRY_GOTO(st, print(args, o, config, ranks, &profile, memory_bytes), done);
+    ZR_TRY(add_overrides(p->o, args, room));
+    ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config));
+    ZR_TRY_GOTO(st, settle(p), done);
+    ZR_TRY_GOTO(st, show(p), done);
 done:
-    zr_config_destroy(&config);
+    zr_config_destroy(&p->config);
     return st;
+}
+
+static zr_status check(const cli_args *args, const plan_options *o, const zr_comm *comm)
+{
+    ZR_CHECK(args->n_operands || o->preset, ZR_ERR_ARG,
+             "zr plan needs a CONFIG.json or --preset NAME; `zr plan --help` has examples");
+    ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG,
+             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
+             comm ? comm->size : 0);
+    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
+    return ZR_OK;
+}
+
+/** What needs no configuration, and otherwise the plan. */
+static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
+{
+    if (o->shapes) return cli_shapes_print(stdout, args->json);
+    if (o->table1) return cli_papers_table1(stdout, args->json);
+    if (o->table2) return cli_papers_table2(stdout, args->json);
+    ZR_TRY(check(args, o, comm));
+    int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
+    planning p = {.args = args, .o = o, .ranks = ranks, .local_ranks = comm ? comm->local_size : ranks};
+    return plan(args, &p);
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
@@ -99,16 +246,21 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     plan_options o = {.stage = -1};
     const cli_option options[] = {
         {"ranks", CLI_INT, &o.ranks, 1, "N", "data-parallel ranks, any number"},
-        {"preset", CLI_TEXT, &o.preset, 0, "NAME", "a known shape, as gpt2-1.5b; CONFIG.json may then be left out"},
+        {"preset", CLI_TEXT, &o.preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"},
+        {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
         {"stage", CLI_INT, &o.stage, 0, "S", "ZeRO stage 0-3"},
         {"batch", CLI_INT, &o.batch, 1, "B", "samples of a micro-batch on each rank"},
         {"seq", CLI_INT, &o.seq, 1, "T", "tokens of a sample"},
-        {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "say which stages fit, as 32GB"},
-        {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print the steps of one training step instead"},
         {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks"},
-        {"max", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
-        {"svg", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
-        {"profile", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
+        {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
+        {"max", CLI_TEXT, &o.max, 0, "model|batch", "the most layers, or largest micro-batch, that fits"},
+        {"profile", CLI_TEXT, &o.profile, 0, "NAME", "a machine: v100-dgx2, h100 or zen3; left out: this one"},
+        {"every", CLI_FLAG, &o.every, 0, NULL, "also recompute unit with the input of each k-th unit"},
+        {"advice", CLI_FLAG, &o.advice, 0, NULL, "with --json: time, choices, advice, as the text has"},
+        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the memory map and the streams of one step"},
+        {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print the steps of one training step instead"},
+        {"table1", CLI_FLAG, &o.table1, 0, NULL, "table 1 of the ZeRO paper beside what zr plans"},
+        {"table2", CLI_FLAG, &o.table2, 0, NULL, "table 2 likewise"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));
@@ -116,21 +268,17 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, true);
         return ZR_OK;
     }
-    ZR_CHECK(args.n_operands || o.preset, ZR_ERR_ARG,
-             "zr plan needs a CONFIG.json or --preset NAME; `zr plan --help` has examples");
-    ZR_CHECK(!comm || !o.ranks, ZR_ERR_ARG,
-             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o.ranks,
-             comm ? comm->size : 0);
-    ZR_CHECK(o.ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o.ranks, INT32_MAX);
-    return plan(&args, &o, comm ? comm->size : o.ranks ? (int)o.ranks : 1);
+    return dispatch(&args, &o, comm);
 }
 
 const cli_command cli_plan = {
     .name = "plan",
-    .summary = "memory, traffic and FLOPs of one step, before anything is allocated",
+    .summary = "memory, traffic, FLOPs and time of one step, before anything is allocated",
     .usage = "zr plan [CONFIG.json] [--key.path=value ...] [--ranks N] [--preset NAME] ...",
     .examples = "  zr plan config.json --ranks 8\n"
-                "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB\n"
+                "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --profile v100-dgx2\n"
+                "  zr plan config.json --max model --memory 2GiB\n"
+                "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"
                 "  zr plan config.json --schedule\n",
     .run = run,

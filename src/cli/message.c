@@ -64,12 +64,22 @@ bool cli_launched(void)
     return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
 }
 
-bool cli_colored(cli_color color)
+static bool colored(cli_color color, int fd)
 {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
     if (none && none[0]) return false;
-    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+    return isatty(fd) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+}
+
+bool cli_colored(cli_color color)
+{
+    return colored(color, STDERR_FILENO);
+}
+
+bool cli_colored_out(cli_color color)
+{
+    return colored(color, STDOUT_FILENO);
 }
 
 const char *cli_bytes(double bytes, char text[32])

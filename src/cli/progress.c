@@ -114,7 +114,7 @@ static void print_banner(FILE *out, const zr_train_info *info)
             info->comm->size, info->comm->size == 1 ? "" : "s", info->threads, info->threads == 1 ? "" : "s",
             info->comm->transport, end ? ", " : "", end, mpi);
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
-            cli_amount((double)info->plan->params, params), info->config->bf16 ? "bf16" : "fp32",
+            cli_amount((double)info->plan->params, params), info->config->bf16 ? "bf16" : info->config->fp16 ? "fp16" : "fp32",
             info->plan->layout.stage, (long long)info->config->train.steps, (long long)info->config->train_batch_size,
             (long long)info->plan->layout.seq, zr__text_escape(info->output_dir, dir, sizeof(dir)));
 }

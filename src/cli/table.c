@@ -7,6 +7,15 @@
 
 typedef enum row_kind { ROW_CATEGORY, ROW_STATES, ROW_TOTAL, ROW_TRAFFIC, ROW_TRAFFIC_TOTAL } row_kind;
 
+const char *cli_category_words(zr_category category)
+{
+    static const char *const words[ZR_CATEGORIES] = {
+        [ZR_PARAM] = "parameters", [ZR_GRAD] = "gradients",         [ZR_OPTIM] = "optimizer states",
+        [ZR_ACT] = "activations",  [ZR_CHECKPOINT] = "checkpoints", [ZR_BUFFER] = "staging buffers",
+        [ZR_WORK] = "scratch"};
+    return words[category];
+}
+
 static double cell(const zr_report *report, row_kind kind, int index)
 {
     switch (kind) {
@@ -29,7 +38,7 @@ static double cell(const zr_report *report, row_kind kind, int index)
 static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
 {
     char text[32];
-    fprintf(out, "  %-26s", name);
+    fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
         const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
@@ -41,7 +50,7 @@ static void print_row(FILE *out, const cli_table *table, bool color, const char 
 static void print_head(FILE *out, const cli_table *table, bool color)
 {
     char name[32];
-    fprintf(out, "  %-26s", "memory per rank");
+    fprintf(out, "  %-22s", "memory per rank");
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
         snprintf(name, sizeof(name), "%sstage %d", stage == table->chosen ? "* " : "", stage);
@@ -55,7 +64,7 @@ static void print_fits(FILE *out, const cli_table *table)
     char text[32], name[48];
     if (!table->memory_bytes) return;
     snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
-    fprintf(out, "  %-26s", name);
+    fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
         int64_t bytes = zr_train_process_bytes(table->report[stage].memory.total_bytes, 1);
         bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
@@ -66,13 +75,6 @@ static void print_fits(FILE *out, const cli_table *table)
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
-    static const char *const category[ZR_CATEGORIES] = {[ZR_PARAM] = "parameters",
-                                                        [ZR_GRAD] = "gradients",
-                                                        [ZR_OPTIM] = "optimizer states",
-                                                        [ZR_ACT] = "activations",
-                                                        [ZR_CHECKPOINT] = "activation checkpoints",
-                                                        [ZR_BUFFER] = "exchange buffers",
-                                                        [ZR_WORK] = "scratch"};
     static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_REDUCE_SCATTER] = "reduce-scatter",
                                                           [ZR_ALL_GATHER] = "all-gather",
                                                           [ZR_ALL_REDUCE] = "all-reduce (scalars)"};
@@ -81,10 +83,10 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     print_head(out, table, color);
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         if (c == ZR_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
-        print_row(out, table, color, category[c], ROW_CATEGORY, c);
+        print_row(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
     }
     print_row(out, table, color, "model states", ROW_STATES, 0);
-    print_row(out, table, color, "total (parts peak apart)", ROW_TOTAL, 0);
+    print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);

@@ -1,0 +1,231 @@
+#include "cli/choices.h"
+
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define LINE_COLUMNS 78
+#define TEXT_BYTES 2048
+
+/* A paragraph under construction. */
+typedef struct paragraph {
+    char text[TEXT_BYTES];
+    size_t length;
+} paragraph;
+
+static void say(paragraph *p, const char *format, ...) ZR_PRINTF(2, 3);
+
+static void say(paragraph *p, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(p->text + p->length, sizeof(p->text) - p->length, format, list);
+    va_end(list);
+    if (n > 0) p->length += (size_t)n;
+    if (p->length >= sizeof(p->text)) p->length = sizeof(p->text) - 1;
+}
+
+static void print_wrapped(FILE *out, const char *text)
+{
+    while (*text) {
+        size_t length = strlen(text);
+        if (length > LINE_COLUMNS) {
+            for (length = LINE_COLUMNS; length > 1 && text[length] != ' '; length--) continue;
+        }
+        fprintf(out, "%.*s\n", (int)length, text);
+        text += length;
+        while (*text == ' ') text++;
+    }
+}
+
+/** Model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
+static double intensity(const cli_choice *c)
+{
+    double traffic = cli_choice_traffic(c);
+    return traffic > 0 ? c->report.flops_model / c->report.ranks / traffic : 0;
+}
+
+static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *c)
+{
+    char sec[32], left[32];
+    bool timed = choices->compute_known && choices->link_known;
+    say(p, "the %s of %s", timed ? "fastest" : "least work and traffic",
+        choices->limit_bytes ? "what fits" : "all, with the least memory");
+    if (choices->compute_known) {
+        say(p, ", %s a step%s", cli_seconds(c->price.step_sec, sec), timed ? "" : " without communication");
+    }
+    if (choices->limit_bytes) {
+        say(p, ", and leaves %s a rank", cli_bytes((double)(choices->limit_bytes - c->needs_bytes), left));
+    }
+    say(p, ".");
+}
+
+static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choice *c)
+{
+    char traffic[32], flops[32], exposed[32];
+    if (choices->ranks == 1) {
+        say(p, " One rank moves nothing, so all stages cost the same.");
+        return;
+    }
+    say(p, " A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
+        cli_bytes(cli_choice_traffic(c), traffic), cli_amount(intensity(c), flops));
+    if (!choices->link_known || !choices->compute_known) return;
+    double share = c->price.step_sec > 0 ? 100 * c->price.exposed_sec / c->price.step_sec : 0;
+    say(p, " Computing waits %s for that (%.1f %% of the step)", cli_seconds(c->price.exposed_sec, exposed), share);
+    say(p, share < 5 ? "; the rest is hidden." : "; a larger micro-batch makes the share smaller.");
+}
+
+static void say_advised(paragraph *p, const cli_choices *choices)
+{
+    char policy[32];
+    const cli_choice *c = &choices->choice[choices->advised];
+    say(p, "Advice: stage %d with recompute %s: ", c->stage, cli_recompute_name(c->recompute, c->every, policy));
+    say_why(p, choices, c);
+    say_traffic(p, choices, c);
+}
+
+static const cli_choice *smallest(const cli_choices *choices)
+{
+    const cli_choice *least = &choices->choice[0];
+    for (int i = 1; i < choices->n; i++) {
+        if (choices->choice[i].needs_bytes < least->needs_bytes) least = &choices->choice[i];
+    }
+    return least;
+}
+
+static zr_status say_ranks(paragraph *p, const cli_choices *choices, const zr_config *config)
+{
+    char bytes[32];
+    int ranks = 0;
+    int64_t needs = 0;
+    bool fits = false;
+    if (choices->ranks > CLI_MOST_RANKS) return ZR_OK;
+    ZR_TRY(cli_choices_ranks(choices, config, &ranks, &needs, &fits));
+    cli_bytes((double)needs, bytes);
+    if (fits) {
+        say(p, " With %d ranks stage 3 with recompute unit fits: %s a rank.", ranks, bytes);
+    } else {
+        say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", ranks, bytes);
+    }
+    return ZR_OK;
+}
+
+/** Would less to compute at a time help? */
+static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_config *config)
+{
+    int64_t batch = config->micro_batch_size, seq = config->data.seq_length, needs = 0;
+    if (batch > 1) ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, seq, &needs));
+    if (batch > 1 && needs <= choices->limit_bytes) {
+        say(p,
+            " With these ranks a smaller train_micro_batch_size_per_gpu fits there (now %lld); --max batch finds it.",
+            (long long)batch);
+        return ZR_OK;
+    }
+    ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, 1, &needs));
+    if (needs <= choices->limit_bytes) {
+        say(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
+    } else {
+        say(p, " With these ranks no batch is small enough.");
+    }
+    return ZR_OK;
+}
+
+static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_config *config)
+{
+    char limit[32], bytes[32], policy[32];
+    const cli_choice *least = smallest(choices);
+    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s: %s a rank.",
+        cli_bytes((double)choices->limit_bytes, limit), least->stage,
+        cli_recompute_name(least->recompute, least->every, policy), cli_bytes((double)least->needs_bytes, bytes));
+    ZR_TRY(say_ranks(p, choices, config));
+    ZR_TRY(say_batch(p, choices, config));
+    return ZR_OK;
+}
+
+static const char *unknown_rates(const cli_choices *choices)
+{
+    if (!choices->compute_known) {
+        return "Times are not known: nobody has measured the rates of this machine. --profile takes another's.";
+    }
+    if (!choices->link_known) {
+        return "Times are without communication: the rate of this machine's link is not known. --profile takes "
+               "another's.";
+    }
+    return "Times are the profile's peak rates, without latency: no run is faster, and most are slower.";
+}
+
+zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
+{
+    paragraph p = {.length = 0};
+    if (choices->advised >= 0) {
+        say_advised(&p, choices);
+    } else {
+        ZR_TRY(say_help(&p, choices, config));
+    }
+    print_wrapped(out, p.text);
+    print_wrapped(out, unknown_rates(choices));
+    return ZR_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static const char *known(bool is_known, double x, char text[ZR_NUMBER_BYTES])
+{
+    return is_known ? cli_json_number(x, text) : "null";
+}
+
+static void print_time(FILE *out, const cli_choices *choices, const cli_choice *c)
+{
+    char step[ZR_NUMBER_BYTES], compute[ZR_NUMBER_BYTES], comm[ZR_NUMBER_BYTES], exposed[ZR_NUMBER_BYTES];
+    bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
+    fprintf(out, "{\"step_sec\": %s, \"compute_sec\": %s, \"comm_sec\": %s, \"exposed_sec\": %s}",
+            known(all, c->price.step_sec, step), known(compute_known, c->price.compute_sec, compute),
+            known(choices->link_known, c->price.comm_sec, comm), known(all, c->price.exposed_sec, exposed));
+}
+
+static void print_choice(FILE *out, const cli_choices *choices, const cli_choice *c)
+{
+    char policy[32];
+    fprintf(out,
+            "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"total\": %lld, \"needs\": %lld, \"fits\": %s, ",
+            c->stage, cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
+            (long long)c->report.memory.total_bytes, (long long)c->needs_bytes,
+            choices->limit_bytes == 0 ? "null"
+            : c->fits                 ? "true"
+                                      : "false");
+    fprintf(out, "\"time\": ");
+    print_time(out, choices, c);
+    fputc('}', out);
+}
+
+void cli_advice_json(FILE *out, const cli_choices *choices)
+{
+    char flops[ZR_NUMBER_BYTES];
+    fprintf(out, ", \"profile\": ");
+    cli_json_print(out, choices->profile->name, (int64_t)strlen(choices->profile->name));
+    if (choices->configured >= 0) {
+        fprintf(out, ", \"time\": ");
+        print_time(out, choices, &choices->choice[choices->configured]);
+    }
+    fprintf(out, ", \"choices\": [");
+    for (int i = 0; i < choices->n; i++) {
+        if (i) fprintf(out, ", ");
+        print_choice(out, choices, &choices->choice[i]);
+    }
+    fprintf(out, "], \"advice\": ");
+    if (choices->advised < 0) {
+        fprintf(out, "null");
+        return;
+    }
+    const cli_choice *c = &choices->choice[choices->advised];
+    char policy[32];
+    fprintf(out, "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"flops_per_byte\": %s, \"left\": ", c->stage,
+            cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
+            known(choices->ranks > 1, intensity(c), flops));
+    if (choices->limit_bytes) {
+        fprintf(out, "%lld}", (long long)(choices->limit_bytes - c->needs_bytes));
+    } else {
+        fprintf(out, "null}");
+    }
+}

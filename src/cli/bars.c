@@ -1,0 +1,129 @@
+#include "cli/choices.h"
+
+#include <string.h>
+
+#define BAR_CELLS 31
+#define BOLD "\033[1m"
+#define PLAIN "\033[0m"
+
+/* Readable without colour; the background only helps. */
+static const struct {
+    char letter;
+    const char *color;
+} category[ZR_CATEGORIES] = {
+    [ZR_PARAM] = {'P', "\033[30;44m"}, [ZR_GRAD] = {'G', "\033[30;43m"},       [ZR_OPTIM] = {'O', "\033[30;42m"},
+    [ZR_ACT] = {'A', "\033[30;47m"},   [ZR_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_BUFFER] = {'B', "\033[30;41m"},
+    [ZR_WORK] = {'W', "\033[30;46m"},
+};
+
+const char *cli_seconds(double sec, char text[32])
+{
+    if (sec < 1e-3) {
+        snprintf(text, 32, "%.1f us", 1e6 * sec);
+    } else if (sec < 1.0) {
+        snprintf(text, 32, "%.1f ms", 1e3 * sec);
+    } else {
+        snprintf(text, 32, "%.2f s", sec);
+    }
+    return text;
+}
+
+/** What the bars are as long as: the largest total, and at most twice the limit, beyond which nothing is of interest.
+ */
+static double scale_bytes(const cli_choices *choices)
+{
+    double most = 1;
+    for (int i = 0; i < choices->n; i++) {
+        double total = (double)choices->choice[i].report.memory.total_bytes;
+        if (total > most) most = total;
+    }
+    double twice = 2 * (double)choices->limit_bytes;
+    return choices->limit_bytes && most > twice ? twice : most;
+}
+
+/** The first cell whose bytes no longer fit; -1: all do. */
+static int limit_cell(const cli_choices *choices, double cell_bytes)
+{
+    for (int i = 0; choices->limit_bytes && i < BAR_CELLS; i++) {
+        if (zr_train_process_bytes((int64_t)((i + 1) * cell_bytes), 1) > choices->limit_bytes) return i;
+    }
+    return -1;
+}
+
+/** What stands in the middle of a cell: a category, ZR_CATEGORIES where nothing is in use, -1 beyond the arena. */
+static int what_at(const cli_choice *c, double bytes)
+{
+    double end = 0;
+    for (int i = 0; i < ZR_CATEGORIES; i++) {
+        end += (double)c->fullest.category_bytes[i];
+        if (bytes < end) return i;
+    }
+    return bytes < (double)c->report.memory.total_bytes ? ZR_CATEGORIES : -1;
+}
+
+static char mark_of(int what)
+{
+    return what < 0 ? ' ' : what == ZR_CATEGORIES ? '.' : category[what].letter;
+}
+
+static void print_bar(FILE *out, const cli_choice *c, double cell_bytes, int limit, bool color)
+{
+    int last = BAR_CELLS - 1;
+    bool longer = (double)c->report.memory.total_bytes > 1.001 * cell_bytes * BAR_CELLS;
+    while (last > limit && what_at(c, (last + 0.5) * cell_bytes) < 0) last--;
+    const char *now = "";
+    for (int i = 0; i <= last; i++) {
+        int what = what_at(c, (i + 0.5) * cell_bytes);
+        bool plain = what < 0 || what == ZR_CATEGORIES || i == limit;
+        const char *wanted = !color ? "" : plain ? PLAIN : category[what].color;
+        if (strcmp(wanted, now) != 0) fputs(wanted, out);
+        now = wanted;
+        fputc(i == limit ? '|' : i == BAR_CELLS - 1 && longer ? '>' : mark_of(what), out);
+    }
+    if (color) fputs(PLAIN, out);
+}
+
+static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
+{
+    const cli_choice *c = &choices->choice[index];
+    char policy[32], total[32], time[32] = "?", exposed[32] = "?";
+    if (choices->compute_known) cli_seconds(c->price.step_sec, time);
+    if (choices->compute_known && choices->link_known && c->price.step_sec > 0) {
+        snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * c->price.exposed_sec / c->price.step_sec);
+    }
+    const char *fits = choices->limit_bytes == 0 ? "" : c->fits ? "yes" : "no";
+    bool bold = color && index == choices->advised;
+    fprintf(out, "%s%c%c%d %-10s%11s %-4s%10s%8s%s ", bold ? BOLD : "", index == choices->configured ? '*' : ' ',
+            index == choices->advised ? '>' : ' ', c->stage, cli_recompute_name(c->recompute, c->every, policy),
+            cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? PLAIN : "");
+    print_bar(out, c, cell_bytes, limit_cell(choices, cell_bytes), color);
+    fputc('\n', out);
+}
+
+static void print_legend(FILE *out, const cli_choices *choices, bool color)
+{
+    fputs(" ", out);
+    for (int i = 0; i < ZR_CATEGORIES; i++) {
+        bool used = false;
+        for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
+        if (!used) continue;
+        fprintf(out, "%s%s%c%s %s", i == ZR_ACT ? "\n  " : " ", color ? category[i].color : "", category[i].letter,
+                color ? PLAIN : "", cli_category_words((zr_category)i));
+    }
+    fputs("  . not in use then\n", out);
+}
+
+void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
+{
+    char limit[32];
+    double cell_bytes = scale_bytes(choices) / BAR_CELLS;
+    fprintf(out, "   stage, recompute total %-5s     step waiting  the fullest moment\n",
+            choices->limit_bytes ? "fits" : "");
+    for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
+    print_legend(out, choices, color);
+    fputs("  * configured  > advised", out);
+    if (limit_cell(choices, cell_bytes) >= 0) {
+        fprintf(out, "  | where %s end (3 %% and 48 MiB aside)", cli_bytes((double)choices->limit_bytes, limit));
+    }
+    fputc('\n', out);
+}

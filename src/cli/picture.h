@@ -1,0 +1,35 @@
+/** The picture of a plan: what its files share. A page shows one training step: phases and units, the memory map below
+ *  them, and the streams, all over the same steps. */
+#ifndef ZR_CLI_PICTURE_H
+#define ZR_CLI_PICTURE_H
+
+#include "cli/svg.h"
+#include "zr/plan.h"
+
+#define PICTURE_DARK "#1f2933"
+#define PICTURE_GREY "#5f6c7b"
+#define PICTURE_PALE "#c3ccd6"
+
+typedef struct cli_picture {
+    FILE *out;
+    const zr_plan *plan;
+    const zr_schedule *schedule; /* of training */
+    const zr_graph *graph;
+    svg_box map;                                         /* of the arena */
+    double stage_top, stage_height;                      /* of the exchange stage, above it */
+    int32_t loss_step, repeat_step, end_step, norm_step; /* -1: none */
+} cli_picture;
+
+/** Where a step begins, in pixels; of n_steps: where the last ends. */
+double cli_picture_x(const cli_picture *p, int32_t step);
+/** An address of the arena, in pixels. */
+double cli_picture_y(const cli_picture *p, int64_t offset);
+const char *cli_picture_unit(const cli_picture *p, int32_t unit);
+const char *cli_category_color(zr_category category);
+
+/** All buffers at their addresses over their lifetimes. */
+zr_status cli_picture_map(const cli_picture *p);
+/** The streams as lanes below `top`; returns where they end. */
+double cli_picture_lanes(const cli_picture *p, double top);
+
+#endif

@@ -1,0 +1,186 @@
+#include "cli/picture.h"
+
+#define LANE_HEIGHT 26.0
+#define LANE_GAP 30.0      /* where the waits are drawn */
+#define LEAST 0.6          /* pixels; thinner is not seen */
+#define MOST_WAITS 120     /* more of them are a grey veil */
+#define MOST_OWN_STEPS 600 /* with a text of their own under the mouse */
+
+/* What a newcomer tells apart in a lane. */
+typedef enum work {
+    WORK_FORWARD,
+    WORK_BACKWARD,
+    WORK_AGAIN,
+    WORK_GATHER,
+    WORK_EXCHANGE,
+    WORK_SUM,
+    WORK_UPDATE,
+    WORK_OTHER,
+    WORKS
+} work;
+
+static const struct {
+    const char *color, *name;
+} works[WORKS] = {
+    [WORK_FORWARD] = {"#7f93a8", "forward"},
+    [WORK_BACKWARD] = {"#48596b", "backward"},
+    [WORK_AGAIN] = {"#8e6bbf", "computed again"},
+    [WORK_GATHER] = {"#3b82c4", "gather: parts become whole"},
+    [WORK_EXCHANGE] = {"#e8963a", "exchange of gradients"},
+    [WORK_SUM] = {"#cf5c78", "sum of what was exchanged"},
+    [WORK_UPDATE] = {"#4f9d69", "norm, update"},
+    [WORK_OTHER] = {"none", ""},
+};
+
+static work work_of(const cli_picture *p, int32_t index)
+{
+    const zr_step *step = &p->schedule->step[index];
+    switch (step->kind) {
+    case ZR_STEP_RUN:
+        if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
+        return p->loss_step >= 0 && index > p->loss_step ? WORK_AGAIN : WORK_FORWARD;
+    case ZR_STEP_CAST:
+    case ZR_STEP_GATHER:
+    case ZR_STEP_BROADCAST:
+    case ZR_STEP_GATHER_GRAD:
+        return WORK_GATHER;
+    case ZR_STEP_EXCHANGE:
+    case ZR_STEP_COLLECT:
+        return WORK_EXCHANGE;
+    case ZR_STEP_SUM:
+        return WORK_SUM;
+    case ZR_STEP_SQUARE:
+    case ZR_STEP_AGREE:
+    case ZR_STEP_NORM:
+    case ZR_STEP_UPDATE:
+        return WORK_UPDATE;
+    case ZR_STEP_BATCH:
+    case ZR_STEP_ZERO:
+    case ZR_STEP_LOSS:
+    case ZR_STEP_REPEAT:
+    case ZR_STEP_END:
+    case ZR_STEP_KINDS:
+        break;
+    }
+    return WORK_OTHER;
+}
+
+/** Steps of one lane, one unit and one kind of work that follow each other are one cell. */
+static int32_t cell_end(const cli_picture *p, int32_t first)
+{
+    const zr_step *step = p->schedule->step;
+    int32_t end = first + 1;
+    while (end < p->schedule->n_steps && step[end].stream == step[first].stream && step[end].unit == step[first].unit &&
+           work_of(p, end) == work_of(p, first)) {
+        end++;
+    }
+    return end;
+}
+
+static double lane_top(double top, zr_stream stream)
+{
+    return top + (LANE_HEIGHT + LANE_GAP) * (double)stream;
+}
+
+static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t end)
+{
+    double x = cli_picture_x(p, first), w = cli_picture_x(p, end) - x;
+    /* A thin seam, so that neighbours are told apart. */
+    if (w > 3) w -= 0.7;
+    return (svg_box){x, lane_top(top, p->schedule->step[first].stream), w < LEAST ? LEAST : w, LANE_HEIGHT};
+}
+
+static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
+{
+    char tip[160];
+    int32_t unit = p->schedule->step[first].unit;
+    snprintf(tip, sizeof(tip), "%s %s, steps %d to %d", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
+             first, end - 1);
+    svg_rect(p->out, box, works[kind].color, NULL, tip);
+}
+
+/** Cells of one kind of work. In a long schedule those that are less than a pixel apart are one. */
+static void draw_cells(const cli_picture *p, double top, work kind)
+{
+    bool own = p->schedule->n_steps <= MOST_OWN_STEPS, begun = false;
+    svg_box open[ZR_STREAMS] = {{0}};
+    for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
+        end = cell_end(p, i);
+        if (work_of(p, i) != kind) continue;
+        svg_box box = cell_box(p, top, i, end), *last = &open[p->schedule->step[i].stream];
+        if (own) {
+            draw_own_cell(p, box, kind, i, end);
+            continue;
+        }
+        if (last->w > 0 && box.x < last->x + last->w + LEAST) {
+            last->w = box.x + box.w - last->x;
+            continue;
+        }
+        if (!begun) svg_shape_begin(p->out);
+        begun = true;
+        if (last->w > 0) svg_shape_box(p->out, *last);
+        *last = box;
+    }
+    for (int k = 0; k < ZR_STREAMS; k++)
+        if (open[k].w > 0) svg_shape_box(p->out, open[k]);
+    if (begun) svg_shape_fill(p->out, works[kind].color);
+}
+
+/** From the end of a step to the begin of one in the other lane that waits for it. */
+static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to)
+{
+    const zr_step *step = p->schedule->step;
+    bool down = step[from].stream < step[to].stream;
+    double y1 = lane_top(top, step[from].stream) + (down ? LANE_HEIGHT : 0);
+    double y2 = lane_top(top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
+    svg_shape_line(p->out, cli_picture_x(p, from + 1), y1, cli_picture_x(p, to), y2);
+}
+
+static void draw_waits(const cli_picture *p, double top)
+{
+    const zr_schedule *s = p->schedule;
+    int32_t every = 1 + s->n_waits / MOST_WAITS;
+    if (s->n_waits == 0) return;
+    svg_shape_begin(p->out);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
+            bool crosses = s->step[s->wait[w]].stream != s->step[i].stream;
+            if (crosses && w % every == 0) draw_wait(p, top, s->wait[w], i);
+        }
+    }
+    svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
+}
+
+static void draw_legend(const cli_picture *p, double y)
+{
+    bool present[WORKS] = {false};
+    double x = p->map.x;
+    svg_font font = {.size = 11, .color = PICTURE_DARK};
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[work_of(p, i)] = true;
+    for (int k = 0; k < WORK_OTHER; k++) {
+        if (!present[k]) continue;
+        svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, works[k].color, NULL, NULL);
+        svg_text(p->out, x + 16, y, font, "%s", works[k].name);
+        x += 34 + svg_text_width(works[k].name, font.size);
+    }
+    if (p->schedule->n_waits > 0) {
+        svg_line(p->out, x, y - 4, x + 12, y - 4, PICTURE_GREY, 1);
+        svg_text(p->out, x + 17, y, font, "waits for");
+    }
+}
+
+double cli_picture_lanes(const cli_picture *p, double top)
+{
+    svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    static const char *const name[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = "compute", [ZR_STREAM_COMM] = "comm"};
+    double bottom = lane_top(top, ZR_STREAM_COMM) + LANE_HEIGHT;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        double y = lane_top(top, (zr_stream)s);
+        svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
+        svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", name[s]);
+    }
+    draw_waits(p, top);
+    for (int k = 0; k < WORK_OTHER; k++) draw_cells(p, top, (work)k);
+    draw_legend(p, bottom + 24);
+    return bottom + 24;
+}

@@ -1,0 +1,143 @@
+#include "cli/picture.h"
+
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is smaller has neither a text nor an element of its own. */
+#define OWN_AREA 48.0
+#define LABEL_SIZE 9.5
+#define LEAST 0.6 /* pixels; thinner is not seen */
+
+const char *cli_category_color(zr_category category)
+{
+    static const char *const color[ZR_CATEGORIES] = {
+        [ZR_PARAM] = "#3b82c4",      [ZR_GRAD] = "#e8963a",   [ZR_OPTIM] = "#4f9d69", [ZR_ACT] = "#9aa7b4",
+        [ZR_CHECKPOINT] = "#8e6bbf", [ZR_BUFFER] = "#cf5c78", [ZR_WORK] = "#d8c565"};
+    return color[category];
+}
+
+static svg_box box_of(const cli_picture *p, const zr_buffer *b)
+{
+    int32_t first = b->persistent ? 0 : b->first_step, last = b->persistent ? p->schedule->n_steps : b->last_step + 1;
+    double left = cli_picture_x(p, first), right = cli_picture_x(p, last);
+    if (b->staging) return (svg_box){left, p->stage_top, right - left, p->stage_height};
+    double top = cli_picture_y(p, b->offset + b->bytes), bottom = cli_picture_y(p, b->offset);
+    svg_box box = {left, top, right - left, bottom - top};
+    if (box.w < LEAST) box.w = LEAST;
+    if (box.h < LEAST) box.h = LEAST;
+    return box;
+}
+
+/** What is written in a box: the longest of unit and kind, kind, unit that has room. */
+static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
+{
+    char both[128];
+    const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
+    /* What an op leaves of a gradient bears the op's name alone. */
+    bool part = b->category == ZR_GRAD && !strstr(what, "gradient");
+    snprintf(both, sizeof(both), "%s%s %s", part ? "gradient: " : "", unit, what);
+    const char *label[] = {unit[0] ? both : what, what, unit};
+    if (box.h < LABEL_SIZE + 2) return;
+    for (int i = 0; i < 3; i++) {
+        if (!label[i][0] || svg_text_width(label[i], LABEL_SIZE) > box.w - 3) continue;
+        svg_text(p->out, box.x + box.w / 2, box.y + box.h / 2 + LABEL_SIZE * 0.36,
+                 (svg_font){.size = LABEL_SIZE, .color = "#ffffff", .anchor = SVG_MIDDLE}, "%s", label[i]);
+        return;
+    }
+}
+
+static void draw_own(const cli_picture *p, const zr_buffer *b, svg_box box)
+{
+    char size[32], tip[256], when[64] = "always";
+    if (!b->persistent) snprintf(when, sizeof(when), "steps %d to %d", b->first_step, b->last_step);
+    snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
+             b->what ? b->what : "", cli_bytes((double)b->bytes, size), cli_category_words(b->category), when);
+    /* An outline would bleach what is thin. */
+    bool outlined = box.w > 4 && box.h > 4;
+    svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);
+    draw_label(p, b, box);
+}
+
+/** Which pixels small buffers of one category have coloured already: more of them there would only be bytes. */
+typedef struct pixels {
+    int w, h;
+    unsigned char *seen;
+} pixels;
+
+static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
+{
+    if (box.w > 1.0 || box.h > 1.0) return true;
+    int x = (int)(box.x - p->map.x), y = (int)(box.y - p->map.y);
+    if (x < 0 || y < 0 || x >= grid->w || y >= grid->h) return true;
+    unsigned char *seen = &grid->seen[(size_t)y * (size_t)grid->w + (size_t)x];
+    bool first = !*seen;
+    *seen = 1;
+    return first;
+}
+
+/** The small ones of a category as one shape. */
+static void draw_small(const cli_picture *p, zr_category category, const pixels *grid)
+{
+    bool begun = false;
+    for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
+        const zr_buffer *b = &p->schedule->buffer[i];
+        svg_box box = box_of(p, b);
+        if (b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA || !is_new(grid, p, box)) continue;
+        if (!begun) svg_shape_begin(p->out);
+        begun = true;
+        svg_shape_box(p->out, box);
+    }
+    if (begun) svg_shape_fill(p->out, cli_category_color(category));
+}
+
+static int by_offset(const void *x, const void *y)
+{
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    return a->first_step - b->first_step;
+}
+
+/** Model states of one kind that lie next to each other are one band. */
+static zr_status draw_states(const cli_picture *p)
+{
+    int32_t n = 0;
+    const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
+    ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
+    for (int32_t i = 0; i < p->plan->n_persistent; i++) {
+        const zr_buffer *b = &p->plan->persistent[i];
+        if (b->staging) draw_own(p, b, box_of(p, b));
+        if (!b->staging && b->bytes > 0) sorted[n++] = b;
+    }
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
+    for (int32_t i = 0; i < n;) {
+        zr_buffer band = *sorted[i++];
+        for (; i < n && sorted[i]->category == band.category; i++) {
+            band.bytes = sorted[i]->offset + sorted[i]->bytes - band.offset;
+            band.unit = -1;
+            if (band.what != sorted[i]->what) band.what = cli_category_words(band.category);
+        }
+        draw_own(p, &band, box_of(p, &band));
+    }
+    zr_free(sorted);
+    return ZR_OK;
+}
+
+zr_status cli_picture_map(const cli_picture *p)
+{
+    pixels grid = {.w = (int)p->map.w + 1, .h = (int)p->map.h + 1};
+    size_t bytes = (size_t)grid.w * (size_t)grid.h;
+    ZR_TRY(draw_states(p));
+    for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
+        svg_box box = box_of(p, &p->schedule->buffer[i]);
+        if (box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i], box);
+    }
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        grid.seen = zr_alloc(bytes);
+        ZR_CHECK(grid.seen, ZR_ERR_MEMORY, "no memory for %zu pixels", bytes);
+        draw_small(p, (zr_category)c, &grid);
+        zr_free(grid.seen);
+    }
+    return ZR_OK;
+}

@@ -1,0 +1,48 @@
+/** A small writer of SVG: shapes and text on a page, escaped and closed. A page that cannot be written shows at the
+ * end, as with any stream. */
+#ifndef ZR_CLI_SVG_H
+#define ZR_CLI_SVG_H
+
+#include "zr/base.h"
+
+#include <stdio.h>
+
+/** A rectangle in pixels, from its upper left corner. */
+typedef struct svg_box {
+    double x, y, w, h;
+} svg_box;
+
+typedef enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END } svg_anchor;
+
+/** How a text stands. */
+typedef struct svg_font {
+    double size;
+    const char *color;
+    svg_anchor anchor;
+    bool bold;
+} svg_font;
+
+/** Begin a page with a white ground; `title` is what a browser shows for it. */
+void svg_begin(FILE *out, double width, double height, const char *title);
+void svg_end(FILE *out);
+
+/** stroke NULL: no outline. `tip` (NULL: none) is shown under the mouse. */
+void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip);
+void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
+/** A line that hints: broken. */
+void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
+void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...) ZR_PRINTF(5, 6);
+/** Text that reads upwards. */
+void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text);
+
+/** Many small shapes of one colour in one element: begin, boxes and strokes, end. */
+void svg_shape_begin(FILE *out);
+void svg_shape_box(FILE *out, svg_box box);
+void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2);
+void svg_shape_fill(FILE *out, const char *color);
+void svg_shape_stroke(FILE *out, const char *color, double width);
+
+/** About how wide a text is, so that it is left out where it has no room. */
+double svg_text_width(const char *text, double size);
+
+#endif

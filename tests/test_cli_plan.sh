@@ -1,0 +1,133 @@
+#TEST timeout=120
+# `zr plan`: the largest that fits is what `zr train` starts, choices and advice, pictures, shapes, tables.
+set -u
+ZR=${ZR:-build/zr}
+case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
+DIR=$(mktemp -d) || exit 1
+trap 'rm -rf "$DIR"' EXIT
+cd "$DIR" || exit 1
+n=0
+
+# check NAME COMMAND...: succeeds
+check() {
+    name=$1
+    shift
+    n=$((n + 1))
+    "$@" >out 2>err
+    rc=$?
+    if [ $rc = 0 ]; then echo "ok $n - $name"; else echo "not ok $n - $name"; sed 's/^/# /' out err | tail -20; fi
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+code() { # CODE COMMAND...
+    want=$1
+    shift
+    "$@"
+    rc=$?
+    [ $rc = "$want" ] || { echo "exit code $rc, wanted $want" >&2; return 1; }
+}
+prints() { # PATTERN COMMAND...
+    pattern=$1
+    shift
+    "$@" >printed && grep -q -- "$pattern" printed || { cat printed; return 1; }
+}
+fails() { # CODE PATTERN COMMAND...
+    want=$1 pattern=$2
+    shift 2
+    code "$want" "$@" 2>message && grep -q -- "$pattern" message || { cat message >&2; return 1; }
+}
+# The whole number of a JSON key in a file.
+number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2"; }
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END_CONFIG'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "n_positions": 32},
+ "data": {"train": "text.txt"}, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+ "optimizer": {"type": "AdamW"}, "gradient_clipping": 1.0, "train": {"steps": 1, "output_dir": "run"}}
+END_CONFIG
+
+# largest WHAT KEY RANKS OPTION...: what plan names trains under that limit, one more is refused
+largest() {
+    what=$1 key=$2 ranks=$3
+    shift 3
+    "$ZR" plan c.json --quiet --json --max "$what" --memory 60MiB --ranks "$ranks" "$@" >max.json || return 1
+    most=$(number "$key" max.json)
+    [ "$(number needs max.json)" -le 62914560 ] && [ "$(number next_needs max.json)" -gt 62914560 ] || return 1
+    rm -rf run
+    "$ZR" train c.json --quiet --ranks "$ranks" --memory.limit=60MiB --"$key=$most" "$@" || return 1
+    rm -rf run
+    code 71 "$ZR" train c.json --quiet --ranks "$ranks" --memory.limit=60MiB --"$key=$((most + 1))" "$@" && [ ! -e run ]
+}
+layers=model.n_layer batch=train_micro_batch_size_per_gpu
+check "the largest model trains, one layer more does not start" largest model $layers 1
+check "... on 2 ranks at stage 3" largest model $layers 2 --zero_optimization.stage=3
+check "... with layout paper, bf16 and units computed again" largest model $layers 2 --memory.layout=paper \
+    --bf16.enabled=true --zero_optimization.stage=2 --activation_checkpointing.policy=unit
+check "... with policy auto under that limit" largest model $layers 1 --activation_checkpointing.policy=auto
+check "the largest micro-batch trains, one row more does not start" largest batch $batch 2 --zero_optimization.stage=1
+same_plan() {
+    sed 's/, "max": .*/}/' max.json >a
+    "$ZR" plan c.json --quiet --json --ranks 2 --zero_optimization.stage=1 --$batch="$most" --memory 60MiB >b && cmp a b
+}
+check "... and is the plan that is shown" same_plan
+check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 60.0 MiB' \
+    "$ZR" plan c.json --quiet --max model --memory.limit=60MiB
+check "so does the profile's memory" prints ' of 30517.6 MiB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
+check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
+check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
+check "of an unknown kind" fails 2 'model or batch' "$ZR" plan c.json --max width --memory 1GiB
+
+v100='--profile v100-dgx2 --ranks 64'
+choices() { "$ZR" plan --preset gpt2-1.5b --batch 32 $v100 --quiet --every "$@" >choices; }
+check "all stages and policies" choices
+check "... each in a line" sh -c 'for s in 0 1 2 3; do for p in none selective unit; do
+    grep -q "^[* ][> ]$s $p " choices || exit 1; done; done'
+check "... every spacing" test "$(grep -c ' 0 unit/[0-9]* ' choices)" = 47
+check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 1 && grep -q "^Advice: stage" choices &&
+    grep -q "arithmetic" choices && grep -q "waits" choices'
+check "... in 80 columns without colour" awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' choices
+check "... in colour when asked" prints "$(printf '\033')\[" "$ZR" plan c.json --quiet --color always
+check "what fits is fitting" sh -c 'awk "/^[* ][> ][0-3] / { if ((\$0 ~ / yes /) == (\$0 ~ / no /)) exit 1 }" choices'
+check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet
+ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
+check "... so many do" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
+check "... and no fewer" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks $((${ranks:-2} - 1)) |
+    grep -q '3 unit .* no '"
+check "a machine by name" prints 'machine: h100' "$ZR" plan c.json --profile h100
+check "... of no name" fails 66 'v100-dgx2' "$ZR" plan c.json --profile abacus
+check "--json is the document of a run" sh -c "! $ZR plan c.json --json --quiet | grep -q advice"
+check "... with advice when asked" prints '"time": .*"choices": .*"advice": {"stage": ' "$ZR" plan c.json --json --advice
+
+draw() { "$ZR" plan c.json --quiet --json --svg "$@"; }
+if command -v xmllint >/dev/null; then well_formed="xmllint --noout"; else well_formed=; fi
+for s in 0 1 2 3; do
+    for p in none unit selective; do
+        file=$s-$p.svg
+        check "picture of stage $s, $p" draw $file --ranks 2 --stage $s --activation_checkpointing.policy=$p
+        check "... says so" grep -q "ZeRO stage $s, .* recompute $p" $file
+        if [ "$well_formed" ]; then check "... is XML" $well_formed $file; fi
+    done
+done
+[ "$well_formed" ] || skip "pictures are XML" "no xmllint"
+check "a picture stands alone" sh -c '! grep -Eq "script|href|url\(|@import" *.svg'
+check "... names the units" grep -q '>h.1<' 3-unit.svg
+check "... draws what is computed again" grep -q 'computed again h' 3-unit.svg
+check "... only where it is" sh -c '! grep -q "computed again" 3-none.svg'
+check "the same plan, the same picture" sh -c "$ZR plan c.json --quiet --json --svg again.svg --ranks 2 --stage 3 \
+    --activation_checkpointing.policy=unit && cmp again.svg 3-unit.svg"
+check "a picture of 96 layers" "$ZR" plan --preset gpt3-175b --ranks 1024 --stage 3 --json --quiet --svg big.svg
+check "... is no larger than 1 MB" test "$(wc -c <big.svg)" -lt 1000000
+check "a picture that cannot be written" fails 73 'nowhere' "$ZR" plan c.json --svg nowhere/step.svg
+
+check "shapes" "$ZR" plan --shapes
+cp out shapes
+check "... of the papers and of known models" sh -c 'for s in gpt2-1.5b gpt3-175b megatron-8.3b turing-nlg-17b bloom-176b \
+    gpt-neox-20b gpt-1t; do grep -q "^$s " shapes || exit 1; done'
+check "... with parameters" grep -q '^gpt2-1.5b  *48  *1600  *25  *1024  *50257  *1.56 G' shapes
+check "... as JSON" prints '"name": "gpt2-1.5b", .*"params": 1557611200' "$ZR" plan --shapes --json
+check "table 1" prints '1T' "$ZR" plan --table1
+check "table 2" prints 'Pos+g+p' "$ZR" plan --table2
+check "a trillion on 1024 ranks" "$ZR" plan --preset gpt-1t --ranks 1024 --stage 3 --memory.layout=paper --json --quiet
+cp out trillion
+check "... has 15.6 GB of model states" awk -v s="$(number states trillion)" 'BEGIN { exit !(s > 15.55e9 && s < 15.7e9) }'
+echo "1..$n"
