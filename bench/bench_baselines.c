@@ -4,16 +4,24 @@
  * built; and what two passes for lean's norm and sums that do not depend on the number of ranks cost. Steps are timed
  * in turn, in one process.
  *
- *   build/bench/bench_baselines [RANKS]
+ *   build/bench/bench_baselines [RANKS [TEXT]]      of the others only those whose name has TEXT
  */
 #include "step_timer.h"
+
+/* The first is what all others are compared with. */
+static void keep(timer *t, const char *text)
+{
+    int n = 1;
+    for (int v = 1; v < t->n; v++)
+        if (strstr(t->variant[v].name, text)) t->variant[n++] = t->variant[v];
+    t->n = n;
+}
 
 static void add_all(timer *t)
 {
     zr_layout base = timer_layout(t->ranks, 2), l;
     base.batch = 2;
     base.seq = 256;
-    base.reduce_bucket_elems = base.gather_bucket_elems = 1 << 20;
     timer_add(t, "stage 2", base);
     l = base;
     l.fused_buffer = true;
@@ -57,11 +65,12 @@ int main(int argc, char **argv)
                       .steps = 2};
     t.ranks = argc > 1 ? atoi(argv[1]) : 2;
     add_all(&t);
+    if (argc > 2) keep(&t, argv[2]);
     if (zr_comm_threads_run(t.ranks, timer_rank, &t) != ZR_OK) {
         fprintf(stderr, "%s\n", zr_error_message());
         return 1;
     }
-    printf("8 layers, 512 wide, B 2 a rank, T 256, fp32, %d ranks x 1 thread, buckets of 2^20 elements\n"
+    printf("8 layers, 512 wide, B 2 a rank, T 256, fp32, %d ranks x 1 thread\n"
            "%-26s  BUFFER MiB  traffic MiB  total MiB  FLOPs/model  time/stage 2\n",
            t.ranks, "");
     for (int v = 0; v < t.n; v++) {

@@ -11,7 +11,7 @@
 
 #include <zr.h>
 
-enum { TIMER_VARIANTS = 16, TIMER_ROUNDS = 5 };
+enum { TIMER_VARIANTS = 16, TIMER_ROUNDS = 9 };
 
 typedef struct timer_variant {
     const char *name;
