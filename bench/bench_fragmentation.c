@@ -1,7 +1,8 @@
 /*
  * M_D, no fragmentation: how large an arena must be for one training step. zr's map knows all lifetimes; a heap that
- * serves the same requests in the same order does not. For each plan: the lower bound (most bytes alive at once), zr's
- * map, and the smallest arenas in which a first-fit and a best-fit heap get through the step, model states apart.
+ * serves the same requests in the same order does not. For each plan, model states apart: the lower bound (most bytes
+ * alive at once), zr's map as a multiple of it, and the smallest arenas in which a first-fit and a best-fit heap get
+ * through the step as multiples of the map.
  *
  *   build/bench/bench_fragmentation
  */
@@ -19,11 +20,11 @@ typedef struct block {
     int32_t buffer; /* -1: free */
 } block;
 
-/* A heap of `limit` bytes: blocks by address, free neighbours joined. */
+/* A heap: blocks by address, free neighbours joined. */
 typedef struct heap {
     block *block;
     int32_t n;
-    int64_t limit, end; /* end: highest address given out */
+    int64_t end; /* highest address given out */
     bool best_fit;
 } heap;
 
@@ -64,7 +65,6 @@ static bool replay(heap *h, const zr_plan *plan, int64_t limit)
 {
     const zr_schedule *s = &plan->schedule[ZR_TRAIN];
     h->n = 1;
-    h->limit = limit;
     h->end = 0;
     h->block[0] = (block){0, limit, -1};
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -120,12 +120,12 @@ static zr_status compare(const char *preset, int stage, zr_recompute policy, con
     int64_t first = smallest(&h, plan, bound);
     h.best_fit = true;
     int64_t best = smallest(&h, plan, bound);
-    double b = (double)bound;
-    printf("%-10s stage %d  %-9s  %8.1f MiB  %7.4f  %9.4f  %8.4f\n", preset, stage,
+    printf("%-10s stage %d  %-9s  %8.1f MiB  %9.4f  %13.4f  %12.4f\n", preset, stage,
            policy == ZR_RECOMPUTE_NONE   ? "none"
            : policy == ZR_RECOMPUTE_UNIT ? "unit"
                                          : "selective",
-           b / 1048576, (double)map / b, (double)first / b, (double)best / b);
+           (double)bound / 1048576, (double)map / (double)bound, (double)first / (double)map,
+           (double)best / (double)map);
     free(h.block);
     zr_plan_destroy(&plan);
     return ZR_OK;
@@ -139,7 +139,7 @@ static zr_status run(void)
     zr_device *device = NULL;
     ZR_TRY(zr_device_create_cpu(&config, &device));
     printf("bf16, lean, 4 ranks, B 4, T 1024; model states apart\n"
-           "model      stage    recompute  lower bound   map/it  first-fit  best-fit\n");
+           "model      stage    recompute   lower bound  map/bound  first-fit/map  best-fit/map\n");
     for (int p = 0; p < 3; p++)
         for (int stage = 0; stage <= 3; stage += 3)
             for (int r = 0; r < 3; r++) ZR_TRY(compare(presets[p], stage, policies[r], &device->profile));

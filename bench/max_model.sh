@@ -4,7 +4,7 @@
 #
 #   bench/max_model.sh [LIMIT ...]
 #
-# LIMIT: 1GiB 2GiB 4GiB when none is given. Exit 1 when one does not hold.
+# LIMIT: in GiB or MiB; 1GiB 2GiB 4GiB when none is given. Exit 1 when one does not hold.
 set -eu
 [ $# -gt 0 ] || set -- 1GiB 2GiB 4GiB
 cd "$(dirname "$0")/.."

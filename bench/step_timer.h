@@ -19,7 +19,7 @@ typedef struct timer_variant {
     /* results */
     zr_memory memory;
     zr_traffic traffic;
-    double flops_ratio; /* hardware over model */
+    double flops_ratio;                            /* hardware over model */
     double sec[TIMER_ROUNDS], ratio[TIMER_ROUNDS]; /* ratio: to the first variant in the same round */
 } timer_variant;
 

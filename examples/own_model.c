@@ -59,7 +59,8 @@ static zr_status train(zr_comm *comm, zr_device *device, const zr_plan *plan)
     if (st == ZR_OK) st = zr_engine_fill(engine, NULL, NULL);
     for (int64_t step = 0; st == ZR_OK && step < STEPS; step++) {
         zr_step_result result;
-        st = zr_engine_step(engine, &(zr_step_args){step, 3e-3, 1.0, fill_batch, NULL}, &result);
+        st = zr_engine_step(engine, &(zr_step_args){.step = step, .lr = 3e-3, .clip = 1.0, .batch = fill_batch},
+                            &result);
         if (st == ZR_OK && comm->rank == 0 && (step % 10 == 0 || step == STEPS - 1))
             printf("step %2lld  loss %.4f\n", (long long)step + 1, result.loss);
     }

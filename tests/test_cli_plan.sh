@@ -70,6 +70,10 @@ same_plan() {
     "$ZR" plan c.json --quiet --json --ranks 2 --zero_optimization.stage=1 --$batch="$most" --memory 60MiB >b && cmp a b
 }
 check "... and is the plan that is shown" same_plan
+check "... with the train_batch_size that goes with it" test "$(number train_batch_size max.json)" = $((most * 2 * 2))
+check "in GB as the papers count" prints ' of 57.2 MiB' "$ZR" plan c.json --quiet --max model --memory 60MB
+check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --max model \
+    --memory 64TB --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1
 check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 60.0 MiB' \
     "$ZR" plan c.json --quiet --max model --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 30517.6 MiB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
@@ -85,16 +89,50 @@ check "... each in a line" sh -c 'for s in 0 1 2 3; do for p in none selective u
 check "... every spacing" test "$(grep -c ' 0 unit/[0-9]* ' choices)" = 47
 check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 1 && grep -q "^Advice: stage" choices &&
     grep -q "arithmetic" choices && grep -q "waits" choices'
-check "... in 80 columns without colour" awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' choices
+narrow() { "$@" >wide && awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' wide; }
+check "... in 80 columns without colour" narrow cat choices
+for what in --shapes --table1 --table2 "--preset zero-100b-317x5120x80 --memory 8GB --profile zen3 --quiet" \
+    "--preset gpt2-1.5b --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 80GB --quiet"; do
+    check "80 columns: $what" narrow "$ZR" plan $what
+done
 check "... in colour when asked" prints "$(printf '\033')\[" "$ZR" plan c.json --quiet --color always
 check "what fits is fitting" sh -c 'awk "/^[* ][> ][0-3] / { if ((\$0 ~ / yes /) == (\$0 ~ / no /)) exit 1 }" choices'
+"$ZR" plan c.json --json --advice --quiet --ranks 2 --stage 1 >one.json
+needs() { sed "s/.*\"stage\": 1, \"policy\": \"$1\"[^}]*\"needs\": \([0-9]*\).*/\1/" one.json; }
+between=$((($(needs none) + $(needs unit)) / 2))
+check "a limit in between: auto is among the choices" prints '^.[ >]1 auto .* yes ' \
+    "$ZR" plan c.json --quiet --memory.limit=$between --ranks 2 --stage 1
+check "... and its picture says so" "$ZR" plan c.json --quiet --json --memory.limit=$between --ranks 2 --stage 1 \
+    --activation_checkpointing.policy=auto --svg auto.svg
+check "... in words" grep -q 'to stay within the limit' auto.svg
+check "... and is not where it decides nothing" sh -c "! $ZR plan c.json --quiet --memory 1GiB | grep -q ' auto '"
+check "auto by what this host has left says so" sh -c "$ZR plan c.json --activation_checkpointing.policy=auto 2>&1 |
+    grep -q 'this host has left'"
 check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet
 ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
 check "... so many do" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
 check "... and no fewer" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks $((${ranks:-2} - 1)) |
     grep -q '3 unit .* no '"
+check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]* ranks' \
+    "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet --collectives.reduce=all_reduce
+check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
+    "$ZR" plan --preset gpt2-1.5b --memory 8GB --json --advice
+check "a preset in fp16" prints ' fp16, ' "$ZR" plan --preset gpt2-124m --fp16.enabled=true --quiet
 check "a machine by name" prints 'machine: h100' "$ZR" plan c.json --profile h100
 check "... of no name" fails 66 'v100-dgx2' "$ZR" plan c.json --profile abacus
+json() { "$ZR" plan "$@" >document && python3 -m json.tool document; }
+if command -v python3 >/dev/null; then
+    for what in "c.json" "c.json --advice --memory 1GiB" "c.json --advice --memory 49MiB" "c.json --max batch --memory 60MiB --every" \
+        --shapes --table1 --table2; do
+        check "a whole document: $what" json $what --json --quiet
+    done
+else
+    skip "whole documents" "no python3 to read them"
+fi
+check "thousands of layers: what is configured alone" prints 'only what is configured' \
+    "$ZR" plan c.json --quiet --model.n_layer=513 --model.n_embd=2 --activation_checkpointing.policy=unit
+check "... too many are refused at once" fails 69 '4096' "$ZR" plan c.json --model.n_layer=4097
+check "a schedule has no JSON" fails 2 'schedule' "$ZR" plan c.json --schedule --json
 check "--json is the document of a run" sh -c "! $ZR plan c.json --json --quiet | grep -q advice"
 check "... with advice when asked" prints '"time": .*"choices": .*"advice": {"stage": ' "$ZR" plan c.json --json --advice
 
@@ -117,6 +155,10 @@ check "the same plan, the same picture" sh -c "$ZR plan c.json --quiet --json --
     --activation_checkpointing.policy=unit && cmp again.svg 3-unit.svg"
 check "a picture of 96 layers" "$ZR" plan --preset gpt3-175b --ranks 1024 --stage 3 --json --quiet --svg big.svg
 check "... is no larger than 1 MB" test "$(wc -c <big.svg)" -lt 1000000
+check "one rank: what is cast" sh -c "$ZR plan c.json --quiet --json --stage 3 --bf16.enabled=true \
+    --gradient_accumulation_steps=1 --svg one.svg && grep -q '^.*>cast: fp32' one.svg && grep -q 'One rank' one.svg"
+check "every 2nd unit" sh -c "$ZR plan c.json --quiet --json --activation_checkpointing.policy=unit \
+    --activation_checkpointing.every=2 --svg two.svg && grep -q 'input of every 2 units' two.svg"
 check "a picture that cannot be written" fails 73 'nowhere' "$ZR" plan c.json --svg nowhere/step.svg
 
 check "shapes" "$ZR" plan --shapes

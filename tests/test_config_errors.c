@@ -219,6 +219,8 @@ static void keys_that_rule_each_other_out(void **state)
            "c.json:1:38: fp16.enabled: true beside bf16.enabled; enable one of the two");
     expect(ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 3, \"min_loss_scale\": 9}}",
            "c.json:1:54: fp16.min_loss_scale: 9 is above 2 to the power 3, where initial_scale_power starts");
+    expect(ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"loss_scale\": 1e-40}}",
+           "c.json:1:28: fp16.loss_scale: found 1e-40, wanted 0 (a dynamic scale) or a number of at least 1e-06");
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"layout\": \"paper\", \"norm\": \"two_pass\"}}",
            "c.json:1:32: memory.norm: two_pass is for memory.layout lean only, and the layout is paper; leave it out");
     expect(ZR_ERR_CONFIG, "{\"activation_checkpointing\": {\"policy\": \"selective\", \"every\": 2}}",
@@ -227,7 +229,18 @@ static void keys_that_rule_each_other_out(void **state)
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
            "c.json:1:18: collectives.reduce: all_reduce gives every rank all sums, of which it keeps its own only at "
            "zero_optimization.stage 2; use stage 0 or 1, or reduce_scatter");
-    assert_int_equal(load("{\"zero_optimization\": {\"stage\": 1}}", "collectives.reduce=all_reduce", 2), ZR_OK);
+    expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\", \"buffer\": \"fused\"}}",
+           "c.json:1:37: collectives.buffer: a fused buffer goes to all ranks at once, collectives.reduce owner is one "
+           "after the other; choose one of the two");
+    static const char first[] =
+        "{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}";
+    assert_int_equal(load(first, NULL, 2), ZR_OK);
+    assert_int_equal(load(first, "train.reproducible=world", 2), ZR_ERR_UNSUPPORTED);
+    assert_int_equal(load(first, "gradient_accumulation_steps=3", 2), ZR_ERR_UNSUPPORTED);
+    assert_string_equal(zr_error_message(),
+                        "c.json: collectives.reduce: all_reduce at zero_optimization.stage 1 is available with one "
+                        "micro-batch a step and train.reproducible layout only, and there are 3 with layout; use "
+                        "reduce_scatter, or stage 0");
 }
 
 static void world_needs_a_power_of_two(void **state)

@@ -1,6 +1,7 @@
 //TEST timeout=60 tsan=1
-/* What an engine does beside plain training: skipped steps, a user's own optimizer, engines side by side, evaluation.
- */
+/* What an engine does beside plain training: skipped steps, a user's own optimizer, engines side by side, evaluation,
+ * parameters and gradients in and out. */
+#include "dtype_array.h"
 #include "gpt2_sizes.h"
 #include "trainer.h"
 
@@ -269,6 +270,114 @@ static void test_evaluation(void **state)
     }
 }
 
+/* ---- parameters and gradients in and out ---- */
+
+static float value_of(int64_t element)
+{
+    return (float)(element % 1009) * 0.37f - 150.0f;
+}
+
+static zr_status give(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    (void)arg;
+    for (int64_t i = 0; i < n; i++) out[i] = value_of(param->first + first + i);
+    return ZR_OK;
+}
+
+/* What was read: elements, by how many ranks together. */
+typedef struct reading {
+    zr_dtype dtype; /* values have been rounded to */
+    _Atomic int64_t elems;
+} reading;
+
+static zr_status compare(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    reading *r = arg;
+    uint32_t bits;
+    for (int64_t i = 0; i < n; i++) {
+        array_set(&bits, r->dtype, 0, value_of(param->first + first + i));
+        ZR_CHECK(in[i] == array_get(&bits, r->dtype, 0), ZR_ERR_INTERNAL, "element %lld of %s is %g",
+                 (long long)(first + i), param->name, (double)in[i]);
+    }
+    r->elems += n;
+    return ZR_OK;
+}
+
+static zr_status read_back(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    return zr_engine_read(engine, compare, run->arg);
+}
+
+/* What was filled in is read, each element once: fp32 masters where there are any, and rounded values otherwise. */
+static void test_fill_and_read(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_DTYPES; d++)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int way = 0; way < 4; way++) { /* paper; lean; lean, small units whole; no training */
+                trainer run = trainer_odd();
+                gpt2_sizes sizes = gpt2_count(&run.config);
+                reading r = {.dtype = way == 3 ? dtypes[d] : ZR_F32};
+                run.steps = 0;
+                run.layout.ranks = 1 + (d + stage + way) % 3;
+                run.layout.stage = stage;
+                run.layout.dtype = run.layout.wire_dtype = dtypes[d];
+                run.layout.states = way > 0 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+                run.layout.persist_elems = way == 2 ? 100 : 0;
+                run.layout.train = way != 3;
+                run.fill = give;
+                run.after = read_back;
+                run.arg = &r;
+                trainer_run(&run);
+                assert_int_equal(r.elems, sizes.params);
+            }
+}
+
+static zr_status add_gradient(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    uint64_t sum = 0;
+    ZR_TRY(trainer_hash(&sum, param, first, n, in));
+    *(_Atomic uint64_t *)arg += sum;
+    return ZR_OK;
+}
+
+static zr_status read_gradient(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    return zr_engine_read_grad(engine, add_gradient, run->arg);
+}
+
+/* Lean keeps the gradient where its norm must be known first, and says so where it does not. A loss scale is taken out
+ * again; it is a power of two, so that no bit tells. */
+static void test_gradient_of_lean(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int64_t accum = 1; accum <= 2; accum++) {
+            _Atomic uint64_t paper = 0, lean = 0;
+            trainer run = trainer_odd();
+            run.steps = 1;
+            run.layout.ranks = 2;
+            run.layout.stage = stage;
+            run.layout.accum = accum;
+            run.layout.norm_first = true;
+            run.after = read_gradient;
+            run.arg = &paper;
+            trainer_run(&run);
+            run.layout.states = ZR_STATES_LEAN;
+            run.scaler.scale = 256;
+            run.arg = &lean;
+            trainer_run(&run);
+            assert_true(paper == lean && paper != 0);
+            if (accum > 1) continue;
+            run.layout.norm_first = false;
+            run.clip = 0;
+            assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_STATE);
+            assert_non_null(strstr(zr_error_message(), "lean has used up the gradient"));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +387,8 @@ int main(void)
         cmocka_unit_test(test_unknown_optimizer),
         cmocka_unit_test(test_two_engines),
         cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_fill_and_read),
+        cmocka_unit_test(test_gradient_of_lean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_alloc
-/* Evaluation and decoding: alone and between training steps, at every stage, in fp32 and bf16; and an engine that
- * cannot be made on one rank. */
+/* Evaluation and decoding: alone and between training steps, at every stage, in every number type, with parameters kept
+ * or cast from their masters; and an engine that cannot be made on one rank. */
+#include "dtype_array.h"
 #include "trainer.h"
 
 #include <math.h>
@@ -20,12 +21,6 @@ void *__wrap_zr_alloc(size_t bytes)
 typedef struct sums {
     double whole[MOST_RANKS], decoded[MOST_RANKS];
 } sums;
-
-static double logit(const zr_tensor *logits, int64_t v)
-{
-    return logits->dtype == ZR_BF16 ? zr_f32_from_bf16(((const uint16_t *)logits->data)[v])
-                                    : ((const float *)logits->data)[v];
-}
 
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
@@ -46,8 +41,8 @@ static zr_status evaluate_and_decode(trainer *run, zr_engine *engine, zr_comm *c
         ZR_CHECK(zr_shape_elems(&logits.shape) == V, ZR_ERR_INTERNAL, "the output has %lld elements",
                  (long long)zr_shape_elems(&logits.shape));
         double total = 0;
-        for (int64_t v = 0; v < V; v++) total += exp(logit(&logits, v));
-        sum += log(total) - logit(&logits, trainer_token(run, 5, comm->rank, t + 1));
+        for (int64_t v = 0; v < V; v++) total += exp(array_get(logits.data, logits.dtype, v));
+        sum += log(total) - array_get(logits.data, logits.dtype, trainer_token(run, 5, comm->rank, t + 1));
     }
     ((sums *)run->arg)->decoded[comm->rank] = sum;
     zr_tensor none;
@@ -66,6 +61,17 @@ static trainer trainer_of(int stage, int ranks, zr_dtype dtype)
     run.layout.decode_len = run.layout.seq;
     run.config.embd_pdrop = 0.5; /* must not be felt */
     run.steps = 3;
+    run.clip = 0; /* so that lean keeps no gradient */
+    return run;
+}
+
+/* Lean, the small last unit whole and the others cast while they are gathered. */
+static trainer lean_trainer_of(int stage, int ranks, zr_dtype dtype)
+{
+    trainer run = trainer_of(stage, ranks, dtype);
+    run.layout.states = ZR_STATES_LEAN;
+    run.layout.persist_elems = 100;
+    run.layout.recompute = ZR_RECOMPUTE_UNIT;
     return run;
 }
 
@@ -73,20 +79,25 @@ static trainer trainer_of(int stage, int ranks, zr_dtype dtype)
 static void test_between_steps(void **state)
 {
     (void)state;
-    for (int bf16 = 0; bf16 <= 1; bf16++)
+    for (int d = 0; d < N_DTYPES; d++)
         for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
             for (int stage = 0; stage <= 3; stage++) {
-                sums s = {{0}, {0}};
-                trainer run = trainer_of(stage, ranks, bf16 ? ZR_BF16 : ZR_F32), plain = run;
-                run.after_first = evaluate_and_decode;
+                sums s = {{0}, {0}}, cast = {{0}, {0}};
+                trainer run = trainer_of(stage, ranks, dtypes[d]), plain = run;
+                trainer lean = lean_trainer_of(stage, ranks, dtypes[d]);
+                run.after_first = lean.after_first = evaluate_and_decode;
                 run.arg = &s;
+                lean.arg = &cast;
                 trainer_run(&plain);
                 trainer_run(&run);
+                trainer_run(&lean);
                 assert_memory_equal(run.loss, plain.loss, sizeof run.loss);
+                assert_memory_equal(lean.loss, plain.loss, sizeof run.loss);
                 assert_int_equal(run.weights, plain.weights);
+                assert_memory_equal(&cast, &s, sizeof s);
                 for (int r = 0; r < ranks; r++) {
                     assert_true(s.whole[r] > 0);
-                    assert_float_equal(s.decoded[r], s.whole[r], (bf16 ? 5e-3 : 1e-5) * s.whole[r]);
+                    assert_float_equal(s.decoded[r], s.whole[r], (dtypes[d] == ZR_F32 ? 1e-5 : 5e-3) * s.whole[r]);
                 }
             }
 }
@@ -95,11 +106,11 @@ static void test_between_steps(void **state)
 static void test_without_training(void **state)
 {
     (void)state;
-    for (int bf16 = 0; bf16 <= 1; bf16++)
+    for (int d = 0; d < N_DTYPES; d++)
         for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
             for (int stage = 0; stage <= 3; stage++) {
                 sums trained = {{0}, {0}}, alone = {{0}, {0}};
-                trainer run = trainer_of(stage, ranks, bf16 ? ZR_BF16 : ZR_F32);
+                trainer run = lean_trainer_of(stage, ranks, dtypes[d]);
                 run.steps = 0;
                 run.after = evaluate_and_decode;
                 run.arg = &trained;

@@ -1,10 +1,11 @@
 //TEST timeout=120 tsan=1
 /* Models of a user's own, in the shapes that GPT-2 does not have: units without parameters, without gradient or without
- * anything, weights shared over units, values and gradients used several times, losses that are a sum, inputs of other
- * types. */
+ * anything, weights shared over units and read after their gradient is complete, one unit alone, values and gradients
+ * used several times and over several units, losses that are a sum, inputs of other types. */
 #include "engine_truth.h"
+#include "layout_variants.h"
 
-enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 6 };
+enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 9 };
 
 static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.3}, ONE = {ZR_INIT_ONE, 0};
 
@@ -134,10 +135,68 @@ static void build_attention(zr_graph *g, const void *config)
     head(g, x);
 }
 
+/* One unit. */
+static void build_one(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "all");
+    zr_value table = matrix(g, V, C, "table"), x = zr_embedding(g, ids(g, "tokens"), table);
+    x = zr_add(g, x, zr_gelu(g, zr_linear(g, x, matrix(g, C, C, "w"), vector(g, "b"), false)));
+    zr_graph_losses(g, zr_cross_entropy(g, zr_linear(g, x, table, ZR_NONE, true), ids(g, "targets")));
+}
+
+/* All weights are declared first and used last to first; values are read one, two and four units later. */
+static void build_skips(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "weights");
+    zr_value w[4] = {matrix(g, C, C, "w.0"), matrix(g, C, C, "w.1"), matrix(g, C, C, "w.2"), matrix(g, C, C, "w.3")};
+    zr_graph_unit(g, "tables");
+    zr_value x[5] = {zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"))};
+    for (int i = 0; i < 4; i++) {
+        zr_graph_unit(g, "block.%d", i);
+        zr_value h = zr_gelu(g, zr_linear(g, x[i], w[3 - i], ZR_NONE, i % 2));
+        x[i + 1] = zr_add(g, zr_dropout(g, h, 0.1), i % 2 ? x[i - 1] : x[0]);
+    }
+    head(g, zr_add(g, x[4], x[0]));
+}
+
+/* y = gelu(x), through which no gradient flows. */
+static zr_status frozen_infer(const zr_graph *g, const zr_op *op, zr_type *out)
+{
+    out[0] = zr_graph_value(g, op->in[0])->type;
+    return ZR_OK;
+}
+
+static zr_cost frozen_cost(const zr_graph *g, const zr_op *op)
+{
+    (void)g;
+    (void)op;
+    return (zr_cost){0, 0};
+}
+
+static const zr_op_def frozen = {.name = "gelu", .n_out = 1, .infer = frozen_infer, .cost = frozen_cost};
+
+/* The gradient of "w" is complete with "late", the last to use it, but computing "early" again reads it once more. */
+static void build_frozen(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "weights");
+    zr_value w = matrix(g, C, C, "w"), y = ZR_NONE;
+    zr_graph_unit(g, "tables");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"));
+    zr_graph_unit(g, "early");
+    zr_graph_op(g, &frozen, NULL, 1, (zr_value[]){zr_linear(g, x, w, ZR_NONE, false)}, &y);
+    x = zr_gelu(g, zr_add(g, x, y));
+    zr_graph_unit(g, "late");
+    x = zr_add(g, x, zr_linear(g, x, w, ZR_NONE, false));
+    head(g, x);
+}
+
 static const zr_model models[MODELS] = {
-    {"bare", build_bare, NULL},   {"shared", build_shared, NULL},
-    {"idle", build_idle, NULL},   {"two losses", build_two_losses, NULL},
-    {"twice", build_twice, NULL}, {"attention", build_attention, NULL},
+    {"bare", build_bare, NULL},   {"shared", build_shared, NULL},         {"idle", build_idle, NULL},
+    {"twice", build_twice, NULL}, {"two losses", build_two_losses, NULL}, {"attention", build_attention, NULL},
+    {"one", build_one, NULL},     {"skips", build_skips, NULL},           {"frozen", build_frozen, NULL},
 };
 
 /* ---- inputs ---- */
@@ -164,6 +223,7 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
             if (type.dtype == ZR_I32) ((int32_t *)input[k])[i] = (int32_t)(x * V);
             if (type.dtype == ZR_F32) ((float *)input[k])[i] = (float)(x - 0.5);
             if (type.dtype == ZR_BF16) ((uint16_t *)input[k])[i] = zr_bf16_from_f32((float)(x - 0.5));
+            if (type.dtype == ZR_F16) ((uint16_t *)input[k])[i] = zr_f16_from_f32((float)(x - 0.5));
         }
     }
     zr_graph_destroy(&g);
@@ -248,6 +308,25 @@ static void test_stages(void **state)
             }
 }
 
+/* In every way to keep, move and compute again: a third of all stages and ways on each number of ranks. */
+static void test_layouts(void **state)
+{
+    (void)state;
+    static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int m = 0; m < MODELS; m++)
+        for (int ranks = 1; ranks <= 3; ranks++) {
+            trainer run = trainer_of(&models[m]);
+            run.layout.ranks = ranks;
+            run.layout.batch = 2;
+            run.layout.dtype = run.layout.wire_dtype = type[(m + ranks) % 3];
+            run.clip = 0;
+            run.steps = 3;
+            run.after_first = evaluate;
+            trainer_run(&run);
+            layout_check(&run, ranks, 3);
+        }
+}
+
 /* ---- what a plan refuses ---- */
 
 static void build_silent(zr_graph *g, const void *config) /* losses in training only, no output, an input too many */
@@ -290,6 +369,6 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_refusals)};
+                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 //TEST np=2,3 timeout=60
 //LINK -Wl,--wrap=zr_traffic_count
 /* What training asks MPI to move, seen by interposing MPI's own functions, is what was counted and what the papers'
- * formulas say: every rank sends and receives so many bytes a step. */
+ * formulas say: every rank sends and receives so many bytes a step. And through messages, too, every way to keep and
+ * move gives the same bits. */
 #include "gpt2_sizes.h"
-#include "trainer.h"
+#include "layout_variants.h"
 
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
@@ -106,6 +107,21 @@ static void test_messages_are_the_formula(void **state)
             }
 }
 
+static void test_layouts(void **state)
+{
+    (void)state;
+    trainer want = layout_trainer(comm->size, ZR_BF16, 1, 0);
+    expect(trainer_rank(comm, &want) == ZR_OK, "training");
+    for (int stage = 0; stage <= 3; stage++)
+        for (int v = 0; v < LAYOUT_VARIANTS; v++) {
+            trainer got = want;
+            got.layout.stage = stage;
+            if (!layout_vary(&got, &layout_variants[v])) continue;
+            expect(trainer_rank(comm, &got) == ZR_OK, layout_variants[v].name);
+            expect(comm->rank != 0 || layout_same(&want, &got), layout_variants[v].name);
+        }
+}
+
 static void test_a_wrong_count_is_noticed(void **state)
 {
     (void)state;
@@ -122,7 +138,7 @@ int main(int argc, char **argv)
     if (zr_comm_mpi_start(&argc, &argv, &usual) != ZR_OK) return 1;
     zr_comm_destroy(&usual);
     if (zr__comm_mpi_create(&(zr__mpi_options){.ranks_per_node = 1, .chunk_bytes = 5000}, &comm) != ZR_OK) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages_are_the_formula),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages_are_the_formula), cmocka_unit_test(test_layouts),
                                        cmocka_unit_test(test_a_wrong_count_is_noticed)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);

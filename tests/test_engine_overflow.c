@@ -118,6 +118,29 @@ static void test_scale_leaves_no_trace(void **state)
     }
 }
 
+static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    (void)arg;
+    (void)step;
+    return (int32_t)((row * 7 + t * t) % 131);
+}
+
+/* What follows a skipped step is what would have been without it, Adam's correction of its bias too. */
+static void test_skipped_step_does_not_count(void **state)
+{
+    (void)state;
+    spoil("linear_db", 0);
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer two = two_ranks(stage, ZR_BF16, 2), three = two_ranks(stage, ZR_BF16, 3);
+        two.token = three.token = same_token;
+        three.kernels = spoiling;
+        trainer_run(&two);
+        trainer_run(&three);
+        assert_true(three.skipped[0]);
+        assert_int_equal(three.weights, two.weights);
+    }
+}
+
 /* ---- lean ---- */
 
 /* With the norm known first a step is skipped whole; otherwise the run ends before the bad unit's update. */
@@ -182,7 +205,7 @@ static void test_bad_loss(void **state)
     for (int world = 0; world <= 1; world++) {
         run.layout.world = world;
         trainer_run(&run);
-        assert_true(run.skipped[0]);
+        assert_true(run.skipped[0] && !isfinite(run.loss[0]) && isfinite(run.norm[0]));
         assert_int_equal(run.bad_param[0], -1);
     }
     run.layout.world = false;
@@ -209,6 +232,25 @@ static void test_world_skips(void **state)
     }
 }
 
+/* Numbers by which no gradient can be scaled or clipped. */
+static void test_refused_numbers(void **state)
+{
+    (void)state;
+    static const double bad[] = {-1, NAN, 1e-39};
+    trainer run = two_ranks(1, ZR_F16, 1);
+    for (int i = 0; i < 3; i++) {
+        run.scaler.scale = bad[i];
+        assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_ARG);
+        assert_non_null(strstr(zr_error_message(), "a loss scale of"));
+    }
+    run.scaler.scale = 0;
+    for (int i = 0; i < 2; i++) {
+        run.clip = bad[i];
+        assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_ARG);
+        assert_non_null(strstr(zr_error_message(), "clipping to"));
+    }
+}
+
 static void test_clip_wants_the_norm(void **state)
 {
     (void)state;
@@ -222,10 +264,16 @@ static void test_clip_wants_the_norm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scales_on_all_ranks),   cmocka_unit_test(test_natural_overflow),
-        cmocka_unit_test(test_scale_leaves_no_trace), cmocka_unit_test(test_lean_skips),
-        cmocka_unit_test(test_lean_ends_the_run),     cmocka_unit_test(test_bad_loss),
-        cmocka_unit_test(test_world_skips),           cmocka_unit_test(test_clip_wants_the_norm),
+        cmocka_unit_test(test_scales_on_all_ranks),
+        cmocka_unit_test(test_natural_overflow),
+        cmocka_unit_test(test_scale_leaves_no_trace),
+        cmocka_unit_test(test_skipped_step_does_not_count),
+        cmocka_unit_test(test_lean_skips),
+        cmocka_unit_test(test_lean_ends_the_run),
+        cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_world_skips),
+        cmocka_unit_test(test_refused_numbers),
+        cmocka_unit_test(test_clip_wants_the_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static const zr_gpt2_config config = {.n_layer = 2,
                                       .layer_norm_epsilon = 1e-5,
                                       .initializer_range = 0.02};
 
-static zr_plan *plan_of(int stage, int ranks, zr_dtype dtype, int64_t accum, int64_t bucket, bool prefetch)
+static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
     zr_layout l = ZR_LAYOUT_INIT;
     l.stage = stage;
@@ -29,16 +29,20 @@ static zr_plan *plan_of(int stage, int ranks, zr_dtype dtype, int64_t accum, int
     l.accum = accum;
     l.batch = 2;
     l.seq = 16;
-    l.reduce_bucket_elems = l.gather_bucket_elems = bucket;
-    l.prefetch_elems = prefetch;
-    l.decode_len = 16;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+static zr_plan *plan_of(const zr_layout *layout)
+{
     zr_profile profile = {.name = "test", .threads = 2, .panel_bytes = 1 << 16};
     zr_model model = zr_gpt2(&config);
     zr_plan *plan = NULL;
-    if (zr_plan_create(&model, &l, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    if (zr_plan_create(&model, layout, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
     return plan;
 }
+
+/* ---- plans that hold --------------------------------------------------------------------------- */
 
 static void test_all_layouts_hold(void **state)
 {
@@ -46,51 +50,137 @@ static void test_all_layouts_hold(void **state)
     for (int stage = 0; stage <= 3; stage++)
         for (int ranks = 1; ranks <= 6; ranks++)
             for (int variant = 0; variant < 8; variant++) {
-                zr_plan *plan = plan_of(stage, ranks, variant & 1 ? ZR_BF16 : ZR_F32, variant & 2 ? 3 : 1,
-                                        variant & 1 ? 20000 : ZR_DEFAULT_BUCKET_ELEMS, variant & 4);
+                zr_layout l = layout_of(stage, ranks, variant & 1 ? ZR_BF16 : ZR_F32, variant & 2 ? 3 : 1);
+                if (variant & 1) l.reduce_bucket_elems = l.gather_bucket_elems = 20000;
+                l.prefetch_elems = variant >> 2;
+                l.decode_len = 16;
+                zr_plan *plan = plan_of(&l);
                 if (zr_plan_check(plan) != ZR_OK)
                     fail_msg("stage %d, %d ranks, variant %d: %s", stage, ranks, variant, zr_error_message());
                 zr_plan_destroy(&plan);
             }
 }
 
-/* Take away one wait after the other: the proof must notice each that orders data, and every wait is there for data. */
+/* What there is beside the stage, much of it at once. False: not with this stage or so many ranks. */
+enum { WAYS = 9 };
+static bool choose(zr_layout *l, int way)
+{
+    bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
+    l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    switch (way) {
+    case 2: /* what is computed again, twice */
+        l->two_pass = true;
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        l->recompute_every = 2;
+        return true;
+    case 3:
+        l->fused_buffer = true;
+        l->recompute = ZR_RECOMPUTE_SELECTIVE;
+        return true;
+    case 4:
+        l->reduce = ZR_REDUCE_TO_OWNER;
+        l->gather = ZR_GATHER_BROADCAST;
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        return true;
+    case 5: /* sums are wider than parameters, and gathered in larger buckets than they are exchanged */
+        l->reduce = ZR_REDUCE_ALL_REDUCE;
+        l->wire_dtype = ZR_F32;
+        l->reduce_bucket_elems = 5000;
+        return l->stage <= 1;
+    case 6:
+        l->world = true;
+        l->accum = 3;
+        return (l->ranks & (l->ranks - 1)) == 0;
+    case 7:
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        l->prefetch_elems = 60000;
+        l->live_elems = 90000;
+        l->reuse_elems = 30000;
+        l->persist_elems = 1000;
+        return true;
+    case 8:
+        l->two_pass = l->fused_buffer = true;
+        l->gather = ZR_GATHER_BROADCAST;
+        return true;
+    default:
+        return true;
+    }
+}
+
+static void test_all_ways_hold(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 4; ranks++)
+            for (int way = 0; way < WAYS; way++) {
+                zr_layout l = layout_of(stage, ranks, ZR_BF16, 1);
+                l.decode_len = 16;
+                if (!choose(&l, way)) continue;
+                zr_plan *plan = plan_of(&l);
+                if (zr_plan_check(plan) != ZR_OK)
+                    fail_msg("stage %d, %d ranks, way %d: %s", stage, ranks, way, zr_error_message());
+                zr_plan_destroy(&plan);
+            }
+}
+
+/* ---- plans that are broken --------------------------------------------------------------------- */
+
+/* Stage 3 holds a gather back so that no more units than wanted are whole at once: there the map need not put the bytes
+ * where a missing wait shows. */
+static bool is_held_back(const zr_plan *plan, const zr_step *step)
+{
+    bool moves = step->kind == ZR_STEP_CAST || step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST;
+    return plan->shard_param && moves;
+}
+
+/* Take away one wait after the other: the proof must notice each, for every wait is there for data, or so that all have
+ * agreed. */
+static void lose_each_wait(zr_plan *plan, int way)
+{
+    int tried = 0, noticed = 0;
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        zr_schedule *s = &plan->schedule[k];
+        for (int32_t i = 0; i < s->n_steps; i++)
+            for (int32_t w = 0; w < s->step[i].n_waits; w++) {
+                int32_t *list = s->wait + s->step[i].waits, last = s->step[i].n_waits - 1, gone = list[w];
+                list[w] = list[last];
+                s->step[i].n_waits--;
+                bool seen = zr_plan_check(plan) != ZR_OK;
+                s->step[i].n_waits++;
+                list[w] = gone;
+                tried++;
+                noticed += seen;
+                if (!seen && !is_held_back(plan, &s->step[i]))
+                    fail_msg("stage %d, %d ranks, way %d: step %d (%s) need not wait for step %d (%s)",
+                             plan->layout.stage, plan->layout.ranks, way, i, zr_step_kind_name(s->step[i].kind), gone,
+                             zr_step_kind_name(s->step[gone].kind));
+            }
+    }
+    assert_true(tried > 0 && noticed > 0);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+}
+
 static void test_every_wait_is_needed(void **state)
 {
     (void)state;
-    for (int stage = 0; stage <= 3; stage++) {
-        zr_plan *plan = plan_of(stage, 2, ZR_BF16, 2, ZR_DEFAULT_BUCKET_ELEMS, true);
-        int tried = 0, noticed = 0;
-        for (int k = 0; k < ZR_SCHEDULES; k++) {
-            zr_schedule *s = &plan->schedule[k];
-            for (int32_t i = 0; i < s->n_steps; i++)
-                for (int32_t w = 0; w < s->step[i].n_waits; w++) {
-                    int32_t *list = s->wait + s->step[i].waits, last = s->step[i].n_waits - 1, gone = list[w];
-                    list[w] = list[last];
-                    s->step[i].n_waits--;
-                    tried++;
-                    noticed += zr_plan_check(plan) != ZR_OK;
-                    s->step[i].n_waits++;
-                    list[w] = gone;
-                }
-        }
-        assert_true(tried > 0);
-        /* At stage 3 a wait may only hold a gather back, so that no more than two units are whole at once: there the
-         * map need not put the bytes where a missing wait shows. */
-        if (stage < 3)
-            assert_int_equal(noticed, tried);
-        else
-            assert_true(noticed * 10 >= tried * 8);
-        assert_int_equal(zr_plan_check(plan), ZR_OK);
-        zr_plan_destroy(&plan);
-    }
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 2; ranks++)
+            for (int way = 0; way < WAYS; way++) {
+                zr_layout l = layout_of(stage, ranks, ZR_BF16, 1);
+                l.eval = false;
+                if (!choose(&l, way)) continue;
+                zr_plan *plan = plan_of(&l);
+                lose_each_wait(plan, way);
+                zr_plan_destroy(&plan);
+            }
 }
 
 /* Move each transient buffer onto every other place that is alive with it. */
 static void test_overlap_is_noticed(void **state)
 {
     (void)state;
-    zr_plan *plan = plan_of(3, 3, ZR_F32, 1, ZR_DEFAULT_BUCKET_ELEMS, true);
+    zr_layout l = layout_of(3, 3, ZR_F32, 1);
+    zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_TRAIN];
     int tried = 0;
     for (int32_t a = plan->n_persistent; a < s->n_buffers; a++)
@@ -114,7 +204,8 @@ static void test_overlap_is_noticed(void **state)
 static void test_broken_plans(void **state)
 {
     (void)state;
-    zr_plan *plan = plan_of(2, 2, ZR_F32, 1, ZR_DEFAULT_BUCKET_ELEMS, false);
+    zr_layout l = layout_of(2, 2, ZR_F32, 1);
+    zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_TRAIN];
     int32_t batch = -1;
     for (int32_t i = 0; i < s->n_steps; i++)
@@ -130,13 +221,69 @@ static void test_broken_plans(void **state)
     zr_plan_destroy(&plan);
 }
 
+static void expect_broken(const zr_plan *plan, const char *text)
+{
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+static zr_step *step_of(zr_plan *plan, zr_step_kind kind)
+{
+    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == kind) return &s->step[i];
+    fail_msg("there is no step %s", zr_step_kind_name(kind));
+    return NULL;
+}
+
+/* Where each unit is updated at the end of its own backward: too early, or with something that still reads it. */
+static void test_broken_updates(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(3, 2, ZR_BF16, 1);
+    l.states = ZR_STATES_LEAN;
+    zr_plan *plan = plan_of(&l);
+    const zr_step_kind kinds[] = {ZR_STEP_AGREE, ZR_STEP_SQUARE};
+    for (int k = 0; k < 2; k++) {
+        zr_step *step = step_of(plan, kinds[k]);
+        step->unit--;
+        expect_broken(plan, "before all ranks have agreed");
+        step->unit++;
+    }
+    zr_plan_unit *last = &plan->unit[plan->n_units - 1];
+    int32_t master = last->master;
+    last->master = plan->unit[0].master; /* the first is gathered again after the last is updated */
+    expect_broken(plan, "may have updated");
+    last->master = master;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* A gradient that lies elsewhere than its parameter, and an exchange that is larger than its stage. */
+static void test_broken_places(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 2, ZR_F32, 1);
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    zr_value grad = zr_graph_param(plan->graph[ZR_TRAIN], 2)->grad;
+    s->value_offset[grad] += 64;
+    expect_broken(plan, "or its gradient at byte");
+    s->value_offset[grad] -= 64;
+    plan->stage_bytes -= 64;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        if (plan->schedule[k].buffer) plan->schedule[k].buffer[plan->stage_buffer].bytes = plan->stage_bytes;
+    expect_broken(plan, "bytes of the exchange stage");
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_layouts_hold),
-        cmocka_unit_test(test_every_wait_is_needed),
-        cmocka_unit_test(test_overlap_is_noticed),
-        cmocka_unit_test(test_broken_plans),
+        cmocka_unit_test(test_all_layouts_hold),     cmocka_unit_test(test_all_ways_hold),
+        cmocka_unit_test(test_every_wait_is_needed), cmocka_unit_test(test_overlap_is_noticed),
+        cmocka_unit_test(test_broken_plans),         cmocka_unit_test(test_broken_updates),
+        cmocka_unit_test(test_broken_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,19 +90,24 @@ static void test_states(void **state)
     assert_int_equal(states_of(&l), (2 + 3) * padded_of("gpt2-124m", 4));
 }
 
-/* Two passes: the backward runs twice, the forward once; nothing else moves more than once more. */
+/* Two passes: the backward runs twice, the forward once; gradients are reduced twice and, at stage 3, parameters
+ * gathered once more. */
 static void test_two_passes(void **state)
 {
     (void)state;
-    zr_layout l = layout_of(2, 3, ZR_BF16);
-    l.states = ZR_STATES_LEAN;
-    zr_plan *one = plan_of("gpt2-124m", &l);
-    l.norm_first = l.two_pass = true;
-    zr_plan *two = plan_of("gpt2-124m", &l);
-    assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3, one->flops_hardware * 1e-9);
-    assert_int_equal(two->traffic.bytes[ZR_REDUCE_SCATTER], 2 * one->traffic.bytes[ZR_REDUCE_SCATTER]);
-    zr_plan_destroy(&one);
-    zr_plan_destroy(&two);
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(2, stage, ZR_BF16);
+        l.states = ZR_STATES_LEAN;
+        zr_plan *one = plan_of("gpt2-124m", &l);
+        l.norm_first = l.two_pass = true;
+        zr_plan *two = plan_of("gpt2-124m", &l);
+        int64_t again = stage == 3 ? padded_of("gpt2-124m", 2) : 0; /* of 2 bytes each, half of them */
+        assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3, one->flops_hardware * 1e-9);
+        assert_int_equal(two->traffic.bytes[ZR_REDUCE_SCATTER], 2 * one->traffic.bytes[ZR_REDUCE_SCATTER]);
+        assert_int_equal(two->traffic.bytes[ZR_ALL_GATHER], one->traffic.bytes[ZR_ALL_GATHER] + again);
+        zr_plan_destroy(&one);
+        zr_plan_destroy(&two);
+    }
 }
 
 /* ---- stage 3 ---- */
@@ -125,7 +130,8 @@ static void test_thresholds(void **state)
     int64_t elems, bytes, usual_bytes;
     gathered(&l, &elems, &usual_bytes);
     assert_int_equal(elems, 2 * all - final);
-    assert_int_equal(usual_bytes, 2 * (all / 4 + embedding + block + final)); /* head, while the last block's is ahead */
+    assert_int_equal(usual_bytes,
+                     2 * (all / 4 + embedding + block + final)); /* head, while the last block's is ahead */
 
     l.persist_elems = 1000; /* the final norm alone: blocks hold large matrices; once a step, after the update */
     gathered(&l, &elems, &bytes);
@@ -253,7 +259,14 @@ static void test_excluded(void **state)
         {{.two_pass = true, .states = ZR_STATES_LEAN, .accum = 2, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
         {{.world = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 2, .accum = 1, .ranks = 2}, ZR_ERR_CONFIG, "stages 0 and 1"},
-        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "micro-batches"},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "2 micro-batches"},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .world = true},
+         ZR_ERR_UNSUPPORTED,
+         "step, world"},
+        {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
+        {{.world = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
+        {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
+        {{.accum = 1, .ranks = 2, .live_elems = -7}, ZR_ERR_CONFIG, "zr_layout.live_elems is -7"},
     };
     zr_gpt2_config config = config_of("gpt2-124m");
     zr_model model = zr_gpt2(&config);
@@ -264,6 +277,9 @@ static void test_excluded(void **state)
         l.accum = cases[c].set.accum;
         l.world = cases[c].set.world;
         l.reduce = cases[c].set.reduce;
+        l.fused_buffer = cases[c].set.fused_buffer;
+        l.recompute_every += cases[c].set.recompute_every;
+        l.live_elems = cases[c].set.live_elems;
         zr_plan *plan = NULL;
         assert_int_equal(zr_plan_create(&model, &l, &here, &plan), cases[c].status);
         assert_null(plan);

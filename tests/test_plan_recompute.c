@@ -137,7 +137,7 @@ static void test_selective(void **state)
     zr_plan_destroy(&least);
 }
 
-/* Under any limit: the plan fits when one can, and one unit less of recomputation would not. */
+/* Under any limit: the plan fits when one can, and a larger limit never costs more work. */
 static void test_auto(void **state)
 {
     (void)state;
@@ -164,6 +164,28 @@ static void test_auto(void **state)
     zr_plan_destroy(&plan);
     zr_plan_destroy(&most);
     zr_plan_destroy(&least);
+}
+
+/* The last units may keep more in the room in which the others are computed again: that takes less than all of them
+ * computed again, and is found where they do not fit. */
+static void test_auto_below_the_heaviest(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = small(6);
+    config.vocab_size = 20; /* no logits to speak of */
+    zr_layout l = layout_of(ZR_RECOMPUTE_UNIT, 1);
+    l.batch = 8;
+    l.ranks = 4;
+    l.stage = 3;
+    l.states = ZR_STATES_LEAN;
+    zr_plan *all = plan_of(&config, &l);
+    l.recompute = ZR_RECOMPUTE_AUTO;
+    l.limit_bytes = all->memory.total_bytes - 1;
+    zr_plan *mixed = plan_of(&config, &l);
+    assert_true(mixed->memory.total_bytes <= l.limit_bytes);
+    assert_true(mixed->flops_hardware < all->flops_hardware);
+    zr_plan_destroy(&all);
+    zr_plan_destroy(&mixed);
 }
 
 /* The map against the most bytes alive at once, model states apart: within 3 %. */
@@ -200,7 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unit), cmocka_unit_test(test_every), cmocka_unit_test(test_selective),
-        cmocka_unit_test(test_auto), cmocka_unit_test(test_map),
+        cmocka_unit_test(test_auto), cmocka_unit_test(test_map),   cmocka_unit_test(test_auto_below_the_heaviest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 //TEST timeout=120 tsan=1
-//LINK -Wl,--wrap=zr_alloc
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_train_plan
 /* Memory that is refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half files.
- */
+ * Ranks that plan differently: none waits for another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +21,20 @@ void *__wrap_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes)
 {
     return atomic_fetch_sub(&until, 1) == 1 ? NULL : __real_zr_alloc(bytes);
+}
+
+/* Plans until one is made that computes all again; 0 or less: none is. */
+static _Atomic int unlike;
+
+zr_status __real_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                               zr_plan **plan);
+zr_status __wrap_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                               zr_plan **plan);
+zr_status __wrap_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
+{
+    zr_config other = *config;
+    if (atomic_fetch_sub(&unlike, 1) == 1) other.recompute.policy = ZR_POLICY_UNIT;
+    return __real_zr_train_plan(&other, ranks, stage, profile, plan);
 }
 
 static zr_config *config_of(int ranks)
@@ -78,8 +92,25 @@ static void any_allocation_may_fail(void **state)
     zr_config_destroy(&config);
 }
 
+/* As on hosts that are not alike, where policy auto may find another mix on each. */
+static void ranks_that_compute_other_things_again(void **state)
+{
+    (void)state;
+    char text[1600];
+    memset(text, 'a', sizeof text);
+    put_file("text", text, sizeof text);
+    zr_config *config = config_of(2);
+    assert_int_equal(zr_config_set(config, "activation_checkpointing.policy", "auto"), ZR_OK);
+    atomic_store(&unlike, 2);
+    assert_int_equal(zr_comm_threads_run(2, train, config), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "activation_checkpointing.policy auto"));
+    assert_false(there("config.json"));
+    zr_config_destroy(&config);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_allocation_may_fail),
+                                       cmocka_unit_test(ranks_that_compute_other_things_again)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -1,5 +1,6 @@
 //TEST timeout=20
-/* What becomes of the configuration's keys in the layout that is planned. */
+/* What becomes of the configuration's keys in the layout that is planned, and what is said of a plan that is too large.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,10 +72,8 @@ static void the_schedule(void **state)
                             "  \"stage3_param_persistence_threshold\": 11, \"stage3_model_persistence_threshold\": 13,"
                             "  \"stage3_max_live_parameters\": 17, \"stage3_max_reuse_distance\": 19},"
                             " \"memory\": {\"norm\": \"two_pass\", \"limit\": \"1GiB\"}, \"gradient_clipping\": 1,"
-                            " \"train\": {\"reproducible\": \"world\"},"
                             " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 3},"
-                            " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\","
-                            "  \"buffer\": \"fused\"}}",
+                            " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\"}}",
                             4);
     assert_int_equal(l.stage, 3);
     assert_int_equal(l.prefetch_elems, 7);
@@ -82,7 +81,7 @@ static void the_schedule(void **state)
     assert_int_equal(l.persist_model_elems, 13);
     assert_int_equal(l.live_elems, 17);
     assert_int_equal(l.reuse_elems, 19);
-    assert_true(l.two_pass && l.norm_first && l.world && l.fused_buffer);
+    assert_true(l.two_pass && l.norm_first && !l.fused_buffer && !l.world);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_UNIT);
     assert_int_equal(l.recompute_every, 3);
     assert_int_equal(l.limit_bytes, 0); /* the limit is the check's, policy auto alone plans by it */
@@ -95,8 +94,123 @@ static void the_schedule(void **state)
     assert_int_equal(l.prefetch_elems, 0);
     assert_int_equal(l.states, ZR_STATES_PAPER);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_SELECTIVE);
-    l = layout_of("{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}", 2);
+    l = layout_of("{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\", \"buffer\": "
+                  "\"fused\"}}",
+                  2);
     assert_int_equal(l.reduce, ZR_REDUCE_ALL_REDUCE);
+    assert_true(l.fused_buffer);
+    /* Where the gradient is kept anyway its norm needs no second pass. */
+    l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"train\": {\"reproducible\": \"world\"}}", 2);
+    assert_true(l.world && !l.two_pass);
+    l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"gradient_accumulation_steps\": 2}", 2);
+    assert_false(l.two_pass);
+}
+
+/* ---- plans ---- */
+
+static const char small[] = "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 16, \"n_positions\": 16, "
+                            "\"vocab_size\": 64}, \"train_micro_batch_size_per_gpu\": 4}";
+
+/* Plan the small model with overrides, for two ranks. NULL: the configuration refuses them. */
+static zr_plan *plan_of(const char *const *overrides, int n)
+{
+    static const zr_profile profile = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+    zr_config *config = NULL;
+    zr_plan *plan = NULL;
+    zr_status st = zr_config_parse(small, sizeof(small) - 1, "c.json", overrides, n, &config);
+    if (st == ZR_OK) st = zr_train_prepare(config, 2, 0);
+    if (st == ZR_OK && zr_train_plan(config, 2, -1, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_config_destroy(&config);
+    return plan;
+}
+
+/* Whatever keys are put together, the configuration says no by their names, or there is a plan. */
+static void what_is_let_through_is_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value[5];
+    } choice[] = {
+        {"memory.layout", {"lean", "paper"}},
+        {"memory.norm", {"one_pass", "two_pass"}},
+        {"train.reproducible", {"layout", "world"}},
+        {"gradient_accumulation_steps", {"1", "2"}},
+        {"gradient_clipping", {"0", "1"}},
+        {"collectives.reduce", {"reduce_scatter", "all_reduce", "owner"}},
+        {"collectives.buffer", {"constant", "fused"}},
+        {"zero_optimization.stage", {"0", "1", "2", "3"}},
+        {"activation_checkpointing.policy", {"none", "auto"}},
+    };
+    enum { CHOICES = sizeof(choice) / sizeof(choice[0]) };
+    int at[CHOICES] = {0}, planned = 0, refused = 0, turned = 0;
+    while (turned < CHOICES) {
+        char room[CHOICES][64];
+        const char *overrides[CHOICES];
+        for (int i = 0; i < CHOICES; i++) {
+            snprintf(room[i], sizeof(room[i]), "%s=%s", choice[i].key, choice[i].value[at[i]]);
+            overrides[i] = room[i];
+        }
+        zr_plan *plan = plan_of(overrides, CHOICES);
+        planned += plan != NULL;
+        refused += plan == NULL;
+        zr_plan_destroy(&plan);
+        for (turned = 0; turned < CHOICES; turned++) { /* count on */
+            if (choice[turned].value[++at[turned]]) break;
+            at[turned] = 0;
+        }
+    }
+    assert_int_equal(planned + refused, 2 * 2 * 2 * 2 * 2 * 3 * 2 * 4 * 2);
+    assert_true(planned > 600 && refused > 600);
+}
+
+/* Keys that change the numbers of a run as well as its bytes. */
+static void types_and_sums_change_the_plan(void **state)
+{
+    (void)state;
+    zr_plan *usual = plan_of((const char *const[]){"bf16.enabled=true"}, 1);
+    zr_plan *wide = plan_of((const char *const[]){"bf16.enabled=true", "communication_data_type=fp32"}, 2);
+    zr_plan *world = plan_of((const char *const[]){"bf16.enabled=true", "train.reproducible=world"}, 2);
+    zr_plan *full = plan_of(NULL, 0);
+    assert_int_equal(wide->traffic.bytes[ZR_REDUCE_SCATTER], 2 * usual->traffic.bytes[ZR_REDUCE_SCATTER]);
+    assert_true(world->memory.states_bytes > usual->memory.states_bytes);
+    assert_true(world->traffic.bytes[ZR_ALL_REDUCE] > usual->traffic.bytes[ZR_ALL_REDUCE]);
+    assert_true(full->memory.category_bytes[ZR_PARAM] == 2 * usual->memory.category_bytes[ZR_PARAM]);
+    zr_plan_destroy(&usual);
+    zr_plan_destroy(&wide);
+    zr_plan_destroy(&world);
+    zr_plan_destroy(&full);
+}
+
+static void expect_advice(const char *const *overrides, int n, const char *advice)
+{
+    char want[256];
+    zr_plan *plan = plan_of(overrides, n);
+    snprintf(want, sizeof(want), "memory.limit is 0.0 MiB; use %smore ranks (`zr plan` shows each)", advice);
+    assert_int_equal(zr_train_memory_check(plan, 1, 1, true), ZR_ERR_MEMORY);
+    if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
+    if (zr_host_available_bytes() >= 0) {
+        snprintf(want, sizeof(want), " MiB are available; use %sa smaller model", advice);
+        assert_int_equal(zr_train_memory_check(plan, 0, INT32_MAX, false), ZR_ERR_MEMORY);
+        if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
+    }
+    zr_plan_destroy(&plan);
+}
+
+/* What the configuration does already is not advised. */
+static void too_large_a_plan(void **state)
+{
+    (void)state;
+    expect_advice(NULL, 0,
+                  "a higher zero_optimization.stage, activation_checkpointing.policy unit, a smaller batch or "
+                  "seq_length, or ");
+    expect_advice((const char *const[]){"memory.layout=paper", "zero_optimization.stage=3"}, 2,
+                  "activation_checkpointing.policy unit, memory.layout lean, a smaller batch or seq_length, or ");
+    expect_advice((const char *const[]){"activation_checkpointing.policy=auto", "zero_optimization.stage=3",
+                                        "gradient_clipping=1"},
+                  3, "memory.norm two_pass, a smaller batch or seq_length, or ");
+    expect_advice((const char *const[]){"activation_checkpointing.policy=unit", "zero_optimization.stage=3",
+                                        "gradient_clipping=1", "gradient_accumulation_steps=2"},
+                  4, "a smaller batch or seq_length, or ");
 }
 
 /* The arena that policy auto may plan is the largest whose process stays within memory.limit, and not one more. */
@@ -133,8 +247,14 @@ static void a_share_of_the_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),          cmocka_unit_test(number_types),        cmocka_unit_test(the_schedule),
-        cmocka_unit_test(the_limit_of_auto), cmocka_unit_test(a_share_of_the_host),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(number_types),
+        cmocka_unit_test(the_schedule),
+        cmocka_unit_test(the_limit_of_auto),
+        cmocka_unit_test(a_share_of_the_host),
+        cmocka_unit_test(what_is_let_through_is_planned),
+        cmocka_unit_test(types_and_sums_change_the_plan),
+        cmocka_unit_test(too_large_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,12 +22,19 @@ typedef struct job {
     zr_train_step step[STEPS_MAX];
     double val_loss[STEPS_MAX];
     int steps, evals;
+    int32_t schedule_steps; /* of all schedules */
     char notes[NOTES_BYTES];
     zr_status status[RANKS_MAX];
     bool agreed[RANKS_MAX];
     char message[RANKS_MAX][512];
     zr_train_result result; /* rank 0's */
 } job;
+
+static void on_start(void *arg, const zr_train_info *info)
+{
+    job *j = arg;
+    for (int k = 0; k < ZR_SCHEDULES; k++) j->schedule_steps += info->plan->schedule[k].n_steps;
+}
 
 static void on_step(void *arg, const zr_train_step *step)
 {
@@ -54,7 +61,7 @@ static zr_status train(zr_comm *comm, void *arg)
 {
     job *j = arg;
     zr_train_result result = {0};
-    zr_observer observer = {.arg = j, .step = on_step, .eval = on_eval, .note = on_note};
+    zr_observer observer = {.arg = j, .start = on_start, .step = on_step, .eval = on_eval, .note = on_note};
     zr_status st = zr_train_run(j->config, comm, &observer, &result);
     j->status[comm->rank] = st;
     j->agreed[comm->rank] = result.agreed;
@@ -149,8 +156,8 @@ static void a_static_scale_stays(void **state)
     for (int i = 0; i < it.steps; i++) assert_true(it.step[i].loss_scale == 1e30);
 }
 
-/* Weights beyond all numbers after one step: with one micro-batch and no need of the norm first, lean cannot skip the
- * next; with clipping it can. */
+/* Weights beyond all numbers after one step: lean with one micro-batch cannot skip the next, unless it knows the norm
+ * first, for clipping or because of a second pass. */
 static void runs_that_diverge(void **state)
 {
     (void)state;
@@ -159,11 +166,15 @@ static void runs_that_diverge(void **state)
         snprintf(zero, sizeof(zero), "zero_optimization.stage=%d", stage);
         const char *const fused[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", NULL};
         const char *const first[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", "gradient_clipping=1", NULL};
-        assert_int_equal(run(&it, 2, first), ZR_ERR_DIVERGED);
-        expect_diverged(2, "training diverged: 20 steps in a row had no finite gradient, the last at step 21 (");
-        assert_int_equal(it.result.skipped, ZR_TRAIN_MAX_SKIPPED);
+        const char *const twice[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", "memory.norm=two_pass", NULL};
+        for (int way = 0; way < 2; way++) {
+            assert_int_equal(run(&it, 2, way == 0 ? first : twice), ZR_ERR_DIVERGED);
+            expect_diverged(2, "training diverged: 20 steps in a row had no finite gradient, the last at step 21 (");
+            assert_int_equal(it.result.skipped, ZR_TRAIN_MAX_SKIPPED);
+        }
         assert_int_equal(run(&it, 2, fused), ZR_ERR_DIVERGED);
         expect_diverged(2, " is not finite in step 2; ");
+        expect_diverged(2, "memory.norm two_pass");
         assert_int_equal(it.result.steps, 1);
         assert_int_equal(access(in_tempdir("run/lock"), F_OK), -1);
     }
@@ -211,19 +222,84 @@ static void world_is_the_same_everywhere(void **state)
     }
 }
 
+/* The configuration that the last run saved: it gives the very plan of that run. */
+static zr_config *saved_config(int ranks)
+{
+    zr_config *saved = NULL;
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    assert_int_equal(zr_config_load(in_tempdir("run/config.json"), NULL, 0, &saved), ZR_OK);
+    assert_int_equal(zr_train_prepare(saved, ranks, 0), ZR_OK);
+    zr_device_config wanted = {.threads = zr_train_threads(saved, ranks)};
+    assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
+    assert_int_equal(zr_train_plan(saved, ranks, -1, &device->profile, &plan), ZR_OK);
+    zr_report report = zr_report_planned(plan);
+    assert_memory_equal(&report, &it.result.planned, sizeof(report));
+    zr_plan_destroy(&plan);
+    zr_device_destroy(&device);
+    return saved;
+}
+
 /* Policy auto needs a limit; the run says which it took and saves it. */
 static void a_limit_that_was_not_given(void **state)
 {
     (void)state;
     static const char *const keys[] = {"activation_checkpointing.policy=auto", "train.steps=1", NULL};
-    zr_config *saved = NULL;
     if (zr_train_host_limit(1) == 0) skip();
     expect_ok(2, keys);
     assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit taken as "));
-    assert_int_equal(zr_config_load(in_tempdir("run/config.json"), NULL, 0, &saved), ZR_OK);
+    zr_config *saved = saved_config(2);
     assert_true(saved->memory.limit_bytes > 1 << 20);
     assert_int_equal(saved->recompute.policy, ZR_POLICY_AUTO);
     zr_config_destroy(&saved);
+}
+
+/* One that nothing computed again would pass: something is, and no more than a unit's input of all. */
+static void a_limit_that_was_given(void **state)
+{
+    (void)state;
+    static const char batch[] = "train_micro_batch_size_per_gpu=4", layers[] = "model.n_layer=6";
+    static const char policy[] = "activation_checkpointing.policy=auto";
+    const char *const none[] = {batch, layers, NULL};
+    const char *const unit[] = {batch, layers, "activation_checkpointing.policy=unit", NULL};
+    static job all;
+    char limit[64];
+    expect_ok(2, unit);
+    all = it;
+    expect_ok(2, none);
+    int64_t total = (it.result.planned.memory.total_bytes + all.result.planned.memory.total_bytes) / 2;
+    double loss = it.result.loss, least = it.result.planned.flops_hardware;
+    snprintf(limit, sizeof(limit), "memory.limit=%lld", (long long)zr_train_process_bytes(total, 1));
+    const char *const some[] = {batch, layers, policy, limit, NULL};
+    expect_ok(2, some);
+    assert_null(strstr(it.notes, "memory.limit"));
+    assert_true(it.result.planned.memory.total_bytes <= total);
+    assert_true(it.result.planned.flops_hardware > least);
+    assert_true(it.result.planned.flops_hardware < all.result.planned.flops_hardware);
+    assert_true(it.result.loss == loss);
+    zr_config *saved = saved_config(2);
+    zr_config_destroy(&saved);
+    const char *const little[] = {batch, layers, policy, "memory.limit=48MiB", NULL};
+    assert_int_equal(run(&it, 2, little), ZR_ERR_MEMORY);
+    assert_non_null(
+        strstr(it.message[0], "but memory.limit is 48.0 MiB; use a higher zero_optimization.stage, a smaller "));
+}
+
+/* TFLOP/s of a rank count what is computed again; the other rates are of all ranks. */
+static void rates_count_what_ran(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"activation_checkpointing.policy=unit", "train.steps=2", NULL};
+    expect_ok(2, keys);
+    const zr_report *planned = &it.result.planned;
+    assert_true(planned->flops_hardware > 1.1 * planned->flops_model);
+    for (int i = 0; i < it.steps; i++) {
+        const zr_train_step *s = &it.step[i];
+        assert_int_equal(s->tokens, 2 * 16);
+        assert_true(fabs(s->tflops * 1e12 * 2 * s->step_sec / planned->flops_hardware - 1) < 1e-9);
+        assert_true(fabs(s->tokens_per_sec * s->step_sec / 32 - 1) < 1e-9);
+        assert_true(fabs(s->samples_per_sec * s->step_sec / 2 - 1) < 1e-9);
+    }
 }
 
 /* A key of the schedule moves other bytes, keeps others or computes more: never other numbers. */
@@ -269,6 +345,7 @@ static void keys_of_the_schedule_change_the_plan_alone(void **state)
         bool same = memcmp(&it.result.planned, &base.result.planned, sizeof(it.result.planned)) == 0;
         if (same != change[i].same_bytes)
             fail_msg("%s: the plan's bytes are %s", change[i].key, same ? "the same" : "others");
+        if (same && it.schedule_steps == base.schedule_steps) fail_msg("%s: the same calls", change[i].key);
     }
 }
 
@@ -321,6 +398,8 @@ int main(void)
         cmocka_unit_test(evaluation_does_not_depend_on_ranks),
         cmocka_unit_test(world_is_the_same_everywhere),
         cmocka_unit_test(a_limit_that_was_not_given),
+        cmocka_unit_test(a_limit_that_was_given),
+        cmocka_unit_test(rates_count_what_ran),
         cmocka_unit_test(keys_of_the_schedule_change_the_plan_alone),
         cmocka_unit_test(weights_are_read_back),
     };

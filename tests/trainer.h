@@ -86,7 +86,7 @@ static inline zr_status trainer_hash(void *arg, const zr_param_info *param, int6
     return ZR_OK;
 }
 
-static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_engine *engine)
+static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_engine *engine, int rank)
 {
     zr_measured m;
     zr_engine_measured(engine, &m);
@@ -102,6 +102,7 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
         ZR_CHECK(m.traffic.bytes[k] == plan->traffic.bytes[k] * m.steps, ZR_ERR_INTERNAL,
                  "traffic %d: planned %lld a step, measured %lld in %lld", k, (long long)plan->traffic.bytes[k],
                  (long long)m.traffic.bytes[k], (long long)m.steps);
+    if (rank != 0) return ZR_OK;
     run->planned = plan->memory;
     run->traffic = plan->traffic;
     run->measured = m;
@@ -112,7 +113,9 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
 {
     zr_loss_scaler scaler = run->scaler;
     for (int i = 0; i < run->steps; i++) {
-        ZR_TRY(zr_comm_same(comm, "the loss scale", (uint64_t)scaler.scale));
+        uint64_t bits;
+        memcpy(&bits, &scaler.scale, sizeof bits);
+        ZR_TRY(zr_comm_same(comm, "the loss scale", bits));
         zr_step_args args = {.step = i,
                              .lr = run->lr,
                              .clip = run->clip,
@@ -142,11 +145,8 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
         for (int k = 0; k < 4; k++) total += (uint64_t)all[4 * r + k] << 16 * k;
     free(all);
     ZR_TRY(st);
-    if (comm->rank == 0) {
-        run->weights = total;
-        if (run->steps > 0) ZR_TRY(trainer_accounts(run, plan, engine));
-    }
-    return ZR_OK;
+    if (comm->rank == 0) run->weights = total;
+    return run->steps > 0 ? trainer_accounts(run, plan, engine, comm->rank) : ZR_OK;
 }
 
 static inline zr_status trainer_rank(zr_comm *comm, void *arg)
@@ -161,7 +161,7 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
     if (run->tune) run->tune(run, device);
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
-    ZR_TRY_GOTO(st, zr_plan_check(plan), done);
+    if (comm->rank == 0) ZR_TRY_GOTO(st, zr_plan_check(plan), done); /* the plan is the same on all */
     ZR_TRY_GOTO(st, zr_engine_create(plan, device, comm, run->seed, &engine), done);
     ZR_TRY_GOTO(st, zr_engine_fill(engine, run->fill, run->fill_arg), done);
     ZR_TRY_GOTO(st, trainer_steps(run, plan, engine, comm), done);

@@ -65,7 +65,7 @@ typedef struct zr_config {
     } parallel;
     struct {
         zr_config_layout layout;
-        zr_config_norm norm; /* of lean, where the norm is needed first */
+        zr_config_norm norm; /* of lean with one micro-batch a step */
         int64_t limit_bytes; /* per rank; 0: none */
     } memory;
     struct {

@@ -19,7 +19,7 @@ typedef struct zr_runtime {
     int64_t step;      /* from 0: random numbers of dropout */
     int64_t first_row; /* index of this micro-batch's first row in the global batch */
     int64_t position;  /* DECODE: tokens already in the cache */
-    float loss_seed;   /* 1 / losses of the global batch */
+    float loss_seed;   /* loss scale / losses of the global batch: the gradient of each loss */
 } zr_runtime;
 
 typedef struct zr_kernel_args {

@@ -31,8 +31,9 @@ typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *
 typedef struct zr_step_args {
     int64_t step; /* from 0 */
     double lr;
-    double clip; /* largest global gradient norm; 0: no clipping. Wants zr_layout.norm_first */
-    double loss_scale; /* gradients are computed times this and updates divide by it; 0: 1 */
+    double clip;       /* largest global gradient norm; 0: no clipping. Wants zr_layout.norm_first */
+    double loss_scale; /* gradients are computed times this and updates divide by it; 0: 1. A scale that overflows
+                          at times wants zr_layout.norm_first too: only then is such a step skipped */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
@@ -63,10 +64,12 @@ ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, zr_fill_fn fn, v
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, zr_read_fn fn, void *arg);
 
-/** Read the gradient of the last step as fp32, before clipping, in the same manner. */
+/** Read the gradient of the last step as fp32, before clipping and without the loss scale, in the same manner.
+ *  ZR_ERR_STATE before the first step, and where the layout lean has used the gradient up. */
 ZR_API ZR_NODISCARD zr_status zr_engine_read_grad(zr_engine *engine, zr_read_fn fn, void *arg);
 
-/** One optimizer step. Collective. */
+/** One optimizer step. Collective. ZR_ERR_DIVERGED on all ranks when a gradient is not finite and the layout lean
+ *  updates units before it can know (no norm_first): the engine's parameters are then of no use. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
 /** Bring all parameters up to date on this rank (stages 1, 2: the gather that a step leaves to the next).

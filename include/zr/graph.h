@@ -203,13 +203,13 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 /** One stretch of one parameter, all arrays (n) F32 but grad and param16. */
 typedef struct zr_update_args {
     int64_t n;
-    float *weight;       /* master, in and out */
-    uint16_t *param16;   /* 16-bit copy, out; NULL: none is kept */
+    float *weight;        /* master, in and out */
+    uint16_t *param16;    /* 16-bit copy, out; NULL: none is kept */
     zr_dtype param_dtype; /* of param16: BF16 or F16 */
-    const void *grad;    /* grad_dtype */
-    zr_dtype grad_dtype; /* F32, BF16 or F16 */
-    float *slot[4];      /* the optimizer's states, in and out */
-    float grad_scale;    /* clipping and loss scale: the gradient is grad * grad_scale */
+    const void *grad;     /* grad_dtype */
+    zr_dtype grad_dtype;  /* F32, BF16 or F16 */
+    float *slot[4];       /* the optimizer's states, in and out */
+    float grad_scale;     /* clipping and loss scale: the gradient is grad * grad_scale */
     double lr;
     double weight_decay; /* 0 for parameters of fewer than two dimensions */
     int64_t step;        /* from 1 */

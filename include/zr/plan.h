@@ -3,7 +3,7 @@
  * anything is allocated. Pure arithmetic: any number of ranks, any size of model.
  *
  * One plan serves every data-parallel rank: ranks differ in which shard they own, never in the list of
- * steps. A ZeRO stage is three booleans (zr_plan_partition) and where a few steps stand in the list.
+ * steps. A ZeRO stage is three booleans (zr_plan.shard_optim ...) and where a few steps stand in the list.
  * Source: ZeRO (Rajbhandari et al. 2020) sections 5 and 7; bytes and traffic as in docs/memory.md.
  */
 #ifndef ZR_PLAN_H
@@ -31,7 +31,8 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE,
     ZR_RECOMPUTE_UNIT,      /* of each `recompute_every` units in a row the input of the first is kept */
     ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
-    ZR_RECOMPUTE_AUTO       /* unit by unit, the mix of the least work whose total is at most limit_bytes */
+    ZR_RECOMPUTE_AUTO       /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
+                               the smallest */
 } zr_recompute;
 
 /** How gradients are reduced and parameters gathered. The sums are the same; the first of each is ZeRO's. */
@@ -61,17 +62,17 @@ typedef struct zr_layout {
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
-    bool norm_first;  /* the whole gradient's norm must be known before the first update: clipping, loss scale */
-    bool two_pass;    /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool world;       /* sums that do not depend on the number of ranks, a power of two (design, section 2) */
+    bool norm_first; /* the whole gradient's norm must be known before the first update: clipping, loss scale */
+    bool two_pass;   /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
+    bool world;      /* sums that do not depend on the number of ranks, a power of two (design, section 2) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* of the arena, for ZR_RECOMPUTE_AUTO; 0: none */
+    int64_t limit_bytes; /* of memory.total_bytes, for ZR_RECOMPUTE_AUTO; 0: none */
     /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
-    int64_t prefetch_elems; /* further units are gathered ahead until so many are on their way; 0: none */
-    int64_t live_elems;     /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
-    int64_t reuse_elems;    /* a unit stays whole when it is used again within so many elements of others */
-    int64_t persist_elems;  /* a unit whose parameters are all smaller than this stays whole */
+    int64_t prefetch_elems;      /* further units are gathered ahead until so many are on their way; 0: none */
+    int64_t live_elems;          /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
+    int64_t reuse_elems;         /* a unit stays whole when it is used again within so many elements of others */
+    int64_t persist_elems;       /* a unit whose parameters are all smaller than this stays whole */
     int64_t persist_model_elems; /* most elements of units that do; 0: any */
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
@@ -147,7 +148,8 @@ typedef struct zr_use {
     bool reads, writes;
 } zr_use;
 
-/** One step. Ranges are elements of ONE shard: [first, first+count) of each of the N shards (but ZERO). */
+/** One step. Ranges are elements of ONE shard: [first, first+count) of each of the N shards (but ZERO, and UPDATE of a
+ *  whole unit). */
 typedef struct zr_step {
     zr_step_kind kind;
     zr_stream stream;
@@ -178,17 +180,17 @@ typedef struct zr_schedule {
 
 /** Where a unit stands. */
 typedef struct zr_plan_unit {
-    int64_t elems;        /* parameters */
-    int64_t padded_elems; /* multiple of N * ZR_SHARD_ALIGN */
-    int64_t shard_elems;  /* padded / N */
-    bool gathered;        /* stage 3: the whole unit exists only around its uses */
+    int64_t elems;          /* parameters */
+    int64_t padded_elems;   /* multiple of N * ZR_SHARD_ALIGN */
+    int64_t shard_elems;    /* padded / N */
+    bool gathered;          /* stage 3: the whole unit exists only around its uses */
     zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
-    int32_t param;        /* persistent buffer: whole unit, when gathered its shard; ZR_NONE: cast from master */
-    int32_t grad;         /* whole or shard, as zr_plan.shard_grad says; ZR_NONE: nothing of it stays */
-    int32_t accum;        /* fp32 sums: shard, at stage 0 the whole; ZR_NONE */
-    int32_t accums;       /* of `world`: so many stand one after the other in `accum`; otherwise 1 */
-    int32_t master;       /* fp32, 16-bit runs only: shard, at stage 0 the whole; ZR_NONE */
-    int32_t slot[4];      /* optimizer states, likewise; ZR_NONE */
+    int32_t param;          /* persistent buffer: whole unit, when gathered its shard; ZR_NONE: cast from master */
+    int32_t grad;           /* whole or shard, as zr_plan.shard_grad says; ZR_NONE: nothing of it stays */
+    int32_t accum;          /* fp32 sums: shard, at stage 0 the whole; ZR_NONE */
+    int32_t accums;         /* of `world`: so many stand one after the other in `accum`; otherwise 1 */
+    int32_t master;         /* fp32, 16-bit runs only: shard, at stage 0 the whole; ZR_NONE */
+    int32_t slot[4];        /* optimizer states, likewise; ZR_NONE */
 } zr_plan_unit;
 
 typedef enum zr_schedule_kind { ZR_TRAIN, ZR_EVAL, ZR_DECODE, ZR_FLUSH, ZR_SCHEDULES } zr_schedule_kind;
@@ -204,11 +206,11 @@ typedef struct zr_plan {
     zr_layout layout;
     zr_profile profile;
     bool shard_optim, shard_grad, shard_param; /* the stage, as three booleans */
-    int64_t recompute_every;
-    bool consume_grad; /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
-    bool sum_f32;      /* gradients are summed into fp32 accumulators, which the update reads */
-    int norm_scalars;  /* doubles that NORM exchanges */
-    zr_graph *graph[ZR_SCHEDULES];             /* FLUSH has none; NULL when not asked for */
+    int64_t recompute_every;                   /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
+    bool consume_grad;             /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
+    bool sum_f32;                  /* gradients are summed into fp32 accumulators, which the update reads */
+    int norm_scalars;              /* doubles that NORM exchanges */
+    zr_graph *graph[ZR_SCHEDULES]; /* FLUSH has none; NULL when not asked for */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;
@@ -234,9 +236,20 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
  *  the first write of the other in the graph of stream order and waits; every read has a writer
- *  before it, and every value is still in its place when it is read; every buffer lies in its arena.
+ *  before it, and every value is still in its place when it is read; every buffer lies in its arena and every
+ *  exchange in the stage; no unit is updated before all ranks have agreed on its gradient, and none is read
+ *  from where it stays afterwards.
  *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
+
+/** The step of training at which most bytes of a rank are in use, and what they are. */
+typedef struct zr_fullest {
+    int32_t step;
+    int64_t live_bytes;
+    int64_t category_bytes[ZR_CATEGORIES];
+} zr_fullest;
+/** ZR_ERR_STATE when the plan has no training step. */
+ZR_API ZR_NODISCARD zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest);
 
 /** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
  *  streams run side by side, waits hold. A rate of 0 is not known and costs no time. */

@@ -195,8 +195,9 @@ typedef struct zr_train_result {
  * Train as a prepared configuration says. Inputs, memory and output directory are checked on all ranks before
  * anything is created; then: engine, initial weights, steps, evaluations, model/ and run.json.
  *
- * A step whose gradient or loss is not finite updates nothing; it is counted and noted. Where a unit's gradient is used
- * up as it is reduced (layout lean, one micro-batch, no need of the norm first) such a step ends the run instead.
+ * A step whose gradient or loss is not finite updates nothing; it is counted and noted. Where updates begin before the
+ * whole gradient is known (layout lean, one micro-batch a step, neither clipping nor fp16 nor norm two_pass) such a
+ * step ends the run instead.
  *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.

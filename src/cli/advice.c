@@ -42,7 +42,7 @@ static void print_wrapped(FILE *out, const char *text)
 /** Model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
 static double intensity(const cli_choice *c)
 {
-    double traffic = cli_choice_traffic(c);
+    double traffic = cli_traffic_bytes(&c->report);
     return traffic > 0 ? c->report.flops_model / c->report.ranks / traffic : 0;
 }
 
@@ -65,11 +65,11 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
 {
     char traffic[32], flops[32], exposed[32];
     if (choices->ranks == 1) {
-        say(p, " One rank moves nothing, so all stages cost the same.");
+        say(p, " One rank moves nothing; where stages differ, it is in what they keep.");
         return;
     }
     say(p, " A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-        cli_bytes(cli_choice_traffic(c), traffic), cli_amount(intensity(c), flops));
+        cli_bytes(cli_traffic_bytes(&c->report), traffic), cli_amount(intensity(c), flops));
     if (!choices->link_known || !choices->compute_known) return;
     double share = c->price.step_sec > 0 ? 100 * c->price.exposed_sec / c->price.step_sec : 0;
     say(p, " Computing waits %s for that (%.1f %% of the step)", cli_seconds(c->price.exposed_sec, exposed), share);
@@ -94,21 +94,16 @@ static const cli_choice *smallest(const cli_choices *choices)
     return least;
 }
 
-static zr_status say_ranks(paragraph *p, const cli_choices *choices, const zr_config *config)
+static void say_ranks(paragraph *p, const cli_more_ranks *more)
 {
     char bytes[32];
-    int ranks = 0;
-    int64_t needs = 0;
-    bool fits = false;
-    if (choices->ranks > CLI_MOST_RANKS) return ZR_OK;
-    ZR_TRY(cli_choices_ranks(choices, config, &ranks, &needs, &fits));
-    cli_bytes((double)needs, bytes);
-    if (fits) {
-        say(p, " With %d ranks stage 3 with recompute unit fits: %s a rank.", ranks, bytes);
+    if (more->ranks == 0) return;
+    cli_bytes((double)more->needs_bytes, bytes);
+    if (more->fits) {
+        say(p, " With %d ranks stage 3 with recompute unit fits: %s a rank.", more->ranks, bytes);
     } else {
-        say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", ranks, bytes);
+        say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks, bytes);
     }
-    return ZR_OK;
 }
 
 /** Would less to compute at a time help? */
@@ -138,7 +133,7 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
     say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s: %s a rank.",
         cli_bytes((double)choices->limit_bytes, limit), least->stage,
         cli_recompute_name(least->recompute, least->every, policy), cli_bytes((double)least->needs_bytes, bytes));
-    ZR_TRY(say_ranks(p, choices, config));
+    say_ranks(p, &choices->more);
     ZR_TRY(say_batch(p, choices, config));
     return ZR_OK;
 }
@@ -165,6 +160,8 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
     }
     print_wrapped(out, p.text);
     print_wrapped(out, unknown_rates(choices));
+    if (choices->many_layers)
+        fprintf(out, "Of more than %d layers only what is configured is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
 }
 
@@ -173,6 +170,16 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
 static const char *known(bool is_known, double x, char text[ZR_NUMBER_BYTES])
 {
     return is_known ? cli_json_number(x, text) : "null";
+}
+
+/** Bytes that only a limit gives a meaning. */
+static void print_limited(FILE *out, const cli_choices *choices, int64_t bytes)
+{
+    if (choices->limit_bytes) {
+        fprintf(out, "%lld", (long long)bytes);
+    } else {
+        fputs("null", out);
+    }
 }
 
 static void print_time(FILE *out, const cli_choices *choices, const cli_choice *c)
@@ -199,11 +206,20 @@ static void print_choice(FILE *out, const cli_choices *choices, const cli_choice
     fputc('}', out);
 }
 
+static void print_more(FILE *out, const cli_more_ranks *more)
+{
+    if (more->ranks == 0) return;
+    fprintf(out, ", \"more_ranks\": {\"ranks\": %d, \"needs\": %lld, \"fits\": %s}", more->ranks,
+            (long long)more->needs_bytes, more->fits ? "true" : "false");
+}
+
 void cli_advice_json(FILE *out, const cli_choices *choices)
 {
     char flops[ZR_NUMBER_BYTES];
     fprintf(out, ", \"profile\": ");
     cli_json_print(out, choices->profile->name, (int64_t)strlen(choices->profile->name));
+    fprintf(out, ", \"limit\": ");
+    print_limited(out, choices, choices->limit_bytes);
     if (choices->configured >= 0) {
         fprintf(out, ", \"time\": ");
         print_time(out, choices, &choices->choice[choices->configured]);
@@ -216,6 +232,7 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
     fprintf(out, "], \"advice\": ");
     if (choices->advised < 0) {
         fprintf(out, "null");
+        print_more(out, &choices->more);
         return;
     }
     const cli_choice *c = &choices->choice[choices->advised];
@@ -223,9 +240,6 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
     fprintf(out, "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"flops_per_byte\": %s, \"left\": ", c->stage,
             cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
             known(choices->ranks > 1, intensity(c), flops));
-    if (choices->limit_bytes) {
-        fprintf(out, "%lld}", (long long)(choices->limit_bytes - c->needs_bytes));
-    } else {
-        fprintf(out, "null}");
-    }
+    print_limited(out, choices, choices->limit_bytes - c->needs_bytes);
+    fputc('}', out);
 }

@@ -3,8 +3,6 @@
 #include <string.h>
 
 #define BAR_CELLS 31
-#define BOLD "\033[1m"
-#define PLAIN "\033[0m"
 
 /* Readable without colour; the background only helps. */
 static const struct {
@@ -15,18 +13,6 @@ static const struct {
     [ZR_ACT] = {'A', "\033[30;47m"},   [ZR_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_BUFFER] = {'B', "\033[30;41m"},
     [ZR_WORK] = {'W', "\033[30;46m"},
 };
-
-const char *cli_seconds(double sec, char text[32])
-{
-    if (sec < 1e-3) {
-        snprintf(text, 32, "%.1f us", 1e6 * sec);
-    } else if (sec < 1.0) {
-        snprintf(text, 32, "%.1f ms", 1e3 * sec);
-    } else {
-        snprintf(text, 32, "%.2f s", sec);
-    }
-    return text;
-}
 
 /** What the bars are as long as: the largest total, and at most twice the limit, beyond which nothing is of interest.
  */
@@ -75,12 +61,12 @@ static void print_bar(FILE *out, const cli_choice *c, double cell_bytes, int lim
     for (int i = 0; i <= last; i++) {
         int what = what_at(c, (i + 0.5) * cell_bytes);
         bool plain = what < 0 || what == ZR_CATEGORIES || i == limit;
-        const char *wanted = !color ? "" : plain ? PLAIN : category[what].color;
+        const char *wanted = !color ? "" : plain ? CLI_PLAIN : category[what].color;
         if (strcmp(wanted, now) != 0) fputs(wanted, out);
         now = wanted;
         fputc(i == limit ? '|' : i == BAR_CELLS - 1 && longer ? '>' : mark_of(what), out);
     }
-    if (color) fputs(PLAIN, out);
+    if (color) fputs(CLI_PLAIN, out);
 }
 
 static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
@@ -93,22 +79,21 @@ static void print_choice(FILE *out, const cli_choices *choices, int index, doubl
     }
     const char *fits = choices->limit_bytes == 0 ? "" : c->fits ? "yes" : "no";
     bool bold = color && index == choices->advised;
-    fprintf(out, "%s%c%c%d %-10s%11s %-4s%10s%8s%s ", bold ? BOLD : "", index == choices->configured ? '*' : ' ',
+    fprintf(out, "%s%c%c%d %-10s%11s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
             index == choices->advised ? '>' : ' ', c->stage, cli_recompute_name(c->recompute, c->every, policy),
-            cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? PLAIN : "");
+            cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
 }
 
 static void print_legend(FILE *out, const cli_choices *choices, bool color)
 {
-    fputs(" ", out);
     for (int i = 0; i < ZR_CATEGORIES; i++) {
         bool used = false;
         for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
         if (!used) continue;
-        fprintf(out, "%s%s%c%s %s", i == ZR_ACT ? "\n  " : " ", color ? category[i].color : "", category[i].letter,
-                color ? PLAIN : "", cli_category_words((zr_category)i));
+        fprintf(out, "%s%s%c%s %s", i == ZR_ACT ? "\n  " : "  ", color ? category[i].color : "", category[i].letter,
+                color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
     }
     fputs("  . not in use then\n", out);
 }

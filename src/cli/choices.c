@@ -4,24 +4,13 @@
 static const zr_recompute common[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT};
 enum { COMMON = sizeof(common) / sizeof(common[0]) };
 
-const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32])
-{
-    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
-                                       [ZR_RECOMPUTE_UNIT] = "unit",
-                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
-                                       [ZR_RECOMPUTE_AUTO] = "auto"};
-    snprintf(text, 32, "%s", name[recompute]);
-    if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
-    return text;
-}
-
 static zr_status plan_one(const zr_config *config, const zr_layout *layout, const zr_profile *profile, cli_choice *c)
 {
     zr_plan *plan = NULL;
     ZR_TRY(zr_train_plan_layout(config, layout, profile, &plan));
     c->report = zr_report_planned(plan);
     zr_status st = zr_plan_price(plan, profile, &c->price);
-    if (st == ZR_OK) st = cli_fullest_find(plan, &c->fullest);
+    if (st == ZR_OK) st = zr_plan_fullest(plan, &c->fullest);
     zr_plan_destroy(&plan);
     return st;
 }
@@ -45,8 +34,28 @@ static bool is_common(const zr_layout *layout)
     return layout->recompute != ZR_RECOMPUTE_UNIT || layout->recompute_every == 1;
 }
 
+/** Where a limit is between keeping all and computing all again, policy auto finds the mix in between. */
+static bool may_mix(const cli_choices *choices, int first)
+{
+    bool any = false;
+    for (int i = first; i < choices->n; i++) any |= choices->choice[i].fits;
+    return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].fits;
+}
+
+static zr_layout mixed_layout(const cli_choices *choices, const zr_config *config, int stage)
+{
+    zr_config mixed = *config;
+    mixed.recompute.policy = ZR_POLICY_AUTO;
+    mixed.recompute.every = 1;
+    mixed.memory.limit_bytes = choices->limit_bytes;
+    zr_layout layout = zr_train_layout(&mixed, choices->ranks);
+    layout.stage = stage;
+    return layout;
+}
+
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
+    int first = choices->n;
     zr_layout layout = *base;
     layout.stage = stage;
     layout.recompute_every = 1;
@@ -54,9 +63,13 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
         layout.recompute = common[i];
         add(choices, config, &layout, stage == base->stage && is_common(base) && base->recompute == common[i]);
     }
+    if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) {
+        layout = mixed_layout(choices, config, stage);
+        add(choices, config, &layout, false);
+    }
     if (is_common(base)) return;
-    layout.recompute = base->recompute;
-    layout.recompute_every = base->recompute_every;
+    layout = *base;
+    layout.stage = stage;
     add(choices, config, &layout, stage == base->stage);
 }
 
@@ -93,12 +106,9 @@ static double bytes_of(const cli_choice *c)
 {
     return (double)c->report.memory.total_bytes;
 }
-
-double cli_choice_traffic(const cli_choice *c)
+static double traffic_of(const cli_choice *c)
 {
-    double sum = 0;
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) sum += (double)c->report.traffic.bytes[kind];
-    return sum;
+    return cli_traffic_bytes(&c->report);
 }
 
 /** The fastest that fits; of what is as fast within 1 % the one that takes the least memory, then the lowest stage.
@@ -106,7 +116,7 @@ double cli_choice_traffic(const cli_choice *c)
 static int advise(const cli_choices *choices)
 {
     double (*const order[])(const cli_choice *) = {choices->compute_known ? time_of : work_of,
-                                                   choices->link_known ? time_of : cli_choice_traffic, bytes_of};
+                                                   choices->link_known ? time_of : traffic_of, bytes_of};
     bool left[CLI_CHOICES];
     for (int i = 0; i < choices->n; i++) left[i] = choices->choice[i].fits;
     for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
@@ -116,20 +126,6 @@ static int advise(const cli_choices *choices)
     for (int i = 0; i < choices->n; i++)
         if (left[i]) return i;
     return -1;
-}
-
-void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings)
-{
-    zr_layout base = zr_train_layout(config, ranks);
-    const zr_profile *profile = choices->profile;
-    bool narrow = base.dtype != ZR_F32 && profile->flops_bf16 > 0;
-    choices->compute_known = narrow || profile->flops_f32 > 0;
-    choices->link_known = ranks == 1 || profile->link_bytes_sec > 0;
-    choices->ranks = ranks;
-    choices->configured = -1;
-    for (int stage = 0; stage < 4; stage++) add_stage(choices, config, &base, stage);
-    if (spacings) add_spacings(choices, config, &base);
-    choices->advised = advise(choices);
 }
 
 void cli_choices_table(const cli_choices *choices, cli_table *table)
@@ -154,6 +150,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     layout.recompute_every = 1;
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has none */
     layout.batch = batch;
     layout.seq = seq;
     ZR_TRY(zr_train_plan_layout(config, &layout, choices->profile, &plan));
@@ -167,28 +164,50 @@ static zr_status needs_with(const cli_choices *choices, const zr_config *config,
     return cli_choices_least(choices, config, ranks, config->micro_batch_size, config->data.seq_length, bytes);
 }
 
-zr_status cli_choices_ranks(const cli_choices *choices, const zr_config *config, int *ranks, int64_t *bytes, bool *fits)
+static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
 {
     int low = choices->ranks;
-    int64_t before = 0, needs = 0;
-    *ranks = low;
-    ZR_TRY(needs_with(choices, config, *ranks, bytes));
-    do { /* until it fits, or what is not shared is nearly all, or padding makes it more */
-        low = *ranks;
-        before = *bytes;
-        *ranks *= 2;
-        ZR_TRY(needs_with(choices, config, *ranks, bytes));
-        *fits = *bytes <= choices->limit_bytes;
-    } while (!*fits && (double)*bytes < 0.98 * (double)before && *ranks <= CLI_MOST_RANKS);
-    while (*fits && *ranks - low > 1 && !config->train.world) { /* `world` wants a power of two */
-        int middle = low + (*ranks - low) / 2;
+    int64_t before = INT64_MAX, needs = 0, limit = choices->limit_bytes;
+    more->ranks = low;
+    ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
+    /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
+    while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
+           more->ranks <= CLI_MOST_RANKS) {
+        low = more->ranks;
+        before = more->needs_bytes;
+        more->ranks *= 2;
+        ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
+    }
+    more->fits = more->needs_bytes <= limit;
+    while (more->fits && more->ranks - low > 1 && !config->train.world) { /* `world` wants a power of two */
+        int middle = low + (more->ranks - low) / 2;
         ZR_TRY(needs_with(choices, config, middle, &needs));
-        if (needs <= choices->limit_bytes) {
-            *ranks = middle;
-            *bytes = needs;
+        if (needs <= limit) {
+            more->ranks = middle;
+            more->needs_bytes = needs;
         } else {
             low = middle;
         }
     }
     return ZR_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings)
+{
+    zr_layout base = zr_train_layout(config, ranks);
+    const zr_profile *profile = choices->profile;
+    bool narrow = base.dtype != ZR_F32 && profile->flops_bf16 > 0;
+    choices->compute_known = narrow || profile->flops_f32 > 0;
+    choices->link_known = ranks == 1 || profile->link_bytes_sec > 0;
+    choices->ranks = ranks;
+    choices->configured = -1;
+    choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
+    if (choices->many_layers) add(choices, config, &base, true);
+    for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
+    if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
+    choices->advised = advise(choices);
+    bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
+    if (help && find_ranks(choices, config, &choices->more) != ZR_OK) choices->more = (cli_more_ranks){0};
 }

@@ -4,9 +4,10 @@
 
 #include "cli/cli.h"
 
-#define CLI_SPACINGS 64 /* most units between kept inputs that are tried */
-#define CLI_CHOICES (16 + CLI_SPACINGS)
-#define CLI_MOST_RANKS (1 << 20)
+#define CLI_MANY_LAYERS 512 /* planning time grows with their square: of more only what is configured is planned */
+#define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
+#define CLI_CHOICES (20 + CLI_SPACINGS)
+#define CLI_MOST_RANKS (1 << 20) /* from which more are looked for */
 
 typedef struct cli_choice {
     int stage;
@@ -14,46 +15,47 @@ typedef struct cli_choice {
     int64_t every;
     zr_report report;
     zr_price price;
-    cli_fullest fullest;
+    zr_fullest fullest;
     int64_t needs_bytes; /* of a process: the total, 3 % and 48 MiB */
     bool fits;
 } cli_choice;
+
+/** Where nothing fits: stage 3 with recompute unit on more ranks, the fewest that fit, or so many that more of them
+ *  hardly help. */
+typedef struct cli_more_ranks {
+    int ranks; /* 0: not known */
+    int64_t needs_bytes;
+    bool fits;
+} cli_more_ranks;
 
 typedef struct cli_choices {
     const zr_profile *profile; /* set this and the limit, then plan */
     int64_t limit_bytes;       /* of a process; 0: none */
     int ranks;
+    bool many_layers;
     bool compute_known, link_known; /* rates, without which a time is not one */
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* -1: could not be planned; nothing fits */
+    cli_more_ranks more;
 } cli_choices;
 
-/** Stages 0 to 3 with recompute none, selective, unit and what is configured; spacings: unit with every k as well. */
+/** Stages 0 to 3 with recompute none, selective, unit, what is configured, and auto where the limit leaves it something
+ *  to decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. */
 void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings);
 /** The stages with the recompute policy that is configured, which could be planned. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
-/** "none", "unit/4"; returns text. */
-const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
-/** Bytes of one rank and step. */
-double cli_choice_traffic(const cli_choice *choice);
 /** What a process needs at stage 3 with recompute unit, and so many ranks, rows and tokens. */
 ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch,
                                          int64_t seq, int64_t *bytes);
-/** More ranks than these, up to CLI_MOST_RANKS, at stage 3 with recompute unit: the fewest that fit and what a process
- *  then needs, or so many that more of them hardly help. */
-ZR_NODISCARD zr_status cli_choices_ranks(const cli_choices *choices, const zr_config *config, int *ranks,
-                                         int64_t *bytes, bool *fits);
 
 /** The choices as lines of at most 80 columns, with bars of what fills the memory. */
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
 
 /** What to take and why, or what would help, as a paragraph. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Members "time", "choices" and "advice" of a JSON object, each behind a comma. */
+/** Members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" of a JSON object, each
+ *  behind a comma. */
 void cli_advice_json(FILE *out, const cli_choices *choices);
-
-/** "12.3 ms"; returns text. */
-const char *cli_seconds(double sec, char text[32]);
 
 #endif

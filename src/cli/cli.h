@@ -71,6 +71,8 @@ void cli_help(const cli_command *command, const cli_option *options, bool keys);
 
 /** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. */
 ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config);
+/** Of parameters and activations. */
+const char *cli_type_name(const zr_config *config);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -82,6 +84,8 @@ void cli_say_error(void);
 ZR_NODISCARD zr_status cli_flush(void);
 /** Does a launcher (MPI, Slurm) run this process? Then stderr is no terminal, whatever isatty says. */
 bool cli_launched(void);
+#define CLI_BOLD "\033[1m"
+#define CLI_PLAIN "\033[0m"
 /** Colours on stderr? */
 bool cli_colored(cli_color color);
 /** Colours on stdout? */
@@ -91,6 +95,8 @@ bool cli_colored_out(cli_color color);
 const char *cli_bytes(double bytes, char text[32]);
 /** A number up to its unit, "1.23 T" or "12 "; returns text. */
 const char *cli_amount(double amount, char text[32]);
+/** "12.3 ms", "2.5 h"; returns text. */
+const char *cli_seconds(double sec, char text[32]);
 
 /** Text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
 void cli_json_print(FILE *out, const char *text, int64_t bytes);
@@ -109,6 +115,10 @@ typedef struct cli_table {
 
 /** What a category holds, in words. */
 const char *cli_category_words(zr_category category);
+/** "none", "unit/4"; returns text. */
+const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
+/** Of one rank and step, all kinds. */
+double cli_traffic_bytes(const zr_report *report);
 /** Plan every stage of a resolved configuration; stages that cannot be planned are left out. */
 void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
@@ -123,23 +133,10 @@ ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 
-/** The step of training at which most bytes are in use, and what they are. */
-typedef struct cli_fullest {
-    int32_t step;
-    int64_t live_bytes;
-    int64_t category_bytes[ZR_CATEGORIES];
-} cli_fullest;
-
-ZR_NODISCARD zr_status cli_fullest_find(const zr_plan *plan, cli_fullest *fullest);
-
-/** What a plan does not know of itself. */
-typedef struct cli_picture_words {
-    const char *model, *layout, *policy;
-    int64_t whole_states_bytes; /* model states of a rank at stage 0; 0: not known */
-} cli_picture_words;
-
-/** Draw a training step (memory map, streams) as SVG into a file. ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const cli_picture_words *words);
+/** Draw a training step (memory map, streams) as SVG into a file. `model`: its name; whole_states_bytes: model states
+ * of a rank at stage 0, 0: not known. ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model,
+                                         int64_t whole_states_bytes);
 
 /* ---- progress -------------------------------------------------------------------------------- */
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#define MOST_LAYERS 4096 /* a plan of so many takes seconds */
+
 typedef struct plan_options {
     const char *preset, *memory, *max, *svg, *profile;
     int64_t stage, batch, seq, ranks, tensor;
@@ -18,16 +20,27 @@ typedef struct planning {
     zr_config *config;
     zr_profile profile;
     int64_t limit_bytes; /* of a process, 0: none */
+    bool host_limit;     /* it is what this host has left */
     cli_max max;
 } planning;
+
+/** Does a key of the command line ask for fp16? */
+static bool wants_fp16(const cli_args *args)
+{
+    bool wanted = false;
+    for (int i = 0; i < args->n_overrides; i++) {
+        wanted |= strcmp(args->override[i], "fp16.enabled=true") == 0 || strncmp(args->override[i], "fp16=", 5) == 0;
+    }
+    return wanted;
+}
 
 /** What the short options mean in terms of the configuration's keys. */
 static zr_status add_overrides(const plan_options *o, cli_args *args, char room[8][256])
 {
     int n = 0;
-    bool alone = args->n_operands == 0;
+    bool alone = args->n_operands == 0, bf16 = alone && !wants_fp16(args);
     if (o->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", o->preset));
-    if (alone) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
+    if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
     if (alone) ZR_TRY(cli_override(args, room[n++], "optimizer.type=\"AdamW\""));
     if (o->batch || alone) {
         long long batch = o->batch ? o->batch : 1;
@@ -42,11 +55,6 @@ static zr_status add_overrides(const plan_options *o, cli_args *args, char room[
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
-static const char *type_name(const zr_config *config)
-{
-    return config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
-}
-
 static const char *layout_name(const zr_config *config)
 {
     return config->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper";
@@ -58,7 +66,7 @@ static void print_head(const planning *p, int64_t n_params)
     const zr_config *c = p->config;
     printf("parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
-           cli_amount((double)n_params, params), type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
+           cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
            (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
            c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.name);
 }
@@ -112,17 +120,18 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
 
 static zr_status draw(const planning *p, const zr_plan *plan)
 {
-    char policy[32];
     zr_plan *whole = NULL;
-    const zr_layout *layout = &plan->layout;
-    cli_picture_words words = {.model = p->config->model.preset ? p->config->model.preset : p->config->model.type,
-                               .layout = layout_name(p->config),
-                               .policy = cli_recompute_name(layout->recompute, layout->recompute_every, policy)};
-    if (zr_train_plan(p->config, p->ranks, 0, &p->profile, &whole) == ZR_OK) {
-        words.whole_states_bytes = whole->memory.states_bytes;
+    int64_t whole_states_bytes = 0;
+    bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL;
+    const char *model = named ? p->config->model.preset : p->config->model.type;
+    zr_layout layout = zr_train_layout(p->config, p->ranks);
+    layout.stage = 0;
+    layout.recompute = ZR_RECOMPUTE_NONE; /* states do not depend on it */
+    if (zr_train_plan_layout(p->config, &layout, &p->profile, &whole) == ZR_OK) {
+        whole_states_bytes = whole->memory.states_bytes;
         zr_plan_destroy(&whole);
     }
-    ZR_TRY(cli_picture_write(p->o->svg, plan, &words));
+    ZR_TRY(cli_picture_write(p->o->svg, plan, model, whole_states_bytes));
     return ZR_OK;
 }
 
@@ -167,7 +176,10 @@ static void settle_limit(planning *p)
     p->limit_bytes = p->config->memory.limit_bytes;
     bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
     if (p->limit_bytes == 0) p->limit_bytes = p->profile.memory_bytes;
-    if (must && p->limit_bytes == 0) p->limit_bytes = zr_train_host_limit(p->local_ranks);
+    if (must && p->limit_bytes == 0) {
+        p->limit_bytes = zr_train_host_limit(p->local_ranks);
+        p->host_limit = p->limit_bytes > 0;
+    }
     if (must) p->config->memory.limit_bytes = p->limit_bytes;
 }
 
@@ -194,14 +206,35 @@ static zr_status settle(planning *p)
     return ZR_OK;
 }
 
+static void say_notes(const planning *p)
+{
+    char limit[32];
+    if (p->args->quiet) return;
+    for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
+    if (p->host_limit) {
+        cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
+                "rank%s in what this host has left; --memory SIZE gives another",
+                cli_bytes((double)p->limit_bytes, limit), p->local_ranks, p->local_ranks == 1 ? "" : "s");
+    }
+}
+
 static zr_status show(const planning *p)
 {
     bool text = !p->args->json && !p->o->schedule;
     if (p->o->svg || !text) ZR_TRY(show_plan(p));
     if (text) ZR_TRY(print_text(p));
-    for (int i = 0; !p->args->quiet && i < zr_config_notes(p->config); i++) {
-        cli_say("note: %s", zr_config_note(p->config, i));
-    }
+    say_notes(p);
+    return ZR_OK;
+}
+
+/** Nobody waits for hours: the time of a plan grows with the square of its layers. */
+static zr_status check_layers(const planning *p)
+{
+    int64_t layers = p->config->model.sizes.n_layer;
+    bool vary = p->o->max && strcmp(p->o->max, "model") == 0;
+    ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED,
+             "model.n_layer %lld: a plan of so many layers takes too long; zr plan takes up to %d", (long long)layers,
+             MOST_LAYERS);
     return ZR_OK;
 }
 
@@ -211,6 +244,7 @@ static zr_status plan(cli_args *args, planning *p)
     zr_status st = ZR_OK;
     ZR_TRY(add_overrides(p->o, args, room));
     ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config));
+    ZR_TRY_GOTO(st, check_layers(p), done);
     ZR_TRY_GOTO(st, settle(p), done);
     ZR_TRY_GOTO(st, show(p), done);
 done:
@@ -225,6 +259,7 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
     ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG,
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
              comm ? comm->size : 0);
+    ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule is text; leave it or --json out");
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
     return ZR_OK;
 }
@@ -232,6 +267,7 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
 /** What needs no configuration, and otherwise the plan. */
 static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
+    ZR_CHECK(o->shapes + o->table1 + o->table2 <= 1, ZR_ERR_ARG, "--shapes, --table1, --table2: one at a time");
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     if (o->table1) return cli_papers_table1(stdout, args->json);
     if (o->table2) return cli_papers_table2(stdout, args->json);
@@ -251,10 +287,10 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"stage", CLI_INT, &o.stage, 0, "S", "ZeRO stage 0-3"},
         {"batch", CLI_INT, &o.batch, 1, "B", "samples of a micro-batch on each rank"},
         {"seq", CLI_INT, &o.seq, 1, "T", "tokens of a sample"},
-        {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks"},
+        {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks; 1 is built"},
         {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
         {"max", CLI_TEXT, &o.max, 0, "model|batch", "the most layers, or largest micro-batch, that fits"},
-        {"profile", CLI_TEXT, &o.profile, 0, "NAME", "a machine: v100-dgx2, h100 or zen3; left out: this one"},
+        {"profile", CLI_TEXT, &o.profile, 0, "NAME", "a machine: v100-dgx2, h100, zen3; left out: this one"},
         {"every", CLI_FLAG, &o.every, 0, NULL, "also recompute unit with the input of each k-th unit"},
         {"advice", CLI_FLAG, &o.advice, 0, NULL, "with --json: time, choices, advice, as the text has"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the memory map and the streams of one step"},

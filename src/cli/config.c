@@ -8,3 +8,8 @@ zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_confi
     if (st != ZR_OK) zr_config_destroy(config);
     return st;
 }
+
+const char *cli_type_name(const zr_config *config)
+{
+    return config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
+}

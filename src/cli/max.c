@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/** No model has more layers and no micro-batch more rows: what would still fit is said to. */
-#define MOST_LAYERS (1 << 16)
-#define MOST_BATCH (1 << 24)
+/** What is looked through: more layers take long to plan, more rows are of no use. */
+#define TRIED_LAYERS 4096
+#define TRIED_ROWS (1 << 24)
 #define MIB 1048576.0
 
 typedef struct search {
@@ -49,6 +49,14 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     return ZR_OK;
 }
 
+/** Rows whose product with micro-batches and ranks is still a number. */
+static int64_t most_of(const search *s)
+{
+    if (s->what == CLI_MAX_MODEL) return TRIED_LAYERS;
+    int64_t rows = INT64_MAX / (s->config->accumulation_steps * s->ranks);
+    return rows < TRIED_ROWS ? rows : TRIED_ROWS;
+}
+
 /* n and what it needs. */
 typedef struct point {
     int64_t n, needs;
@@ -74,10 +82,45 @@ static int64_t next_try(int round, point before, point fits, point fails, int64_
     return n <= fits.n ? fits.n + 1 : n >= fails.n ? fails.n - 1 : n;
 }
 
+/** From 1, which is known to fit: the last that fits and the first that does not. `guess` and the next after it are
+ * tried first; 0: none. */
+static zr_status find(const search *s, int64_t guess, int64_t limit_bytes, point *fits, point *fails)
+{
+    point before = {0};
+    int64_t last_guess = guess + 1;
+    for (int round = 0; fails->n - fits->n > 1; round++) {
+        bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
+        point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
+        ZR_TRY(needs_with(s, now.n, &now.needs));
+        if (now.needs <= limit_bytes) {
+            if (guessed) guess++;
+            before = *fits;
+            *fits = now;
+        } else {
+            *fails = now;
+        }
+    }
+    return ZR_OK;
+}
+
+/** Policy auto fits what policy unit does, and hardly more: it plans many times for each of its own, so begin there. */
+static zr_status guess_for_auto(const search *s, int64_t limit_bytes, point fits, point fails, int64_t *guess)
+{
+    zr_config unit = *s->config;
+    search cheap = *s;
+    cheap.config = &unit;
+    unit.recompute.policy = ZR_POLICY_UNIT;
+    ZR_TRY(needs_with(&cheap, 1, &fits.needs));
+    if (fits.needs <= limit_bytes) ZR_TRY(find(&cheap, 0, limit_bytes, &fits, &fails));
+    *guess = fits.n;
+    return ZR_OK;
+}
+
 zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes, cli_max *max)
 {
     const search s = {config, ranks, profile, max->what};
-    point before = {0}, fits = {.n = 1}, fails = {.n = (max->what == CLI_MAX_MODEL ? MOST_LAYERS : MOST_BATCH) + 1};
+    point fits = {.n = 1}, fails = {.n = most_of(&s) + 1};
+    int64_t guess = 0;
     char limit[32], need[32];
     ZR_TRY(needs_with(&s, 1, &fits.needs));
     ZR_CHECK(
@@ -86,35 +129,38 @@ zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, 
         "policy unit, or a smaller %s",
         cli_bytes((double)limit_bytes, limit), cli_max_key(max->what), cli_bytes((double)fits.needs, need),
         max->what == CLI_MAX_MODEL ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
-    for (int round = 0; fails.n - fits.n > 1; round++) {
-        point now = {.n = next_try(round, before, fits, fails, limit_bytes)};
-        ZR_TRY(needs_with(&s, now.n, &now.needs));
-        if (now.needs <= limit_bytes) {
-            before = fits;
-            fits = now;
-        } else {
-            fails = now;
-        }
-    }
-    *max = (cli_max){.what = max->what, .n = fits.n, .needs = fits.needs, .next_needs = fails.needs};
+    if (config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(&s, limit_bytes, fits, fails, &guess));
+    ZR_TRY(find(&s, guess, limit_bytes, &fits, &fails));
     set(&s, fits.n);
+    *max = (cli_max){.what = max->what,
+                     .n = fits.n,
+                     .train_batch_size = config->train_batch_size,
+                     .needs = fits.needs,
+                     .next_needs = fails.needs};
     return ZR_OK;
 }
 
 /** In MiB throughout: two neighbours are told apart. */
 void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes)
 {
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MiB a rank", cli_max_key(max->what), (long long)max->n,
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MiB a rank\n", cli_max_key(max->what), (long long)max->n,
             (double)max->needs / MIB, (double)limit_bytes / MIB);
-    if (max->next_needs) fprintf(out, "; %lld needs %.1f", (long long)max->n + 1, (double)max->next_needs / MIB);
-    fprintf(out, " (1.03 x total + 48 MiB)\n\n");
+    if (max->next_needs) {
+        fprintf(out, "(1.03 x total + 48 MiB); %lld needs %.1f", (long long)max->n + 1, (double)max->next_needs / MIB);
+    } else {
+        fprintf(out, "(1.03 x total + 48 MiB); more may fit, but no more are tried");
+    }
+    if (max->what == CLI_MAX_BATCH) fprintf(out, "; train_batch_size is then %lld", (long long)max->train_batch_size);
+    fprintf(out, "\n\n");
 }
 
 void cli_max_json(FILE *out, const cli_max *max)
 {
-    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, \"needs\": %lld, \"next_needs\": ",
-            max->what == CLI_MAX_MODEL ? "model" : "batch", cli_max_key(max->what), (long long)max->n,
-            (long long)max->needs);
+    bool batch = max->what == CLI_MAX_BATCH;
+    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, ", batch ? "batch" : "model", cli_max_key(max->what),
+            (long long)max->n);
+    if (batch) fprintf(out, "\"train_batch_size\": %lld, ", (long long)max->train_batch_size);
+    fprintf(out, "\"needs\": %lld, \"next_needs\": ", (long long)max->needs);
     if (max->next_needs) {
         fprintf(out, "%lld}", (long long)max->next_needs);
     } else {

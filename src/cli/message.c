@@ -105,3 +105,16 @@ const char *cli_amount(double amount, char text[32])
     snprintf(text, 32, u ? "%.2f%s" : "%.0f%s", amount, unit[u]);
     return text;
 }
+
+const char *cli_seconds(double sec, char text[32])
+{
+    static const struct {
+        double least, unit;
+        const char *format;
+    } scale[] = {{172800, 86400, "%.1f d"}, {7200, 3600, "%.1f h"},  {600, 60, "%.1f min"},
+                 {1, 1, "%.2f s"},          {1e-3, 1e-3, "%.1f ms"}, {0, 1e-6, "%.1f us"}};
+    size_t i = 0;
+    while (i + 1 < sizeof(scale) / sizeof(scale[0]) && sec < scale[i].least) i++;
+    snprintf(text, 32, scale[i].format, sec / scale[i].unit);
+    return text;
+}

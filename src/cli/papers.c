@@ -75,18 +75,18 @@ static zr_status plan_table1(int64_t bytes[SIZES][DEGREES][STAGES])
 
 static void print_table1(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
 {
-    fprintf(out, "ZeRO, table 1: model states of one of N ranks in GB (1e9 bytes), mixed-precision Adam\n"
-                 "zr: planned, layout paper, bf16; paper: as printed, rounded or cut off; %%: zr against paper\n");
+    fprintf(out, "ZeRO, table 1: model states of one of N ranks in GB (1e9 bytes), Adam, bf16\n"
+                 "zr: planned, layout paper; paper: as printed, rounded or cut off\n");
     for (int i = 0; i < SIZES; i++) {
         fprintf(out, "\n%6s", size_of[i].label);
-        for (int s = 0; s < STAGES; s++) fprintf(out, "%27s", stage_name[s + 1]);
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", stage_name[s + 1]);
         fprintf(out, "\n     N");
-        for (int s = 0; s < STAGES; s++) fprintf(out, "%11s%8s%8s", "zr", "paper", "%");
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%9s%7s%8s", "zr", "paper", "%");
         for (int n = 0; n < DEGREES; n++) {
             fprintf(out, "\n%6d", table1[n].ranks);
             for (int s = 0; s < STAGES; s++) {
                 double ours = (double)bytes[i][n][s] / 1e9, printed = table1[n].printed_gb[i][s];
-                fprintf(out, "%11.6g%8g%+8.2f", ours, printed, shown(deviation_percent(ours, printed)));
+                fprintf(out, "%9.6g%7g%+8.2f", ours, printed, shown(deviation_percent(ours, printed)));
             }
         }
         fputc('\n', out);
@@ -159,27 +159,35 @@ static bool planned_row(int row)
     return table2[row].tensor == 1;
 }
 
+/* Stages down, tensor-parallel degrees across; what is the paper's alone takes one column. */
 static void print_table2(FILE *out, double billion[ROWS][4])
 {
     fprintf(out,
-            "ZeRO, table 2: the largest model whose states fit %d GB (1e9 bytes) a rank, in billions of parameters\n"
-            "zr: planned, layout paper, bf16, Adam; paper: as printed; %%: zr against paper\n\n%16s",
+            "ZeRO, table 2: the largest model whose states fit %d GB (1e9 bytes) a rank,\n"
+            "in billions of parameters; M tensor-parallel parts of 64 data-parallel ranks\n"
+            "zr: planned, layout paper, bf16, Adam; paper: as printed; %%: zr against paper\n\n%10s",
             LIMIT_GB, "");
-    for (int s = 0; s < 4; s++) fprintf(out, "%24s", stage_name[s]);
-    fprintf(out, "\n%4s%6s%6s", "M", "ranks", "N");
-    for (int s = 0; s < 4; s++) fprintf(out, "%9s%8s%7s", "zr", "paper", "%");
     for (int r = 0; r < ROWS; r++) {
-        fprintf(out, "\n%4d%6d%6d", table2[r].tensor, table2[r].tensor * table2[r].ranks, table2[r].ranks);
-        for (int s = 0; s < 4; s++) {
+        char degree[24];
+        snprintf(degree, sizeof(degree), "M = %d", table2[r].tensor);
+        fprintf(out, "%*s", planned_row(r) ? 25 : 9, degree);
+    }
+    fprintf(out, "\n%10s", "");
+    for (int r = 0; r < ROWS; r++) {
+        if (planned_row(r)) fprintf(out, "%9s", "zr");
+        fprintf(out, "%9s", "paper");
+        if (planned_row(r)) fprintf(out, "%7s", "%");
+    }
+    for (int s = 0; s < 4; s++) {
+        fprintf(out, "\n%-10s", stage_name[s]);
+        for (int r = 0; r < ROWS; r++) {
             double ours = billion[r][s], printed = table2[r].printed_billion[s];
-            if (planned_row(r))
-                fprintf(out, "%9.5g%8g%+7.2f", ours, printed, shown(deviation_percent(ours, printed)));
-            else
-                fprintf(out, "%9s%8g%7s", "-", printed, "-");
+            if (planned_row(r)) fprintf(out, "%9.5g", ours);
+            fprintf(out, "%9g", printed);
+            if (planned_row(r)) fprintf(out, "%+7.2f", shown(deviation_percent(ours, printed)));
         }
     }
-    fprintf(out, "\n\nM: tensor-parallel degree, which divides the states of a rank by M once it is built; until then "
-                 "these rows are\nthe paper's alone.\n");
+    fprintf(out, "\n\nTensor parallelism is not built: those columns are the paper's alone.\n");
 }
 
 static void print_table2_json(FILE *out, double billion[ROWS][4])

@@ -37,19 +37,22 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit)
 
 /* ---- above the map --------------------------------------------------------------------------- */
 
-static void draw_title(const cli_picture *p, const cli_picture_words *words)
+static void draw_title(const cli_picture *p, const char *model)
 {
     const zr_plan *plan = p->plan;
-    char params[32], total[32], states[32], where[64] = "";
-    if (plan->layout.ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", plan->layout.ranks);
+    const zr_layout *layout = &plan->layout;
+    char params[32], total[32], states[32], policy[32], where[64] = "";
+    if (layout->ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", layout->ranks);
     svg_text(p->out, 40, 40, (svg_font){.size = 20, .color = PICTURE_DARK, .bold = true},
-             "One training step of %s%s: %s", words->model, where, cli_bytes((double)plan->memory.total_bytes, total));
+             "One training step of %s%s: %s", model, where, cli_bytes((double)plan->memory.total_bytes, total));
     svg_text(
         p->out, 40, 62, (svg_font){.size = 13, .color = PICTURE_GREY},
         "ZeRO stage %d, layout %s, recompute %s, %s parameters, %s, %lld x %lld tokens a rank%s; of it %s model states",
-        plan->layout.stage, words->layout, words->policy, cli_amount((double)plan->params, params),
-        zr_dtype_name(plan->layout.dtype), (long long)plan->layout.batch, (long long)plan->layout.seq,
-        plan->layout.accum > 1 ? " and micro-batch" : "", cli_bytes((double)plan->memory.states_bytes, states));
+        layout->stage, layout->states == ZR_STATES_LEAN ? "lean" : "paper",
+        cli_recompute_name(layout->recompute, layout->recompute_every, policy),
+        cli_amount((double)plan->params, params), zr_dtype_name(layout->dtype), (long long)layout->batch,
+        (long long)layout->seq, layout->accum > 1 ? " and micro-batch" : "",
+        cli_bytes((double)plan->memory.states_bytes, states));
 }
 
 static const char *states_sentence(const zr_plan *plan)
@@ -59,46 +62,55 @@ static const char *states_sentence(const zr_plan *plan)
         "update.",
         "Stage 1: a rank keeps its share of the optimizer states and updates that share of the parameters; the others' "
         "shares are gathered before the next step (not shown).",
-        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners once "
-        "it "
-        "is complete; updated parameters are gathered before the next step (not shown).",
+        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's whole gradient goes to its owners "
+        "at once; updated parameters are gathered before the next step (not shown).",
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
-    if (plan->layout.ranks == 1) return "One rank: it keeps all model states; there is nobody to share them with.";
+    if (plan->layout.ranks == 1)
+        return plan->shard_param ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from the "
+                                   "fp32 ones just before they are used (blue boxes) and dropped behind."
+                                 : "One rank: it keeps all model states; there is nobody to share them with.";
     return sentence[plan->layout.stage];
 }
 
-static const char *activations_sentence(const cli_picture *p, const cli_picture_words *words)
+static const char *activations_sentence(const cli_picture *p, char room[160])
 {
     bool again = false;
-    for (int32_t i = p->loss_step + 1; p->loss_step >= 0 && i < p->schedule->n_steps; i++) {
-        const zr_step *step = &p->schedule->step[i];
-        again |= step->kind == ZR_STEP_RUN && !zr_graph_get_op(p->graph, step->op)->backward;
-    }
+    const zr_layout *layout = &p->plan->layout;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) again |= p->schedule->step[i].replay;
     if (!again)
         return "Activations are kept from the forward pass until the backward pass has used them: the grey hill.";
-    if (strcmp(words->policy, "selective") == 0) {
+    if (layout->recompute == ZR_RECOMPUTE_AUTO)
+        return "Just enough activations are dropped, and computed again in the backward pass, to stay within the "
+               "limit.";
+    if (layout->recompute == ZR_RECOMPUTE_SELECTIVE)
         return "The largest activations of each unit are dropped and computed again in the backward pass: a lower "
                "hill.";
-    }
-    return "Of the activations only the inputs of units are kept; the backward pass computes a unit's others again.";
+    if (layout->recompute_every == 1)
+        return "Of the activations only the inputs of units are kept; the backward pass computes a unit's others "
+               "again.";
+    snprintf(room, 160,
+             "Of the activations only the input of every %lld units is kept; the backward pass computes their others "
+             "again.",
+             (long long)layout->recompute_every);
+    return room;
 }
 
-static void draw_sentences(const cli_picture *p, const cli_picture_words *words)
+static void draw_sentences(const cli_picture *p, int64_t whole_states_bytes)
 {
-    char whole[32], here[32];
+    char whole[32], here[32], room[160];
     double y = 88;
     svg_font font = {.size = 13, .color = PICTURE_DARK};
     const zr_plan *plan = p->plan;
     svg_text(p->out, 40, y, font, "%s", states_sentence(plan));
-    svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, words),
+    svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
              plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
     const char *consumed = plan->consume_grad ? " A unit's gradient is used up by its update at once." : "";
     cli_bytes((double)plan->memory.states_bytes, here);
-    cli_bytes((double)words->whole_states_bytes, whole);
-    if (words->whole_states_bytes > plan->memory.states_bytes) {
-        svg_text(p->out, 40, y + 19, font, "Model states: %s here, %s on every rank without ZeRO.%s", here, whole,
-                 consumed);
+    cli_bytes((double)whole_states_bytes, whole);
+    if (whole_states_bytes > plan->memory.states_bytes) {
+        svg_text(p->out, 40, y + 19, font, "Model states: %s here, %s %s.%s", here, whole,
+                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0", consumed);
     } else {
         svg_text(p->out, 40, y + 19, font, "Model states: %s.%s", here, consumed);
     }
@@ -155,7 +167,8 @@ static void draw_units(const cli_picture *p, double y)
         }
         double x = cli_picture_x(p, i), w = cli_picture_x(p, end) - x;
         const char *name = cli_picture_unit(p, step[i].unit);
-        svg_rect(p->out, (svg_box){x, y, w < 0.6 ? 0.6 : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL, name);
+        svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
+                 name);
         odd = !odd;
         if (x < free_x) continue;
         svg_text(p->out, x, y - 3, (svg_font){.size = 9.5, .color = PICTURE_GREY}, "%s", name);
@@ -250,9 +263,9 @@ static void draw_legend(const cli_picture *p, double y)
 
 static zr_status draw_fullest(const cli_picture *p)
 {
-    cli_fullest fullest;
+    zr_fullest fullest;
     char live[32];
-    ZR_TRY(cli_fullest_find(p->plan, &fullest));
+    ZR_TRY(zr_plan_fullest(p->plan, &fullest));
     double x = (cli_picture_x(p, fullest.step) + cli_picture_x(p, fullest.step + 1)) / 2;
     bool left = x > p->map.x + p->map.w / 2;
     double y = p->map.y + p->map.h + 34;
@@ -277,7 +290,7 @@ static void find_marks(cli_picture *p)
     }
 }
 
-static zr_status draw(cli_picture *p, const cli_picture_words *words)
+static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_bytes)
 {
     find_marks(p);
     double total = (double)(p->plan->arena_bytes + p->plan->stage_bytes);
@@ -291,8 +304,8 @@ static zr_status draw(cli_picture *p, const cli_picture_words *words)
         p->map.h -= p->stage_height + 5;
     }
     svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
-    draw_title(p, words);
-    draw_sentences(p, words);
+    draw_title(p, model);
+    draw_sentences(p, whole_states_bytes);
     draw_phases(p, 152);
     draw_units(p, 188);
     draw_axis(p);
@@ -306,13 +319,13 @@ static zr_status draw(cli_picture *p, const cli_picture_words *words)
     return ZR_OK;
 }
 
-zr_status cli_picture_write(const char *path, const zr_plan *plan, const cli_picture_words *words)
+zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model, int64_t whole_states_bytes)
 {
     FILE *out = fopen(path, "we");
     ZR_CHECK(out, ZR_ERR_CREATE, "--svg: %s cannot be written: %s", path, strerror(errno));
     cli_picture picture = {
         .out = out, .plan = plan, .schedule = &plan->schedule[ZR_TRAIN], .graph = plan->graph[ZR_TRAIN]};
-    zr_status st = draw(&picture, words);
+    zr_status st = draw(&picture, model, whole_states_bytes);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_IO, "--svg: %s could not be written to its end", path);

@@ -9,6 +9,7 @@
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
 #define PICTURE_PALE "#c3ccd6"
+#define PICTURE_LEAST 0.6 /* pixels; thinner is not seen */
 
 typedef struct cli_picture {
     FILE *out;

@@ -2,7 +2,6 @@
 
 #define LANE_HEIGHT 26.0
 #define LANE_GAP 30.0      /* where the waits are drawn */
-#define LEAST 0.6          /* pixels; thinner is not seen */
 #define MOST_WAITS 120     /* more of them are a grey veil */
 #define MOST_OWN_STEPS 600 /* with a text of their own under the mouse */
 
@@ -11,6 +10,7 @@ typedef enum work {
     WORK_FORWARD,
     WORK_BACKWARD,
     WORK_AGAIN,
+    WORK_CAST,
     WORK_GATHER,
     WORK_EXCHANGE,
     WORK_SUM,
@@ -25,6 +25,7 @@ static const struct {
     [WORK_FORWARD] = {"#7f93a8", "forward"},
     [WORK_BACKWARD] = {"#48596b", "backward"},
     [WORK_AGAIN] = {"#8e6bbf", "computed again"},
+    [WORK_CAST] = {"#8fb8de", "cast: fp32 to 16 bits"},
     [WORK_GATHER] = {"#3b82c4", "gather: parts become whole"},
     [WORK_EXCHANGE] = {"#e8963a", "exchange of gradients"},
     [WORK_SUM] = {"#cf5c78", "sum of what was exchanged"},
@@ -38,8 +39,9 @@ static work work_of(const cli_picture *p, int32_t index)
     switch (step->kind) {
     case ZR_STEP_RUN:
         if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
-        return p->loss_step >= 0 && index > p->loss_step ? WORK_AGAIN : WORK_FORWARD;
+        return step->replay ? WORK_AGAIN : WORK_FORWARD;
     case ZR_STEP_CAST:
+        return WORK_CAST;
     case ZR_STEP_GATHER:
     case ZR_STEP_BROADCAST:
     case ZR_STEP_GATHER_GRAD:
@@ -87,7 +89,8 @@ static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t
     double x = cli_picture_x(p, first), w = cli_picture_x(p, end) - x;
     /* A thin seam, so that neighbours are told apart. */
     if (w > 3) w -= 0.7;
-    return (svg_box){x, lane_top(top, p->schedule->step[first].stream), w < LEAST ? LEAST : w, LANE_HEIGHT};
+    return (svg_box){x, lane_top(top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
+                     LANE_HEIGHT};
 }
 
 static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
@@ -112,7 +115,7 @@ static void draw_cells(const cli_picture *p, double top, work kind)
             draw_own_cell(p, box, kind, i, end);
             continue;
         }
-        if (last->w > 0 && box.x < last->x + last->w + LEAST) {
+        if (last->w > 0 && box.x < last->x + last->w + PICTURE_LEAST) {
             last->w = box.x + box.w - last->x;
             continue;
         }

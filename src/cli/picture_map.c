@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is smaller has neither a text nor an element of its own. */
-#define OWN_AREA 48.0
+#define OWN_AREA 48.0 /* what is smaller has neither a text nor an element of its own */
 #define LABEL_SIZE 9.5
-#define LEAST 0.6 /* pixels; thinner is not seen */
 
 const char *cli_category_color(zr_category category)
 {
@@ -24,9 +22,13 @@ static svg_box box_of(const cli_picture *p, const zr_buffer *b)
     double left = cli_picture_x(p, first), right = cli_picture_x(p, last);
     if (b->staging) return (svg_box){left, p->stage_top, right - left, p->stage_height};
     double top = cli_picture_y(p, b->offset + b->bytes), bottom = cli_picture_y(p, b->offset);
-    svg_box box = {left, top, right - left, bottom - top};
-    if (box.w < LEAST) box.w = LEAST;
-    if (box.h < LEAST) box.h = LEAST;
+    return (svg_box){left, top, right - left, bottom - top};
+}
+
+static svg_box visible(svg_box box)
+{
+    if (box.w < PICTURE_LEAST) box.w = PICTURE_LEAST;
+    if (box.h < PICTURE_LEAST) box.h = PICTURE_LEAST;
     return box;
 }
 
@@ -48,9 +50,10 @@ static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
     }
 }
 
-static void draw_own(const cli_picture *p, const zr_buffer *b, svg_box box)
+static void draw_own(const cli_picture *p, const zr_buffer *b)
 {
     char size[32], tip[256], when[64] = "always";
+    svg_box box = visible(box_of(p, b));
     if (!b->persistent) snprintf(when, sizeof(when), "steps %d to %d", b->first_step, b->last_step);
     snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
              b->what ? b->what : "", cli_bytes((double)b->bytes, size), cli_category_words(b->category), when);
@@ -60,21 +63,22 @@ static void draw_own(const cli_picture *p, const zr_buffer *b, svg_box box)
     draw_label(p, b, box);
 }
 
-/** Which pixels small buffers of one category have coloured already: more of them there would only be bytes. */
+/** How far to the right flat buffers of one category that begin at a pixel have coloured it already: more of them there
+ *  would only be bytes. */
 typedef struct pixels {
     int w, h;
-    unsigned char *seen;
+    int *reach;
 } pixels;
 
 static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
 {
-    if (box.w > 1.0 || box.h > 1.0) return true;
-    int x = (int)(box.x - p->map.x), y = (int)(box.y - p->map.y);
+    if (box.h > 1.0) return true;
+    int x = (int)(box.x - p->map.x), y = (int)(box.y - p->map.y), end = (int)(box.x - p->map.x + box.w) + 1;
     if (x < 0 || y < 0 || x >= grid->w || y >= grid->h) return true;
-    unsigned char *seen = &grid->seen[(size_t)y * (size_t)grid->w + (size_t)x];
-    bool first = !*seen;
-    *seen = 1;
-    return first;
+    int *reach = &grid->reach[(size_t)y * (size_t)grid->w + (size_t)x];
+    if (end <= *reach) return false;
+    *reach = end;
+    return true;
 }
 
 /** The small ones of a category as one shape. */
@@ -87,7 +91,7 @@ static void draw_small(const cli_picture *p, zr_category category, const pixels 
         if (b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA || !is_new(grid, p, box)) continue;
         if (!begun) svg_shape_begin(p->out);
         begun = true;
-        svg_shape_box(p->out, box);
+        svg_shape_box(p->out, visible(box));
     }
     if (begun) svg_shape_fill(p->out, cli_category_color(category));
 }
@@ -107,7 +111,7 @@ static zr_status draw_states(const cli_picture *p)
     ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
     for (int32_t i = 0; i < p->plan->n_persistent; i++) {
         const zr_buffer *b = &p->plan->persistent[i];
-        if (b->staging) draw_own(p, b, box_of(p, b));
+        if (b->staging) draw_own(p, b);
         if (!b->staging && b->bytes > 0) sorted[n++] = b;
     }
     qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
@@ -118,7 +122,7 @@ static zr_status draw_states(const cli_picture *p)
             band.unit = -1;
             if (band.what != sorted[i]->what) band.what = cli_category_words(band.category);
         }
-        draw_own(p, &band, box_of(p, &band));
+        draw_own(p, &band);
     }
     zr_free(sorted);
     return ZR_OK;
@@ -127,17 +131,17 @@ static zr_status draw_states(const cli_picture *p)
 zr_status cli_picture_map(const cli_picture *p)
 {
     pixels grid = {.w = (int)p->map.w + 1, .h = (int)p->map.h + 1};
-    size_t bytes = (size_t)grid.w * (size_t)grid.h;
+    size_t bytes = (size_t)grid.w * (size_t)grid.h * sizeof(*grid.reach);
     ZR_TRY(draw_states(p));
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         svg_box box = box_of(p, &p->schedule->buffer[i]);
-        if (box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i], box);
+        if (box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i]);
     }
     for (int c = 0; c < ZR_CATEGORIES; c++) {
-        grid.seen = zr_alloc(bytes);
-        ZR_CHECK(grid.seen, ZR_ERR_MEMORY, "no memory for %zu pixels", bytes);
+        grid.reach = zr_alloc(bytes);
+        ZR_CHECK(grid.reach, ZR_ERR_MEMORY, "no memory for %zu bytes of pixels", bytes);
         draw_small(p, (zr_category)c, &grid);
-        zr_free(grid.seen);
+        zr_free(grid.reach);
     }
     return ZR_OK;
 }

@@ -64,15 +64,15 @@ static void refresh(cli_progress *progress, const zr_train_step *step)
 
 static void print_line(const cli_progress *progress, const zr_train_step *step)
 {
-    char line[LINE_BYTES], rate[32], peak[32], memory[32], left[32], skipped[48] = "";
+    char line[LINE_BYTES], rate[32], peak[32], memory[32], left[32], norm[32] = "not finite", skipped[48] = "";
+    if (isfinite(step->grad_norm)) snprintf(norm, sizeof(norm), "%.4g", step->grad_norm);
     if (step->skipped) snprintf(skipped, sizeof(skipped), " | skipped %lld", (long long)step->skipped);
-    int n = snprintf(
-        line, sizeof(line),
-        "step %lld/%lld | loss %.5f | grad %.4g | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
-        "%s a rank | left %s%s\n",
-        (long long)step->step, (long long)step->steps, step->loss, step->grad_norm, step->lr, 1e3 * step->step_sec,
-        cli_amount(step->tokens_per_sec, rate), step->tflops, share_of_peak(step->mfu, peak),
-        cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left), skipped);
+    int n = snprintf(line, sizeof(line),
+                     "step %lld/%lld | loss %.5f | grad %s | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
+                     "%s a rank | left %s%s\n",
+                     (long long)step->step, (long long)step->steps, step->loss, norm, step->lr, 1e3 * step->step_sec,
+                     cli_amount(step->tokens_per_sec, rate), step->tflops, share_of_peak(step->mfu, peak),
+                     cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left), skipped);
     put(line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
@@ -114,8 +114,8 @@ static void print_banner(FILE *out, const zr_train_info *info)
             info->comm->size, info->comm->size == 1 ? "" : "s", info->threads, info->threads == 1 ? "" : "s",
             info->comm->transport, end ? ", " : "", end, mpi);
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
-            cli_amount((double)info->plan->params, params), info->config->bf16 ? "bf16" : info->config->fp16 ? "fp16" : "fp32",
-            info->plan->layout.stage, (long long)info->config->train.steps, (long long)info->config->train_batch_size,
+            cli_amount((double)info->plan->params, params), cli_type_name(info->config), info->plan->layout.stage,
+            (long long)info->config->train.steps, (long long)info->config->train_batch_size,
             (long long)info->plan->layout.seq, zr__text_escape(info->output_dir, dir, sizeof(dir)));
 }
 

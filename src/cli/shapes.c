@@ -17,7 +17,7 @@ static zr_status params_of(const zr_gpt2_config *config, int64_t *params)
 static void print_text(FILE *out, const char *name, const zr_gpt2_config *c, int64_t params)
 {
     char amount[32];
-    fprintf(out, "%-26s %7lld %7lld %7lld %9lld %9lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
+    fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
             (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
             cli_amount((double)params, amount));
 }
@@ -37,7 +37,7 @@ zr_status cli_shapes_print(FILE *out, bool json)
     if (json) {
         fputc('[', out);
     } else {
-        fprintf(out, "%-26s %7s %7s %7s %9s %9s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
+        fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
     }
     for (int i = 0; names[i]; i++) {

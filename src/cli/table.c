@@ -2,9 +2,6 @@
 
 #include <inttypes.h>
 
-#define BOLD "\033[1m"
-#define PLAIN "\033[0m"
-
 typedef enum row_kind { ROW_CATEGORY, ROW_STATES, ROW_TOTAL, ROW_TRAFFIC, ROW_TRAFFIC_TOTAL } row_kind;
 
 const char *cli_category_words(zr_category category)
@@ -14,6 +11,24 @@ const char *cli_category_words(zr_category category)
         [ZR_ACT] = "activations",  [ZR_CHECKPOINT] = "checkpoints", [ZR_BUFFER] = "staging buffers",
         [ZR_WORK] = "scratch"};
     return words[category];
+}
+
+const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32])
+{
+    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
+                                       [ZR_RECOMPUTE_UNIT] = "unit",
+                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
+                                       [ZR_RECOMPUTE_AUTO] = "auto"};
+    snprintf(text, 32, "%s", name[recompute]);
+    if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
+    return text;
+}
+
+double cli_traffic_bytes(const zr_report *report)
+{
+    double sum = 0;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)report->traffic.bytes[i];
+    return sum;
 }
 
 static double cell(const zr_report *report, row_kind kind, int index)
@@ -30,9 +45,7 @@ static double cell(const zr_report *report, row_kind kind, int index)
     case ROW_TRAFFIC_TOTAL:
         break;
     }
-    double sum = 0.0;
-    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)report->traffic.bytes[i];
-    return sum;
+    return cli_traffic_bytes(report);
 }
 
 static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
@@ -42,7 +55,7 @@ static void print_row(FILE *out, const cli_table *table, bool color, const char 
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
         const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
-        fprintf(out, "%s%14s%s", mark ? BOLD : "", value, mark ? PLAIN : "");
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", value, mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }
@@ -54,7 +67,7 @@ static void print_head(FILE *out, const cli_table *table, bool color)
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
         snprintf(name, sizeof(name), "%sstage %d", stage == table->chosen ? "* " : "", stage);
-        fprintf(out, "%s%14s%s", mark ? BOLD : "", name, mark ? PLAIN : "");
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", name, mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }

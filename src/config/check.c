@@ -70,10 +70,18 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     return ZR_OK;
 }
 
+/* Updates divide by the scale, in fp32: a tiny one would make infinities of zeros. */
+#define LEAST_LOSS_SCALE 1e-6
+
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
 {
     char message[160];
     int64_t power = config->scale.initial_scale_power;
+    if (config->scale.loss_scale > 0 && config->scale.loss_scale < LEAST_LOSS_SCALE) {
+        snprintf(message, sizeof(message), "found %g, wanted 0 (a dynamic scale) or a number of at least %g",
+                 config->scale.loss_scale, LEAST_LOSS_SCALE);
+        return fail_key(source, "fp16", "loss_scale", ZR_ERR_CONFIG, message);
+    }
     bool dynamic = config->fp16 && config->scale.loss_scale == 0;
     if (!dynamic || config->scale.min_loss_scale <= ldexp(1, (int)power)) return ZR_OK;
     snprintf(message, sizeof(message), "%g is above 2 to the power %" PRId64 ", where initial_scale_power starts",
@@ -99,6 +107,10 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
                  stage);
         return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG, message);
     }
+    if (config->collectives.reduce == ZR_COLLECTIVE_OWNER && config->collectives.fused)
+        return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
+                        "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
+                        "choose one of the two");
     return ZR_OK;
 }
 

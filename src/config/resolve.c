@@ -150,15 +150,26 @@ static zr_status check_world(const zr_config *config, int ranks)
                              ranks, below, below * 2);
 }
 
+/* Where the gradient is kept for its sums, a second pass would only cost time: zr_train_layout plans none. */
 static zr_status note_two_pass(zr_config *config)
 {
-    if (config->memory.norm != ZR_NORM_TWO_PASS) return ZR_OK;
-    if (config->gradient_clipping == 0 && !config->fp16)
-        ZR_TRY(zr__config_note(config, "memory.norm: two_pass has no effect here: without gradient_clipping or fp16 "
-                                       "no update waits for the norm"));
-    else if (config->accumulation_steps > 1)
-        ZR_TRY(zr__config_note(config, "memory.norm: two_pass has no effect here: with gradient_accumulation_steps "
-                                       "above 1 the gradient is kept anyway"));
+    const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
+                      : config->train.world          ? "train.reproducible world"
+                                                     : NULL;
+    if (config->memory.norm != ZR_NORM_TWO_PASS || !why) return ZR_OK;
+    return zr__config_note(config, "memory.norm: two_pass has no effect here: with %s the gradient is kept anyway",
+                           why);
+}
+
+/* At stage 1 an all-reduce leaves no owner's sums to which the next micro-batch's could be added. */
+static zr_status check_all_reduce(const zr_config *config)
+{
+    bool added = config->accumulation_steps > 1 || config->train.world;
+    ZR_CHECK(config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE || config->zero.stage != 1 || !added,
+             ZR_ERR_UNSUPPORTED,
+             "%s: collectives.reduce: all_reduce at zero_optimization.stage 1 is available with one micro-batch a step "
+             "and train.reproducible layout only, and there are %" PRId64 " with %s; use reduce_scatter, or stage 0",
+             config->state->name, config->accumulation_steps, config->train.world ? "world" : "layout");
     return ZR_OK;
 }
 
@@ -176,6 +187,7 @@ zr_status zr_config_resolve(zr_config *config, int ranks)
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));
     ZR_TRY(resolve_batch(config, ranks));
+    ZR_TRY(check_all_reduce(config));
     ZR_TRY(note_bucket(config, "zero_optimization.reduce_bucket_size", config->zero.reduce_bucket_elems, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO)

@@ -76,8 +76,9 @@ static const zr_key table[] = {
            .help = "model states that stay, with the same bits; paper: 2 + 2 + 12 bytes a parameter; lean: what exact "
                    "Adam needs, 12 at stage 3"),
     CHOICE("memory.norm", "one_pass|two_pass", "\"one_pass\"", FIELD(memory.norm), ALL,
-           .help = "lean, when clipping or fp16 needs the gradient's norm before the first update; one_pass: the "
-                   "gradient is kept; two_pass: the backward pass runs twice and none is kept"),
+           .help = "lean, with one micro-batch a step; one_pass: clipping and fp16, which need the gradient's norm "
+                   "before the first update, keep the gradient, and without them one that is not finite ends the run; "
+                   "two_pass: the backward pass runs twice, none is kept, and such a step is skipped"),
     BYTES("memory.limit", "null", FIELD(memory.limit_bytes), FROM(1), ALL,
           .help = "most memory of one rank; a plan above it does not start"),
 

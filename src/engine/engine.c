@@ -3,6 +3,7 @@
  */
 #include "engine/internal.h"
 
+#include <float.h>
 #include <string.h>
 
 /* What one rank takes, and may fail to get, by itself. */
@@ -133,12 +134,16 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     const zr_plan *p = e->plan;
     ZR_CHECK(p->layout.train, ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
     ZR_CHECK(args && args->batch && result, ZR_ERR_ARG, "zr_engine_step: a NULL argument");
+    ZR_CHECK(args->clip >= 0, ZR_ERR_ARG, "clipping to %g: wanted 0 (none) or a positive norm", args->clip);
+    ZR_CHECK(args->loss_scale == 0 || args->loss_scale >= FLT_MIN, ZR_ERR_ARG,
+             "a loss scale of %g: wanted 0 (none), or at least %g, by which gradients can be divided", args->loss_scale,
+             FLT_MIN);
     ZR_CHECK(args->clip == 0 || !p->consume_grad || p->layout.two_pass, ZR_ERR_STATE,
              "clipping to %g with a plan that updates before the norm is known: set zr_layout.norm_first", args->clip);
     begin_step(e, args);
     ZR_TRY(zr_engine_flush(e));
-    ZR_TRY(walk_counted(e, ZR_TRAIN));
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
+    ZR_TRY(walk_counted(e, ZR_TRAIN));
     if (!e->result.skipped) e->updates++;
     e->steps++;
     *result = e->result;

@@ -3,8 +3,8 @@
  */
 #include "engine/internal.h"
 
-/* Where my range of a unit stands in a buffer of the whole unit. */
-static char *own_place(const zr_engine *e, const zr_step *step, char *whole, int rank, int64_t each)
+/* Where a rank's range of a unit stands in a buffer of the whole unit. */
+static char *place_of(const zr_engine *e, const zr_step *step, char *whole, int rank, int64_t each)
 {
     return whole + (rank * e->plan->unit[step->unit].shard_elems + step->first) * each;
 }
@@ -13,7 +13,7 @@ zr_status zr__cast(zr_engine *e, const zr__bound *b, const zr_step *step)
 {
     zr_dtype dtype = e->plan->layout.dtype;
     const float *master = (const float *)zr__used(e, b, step, 0) + step->first;
-    char *out = own_place(e, step, zr__used(e, b, step, 1), e->comm->rank, zr_dtype_bytes(dtype));
+    char *out = place_of(e, step, zr__used(e, b, step, 1), e->comm->rank, zr_dtype_bytes(dtype));
     return e->device->ops->cast(e->device, out, dtype, master, ZR_F32, step->count);
 }
 
@@ -22,14 +22,14 @@ zr_status zr__gather(zr_engine *e, const zr__bound *b, const zr_step *step)
     const zr_use *use = b->schedule->use + step->uses;
     zr_dtype dtype = e->plan->layout.dtype;
     int64_t each = zr_dtype_bytes(dtype);
-    char *whole = zr__used(e, b, step, 1), *place = own_place(e, step, whole, e->comm->rank, each);
+    char *whole = zr__used(e, b, step, 1), *place = place_of(e, step, whole, e->comm->rank, each);
     const char *mine = use[0].buffer == use[1].buffer ? place : zr__used(e, b, step, 0) + step->first * each;
     if (step->kind == ZR_STEP_GATHER)
         return zr_comm_all_gather(e->comm, mine, whole + step->first * each,
                                   e->plan->unit[step->unit].shard_elems * each, step->count * each);
     if (step->owner == e->comm->rank && mine != place)
         ZR_TRY(e->device->ops->cast(e->device, place, dtype, mine, dtype, step->count));
-    return zr_comm_broadcast(e->comm, step->owner, own_place(e, step, whole, step->owner, each), step->count * each);
+    return zr_comm_broadcast(e->comm, step->owner, place_of(e, step, whole, step->owner, each), step->count * each);
 }
 
 zr_status zr__gather_grad(zr_engine *e, const zr__bound *b, const zr_step *step)
@@ -60,7 +60,7 @@ zr_status zr__exchange(zr_engine *e, const zr__bound *b, const zr_step *step)
     int64_t wire = zr_dtype_bytes(e->plan->layout.wire_dtype);
     char *grad = zr__used(e, b, step, 0);
     if (step->kind == ZR_STEP_COLLECT)
-        return zr_comm_collect(e->comm, step->owner, own_place(e, step, grad, step->owner, wire), step->count * wire,
+        return zr_comm_collect(e->comm, step->owner, place_of(e, step, grad, step->owner, wire), step->count * wire,
                                e->pieces);
     return zr_comm_exchange(e->comm, grad + step->first * wire, e->plan->unit[step->unit].shard_elems * wire,
                             step->count * wire, e->pieces);
@@ -104,8 +104,8 @@ static zr_status sum_world(zr_engine *e, const zr_step *step, const zr__sums *su
     int64_t micro = e->batch.micro;
     bool odd = micro & 1;
     int top = __builtin_popcountll((unsigned long long)micro) - odd;
-    ZR_TRY(e->device->ops->sum(e->device, accumulator(e, step, sums, top), ZR_F32, odd, pieces, l->ranks,
-                               l->wire_dtype, step->count));
+    ZR_TRY(e->device->ops->sum(e->device, accumulator(e, step, sums, top), ZR_F32, odd, pieces, l->ranks, l->wire_dtype,
+                               step->count));
     for (int64_t ones = micro >> 1; odd && (ones & 1); ones >>= 1) ZR_TRY(merge(e, step, sums, --top));
     while (micro == l->accum - 1 && top > 0) ZR_TRY(merge(e, step, sums, --top));
     return ZR_OK;

@@ -105,11 +105,10 @@ zr_status zr__agree(zr_engine *e, int32_t unit)
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
     return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s%s is not finite in step %lld; the layout lean updates each unit as its gradient arrives, so the "
-                   "step cannot be skipped: %d of %d units are updated already (%s). Clip gradients, or give "
-                   "memory.norm two_pass or memory.layout paper, where such steps are skipped whole",
-                   gradient, bad < INFINITY ? zr_graph_param(g, (int32_t)bad)->name : "",
-                   (long long)e->step->step + 1, e->updated, e->plan->n_units,
-                   e->updated ? list_updated(e, list, sizeof list) : "none");
+                   "step cannot be skipped: %d of %d units are updated already (%s). Set gradient_clipping, "
+                   "memory.norm two_pass or memory.layout paper: then such steps are skipped whole",
+                   gradient, bad < INFINITY ? zr_graph_param(g, (int32_t)bad)->name : "", (long long)e->step->step + 1,
+                   e->updated, e->plan->n_units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }
 
 /* What NORM learns from all ranks. */
@@ -167,7 +166,6 @@ zr_status zr__norm(zr_engine *e)
     e->result.loss = all.loss * e->mean;
     e->result.skipped = all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss);
     e->result.bad_param = all.bad < params ? (int32_t)all.bad : -1;
-    if (all.bad < INFINITY && world) e->result.grad_norm = NAN; /* exact sums leave out what is not finite */
     double clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
     if (clip > 0 && clip / (e->result.grad_norm + 1e-6) < 1.0) ratio = clip / (e->result.grad_norm + 1e-6);

@@ -18,7 +18,8 @@ static bool fits(const search *s, const zr_plan *plan)
     return plan->memory.total_bytes <= s->layout->limit_bytes;
 }
 
-/* Is `plan` to be had rather than the best so far: it fits and that does not, or it is less work; neither fits: smaller. */
+/* Is `plan` to be had rather than the best so far: it fits and that does not, or it is less work; neither fits:
+ * smaller. */
 static bool better(const search *s, const zr_plan *plan)
 {
     if (!s->best || fits(s, plan) != fits(s, s->best)) return !s->best || fits(s, plan);
@@ -26,12 +27,13 @@ static bool better(const search *s, const zr_plan *plan)
     return plan->memory.total_bytes < s->best->memory.total_bytes;
 }
 
-static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every, bool *fit)
+static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
+                         int64_t *bytes)
 {
     zr__mix mix = {.first = first, .rest = rest, .n_first = n_first, .every = every};
     zr_plan *plan = NULL;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
-    *fit = fits(s, plan);
+    *bytes = plan->memory.total_bytes;
     if (better(s, plan)) {
         zr_plan *worse = s->best;
         s->best = plan;
@@ -45,13 +47,18 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
 static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 {
     int32_t low = 0, high = s->units;
-    bool fit = false;
-    ZR_TRY(try_mix(s, heavy, light, high, 1, &fit));
-    while (fit && low < high) {
+    int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
+    ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
+    while (bytes > limit && high > 0) { /* the last units can use the room in which the others are computed again */
+        ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
+        if (fewer > bytes) return ZR_OK;
+        bytes = fewer;
+        high--;
+    }
+    while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        bool enough = false;
-        ZR_TRY(try_mix(s, heavy, light, middle, 1, &enough));
-        if (enough)
+        ZR_TRY(try_mix(s, heavy, light, middle, 1, &bytes));
+        if (bytes <= limit)
             high = middle;
         else
             low = middle + 1;
@@ -61,16 +68,19 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 
 static zr_status find(search *s)
 {
-    bool fit = false;
-    ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &fit));
-    if (fit || s->layout->limit_bytes == 0) return ZR_OK;
+    int64_t bytes = 0, before = INT64_MAX;
+    ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
+    if (fits(s, s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_TRAIN]) : 0;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* Fewer checkpoints, more to compute again at once: beyond twice the root it only grows. */
-    for (int64_t every = 2; !fits(s, s->best) && every * every <= 4 * (int64_t)s->units; every++)
-        ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &fit));
+    /* Fewer checkpoints, more to compute again at once: from where it grows it only grows. */
+    bytes = INT64_MAX;
+    for (int64_t every = 2; !fits(s, s->best) && every <= s->units && bytes <= before; every++) {
+        before = bytes;
+        ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
+    }
     return ZR_OK;
 }
 

@@ -124,16 +124,18 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
     const zr_buffer *b = &p->s->buffer[buffer];
     ZR_CHECK(p->s->value_offset[value] + bytes <= b->bytes, ZR_ERR_INTERNAL,
              "step %d: value %d ends outside buffer %d (%s)", step, value, buffer, b->what);
-    if (info->kind == ZR_VALUE_PARAM) {
-        ZR_CHECK(b->category == ZR_PARAM && b->unit == info->unit, ZR_ERR_INTERNAL,
-                 "step %d looks for parameter %d in buffer %d (%s)", step, info->param, buffer, b->what);
+    if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
+        const zr_param_info *param = zr_graph_param(p->graph, info->param);
+        bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_PARAM : ZR_GRAD) && b->unit == param->unit &&
+                      p->s->value_offset[value] == param->unit_offset * zr_dtype_bytes(info->type.dtype);
+        ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at byte %lld of buffer %d (%s)", step,
+                 param->name, (long long)p->s->value_offset[value], buffer, b->what);
         return ZR_OK;
     }
     bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
-    bool held = fixed ? buffer == p->s->value_buffer[value]
-                      : holder[buffer] == value || (info->kind == ZR_VALUE_GRAD && b->category == ZR_GRAD);
-    ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d", step,
-             value, buffer, b->what, holder[buffer]);
+    bool held = fixed ? buffer == p->s->value_buffer[value] : holder[buffer] == value;
+    ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
+             step, value, buffer, b->what, holder[buffer]);
     return ZR_OK;
 }
 
@@ -152,9 +154,7 @@ static zr_status check_values(const proof *p, zr_value *holder)
         for (int j = 0; j < op->n_in; j++)
             if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], use[j].buffer));
         for (int j = 0; j < op->n_out; j++) holder[use[op->n_in + j].buffer] = op->out[j];
-        for (int j = 0; j < op->n_out; j++)
-            if (zr_graph_value(p->graph, op->out[j])->kind == ZR_VALUE_ACT)
-                ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
+        for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
     }
     return ZR_OK;
 }
@@ -170,6 +170,83 @@ static zr_status check_output(const proof *p, const zr_value *holder)
         ZR_CHECK(b == kept || !share_bytes(&s->buffer[b], &s->buffer[kept]) ||
                      s->buffer[b].last_step < s->buffer[kept].first_step,
                  ZR_ERR_INTERNAL, "buffer %d (%s) is written over the output", b, s->buffer[b].what);
+    return ZR_OK;
+}
+
+/* Did a step of this kind, of this unit or of none in particular, happen before `step`? */
+static bool happened(const proof *p, zr_step_kind kind, int32_t unit, int32_t step)
+{
+    for (int32_t i = 0; i < step; i++)
+        if (p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) && happens_before(p, i, step))
+            return true;
+    return false;
+}
+
+/* Have all ranks agreed on the gradient that this step applies, knowing its squares and the loss? */
+static bool is_agreed(const proof *p, int32_t update)
+{
+    int32_t unit = p->s->step[update].unit;
+    for (int32_t i = 0; i < update; i++) {
+        const zr_step *step = &p->s->step[i];
+        bool concerns = step->kind == ZR_STEP_NORM || (step->kind == ZR_STEP_AGREE && step->unit == unit);
+        if (concerns && happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
+            happened(p, ZR_STEP_SQUARE, unit, i))
+            return true;
+    }
+    return false;
+}
+
+/* An update is the last use of a buffer that keeps its unit. */
+static zr_status check_last_use(const proof *p, int32_t update, int32_t b, const use_of *use, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        ZR_CHECK(use[i].step == update || happens_before(p, use[i].step, update), ZR_ERR_INTERNAL,
+                 "step %d uses buffer %d (%s), which step %d may have updated", use[i].step, b, p->s->buffer[b].what,
+                 update);
+    return ZR_OK;
+}
+
+/* What no buffer shows: an update comes when it may, and after all that needs the unit as it was. */
+static zr_status check_updates(const proof *p, const use_of *use, const int32_t *first)
+{
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        int32_t unit = p->s->step[i].unit;
+        if (p->s->step[i].kind != ZR_STEP_UPDATE) continue;
+        ZR_CHECK(is_agreed(p, i), ZR_ERR_INTERNAL, "step %d updates unit %d before all ranks have agreed on it", i,
+                 unit);
+        const int32_t kept[] = {p->plan->unit[unit].param, p->plan->unit[unit].master};
+        for (int k = 0; k < 2; k++)
+            if (kept[k] != ZR_NONE)
+                ZR_TRY(check_last_use(p, i, kept[k], use + first[kept[k]], first[kept[k] + 1] - first[kept[k]]));
+    }
+    return ZR_OK;
+}
+
+/* Bytes that a step puts into the exchange stage. */
+static int64_t staged_bytes(const zr_plan *plan, const zr_step *step)
+{
+    const zr_layout *l = &plan->layout;
+    switch (step->kind) {
+    case ZR_STEP_EXCHANGE:
+    case ZR_STEP_COLLECT:
+        return l->ranks * step->count * zr_dtype_bytes(l->wire_dtype);
+    case ZR_STEP_GATHER_GRAD:
+        return l->ranks * step->count * zr_dtype_bytes(plan->sum_f32 ? ZR_F32 : l->wire_dtype);
+    case ZR_STEP_GATHER:
+        return l->ranks * step->count * zr_dtype_bytes(l->dtype);
+    case ZR_STEP_BROADCAST:
+        return step->count * zr_dtype_bytes(l->dtype);
+    default:
+        return 0;
+    }
+}
+
+static zr_status check_stage(const proof *p)
+{
+    for (int32_t i = 0; i < p->s->n_steps; i++)
+        ZR_CHECK(staged_bytes(p->plan, &p->s->step[i]) <= p->plan->stage_bytes, ZR_ERR_INTERNAL,
+                 "step %d needs %lld bytes of the exchange stage, which has %lld", i,
+                 (long long)staged_bytes(p->plan, &p->s->step[i]), (long long)p->plan->stage_bytes);
     return ZR_OK;
 }
 
@@ -202,6 +279,8 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     for (int32_t b = 0; b < s->n_buffers; b++)
         ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
+    ZR_TRY_GOTO(st, check_stage(&p), done);
+    ZR_TRY_GOTO(st, check_updates(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
     if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);
 done:

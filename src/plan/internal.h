@@ -56,6 +56,7 @@ typedef struct zr__writer {
     int32_t clock_room;
     int32_t last[ZR_STREAMS]; /* the last step of each stream, -1: none */
     int32_t last_sum;         /* the last reader of the exchange stage, -1: none */
+    int32_t last_norm;        /* what an update waits for, -1: none */
     int64_t bytes;            /* of all buffers, as if none shared a place: no offset can be larger */
     zr_status status;
 } zr__writer;
@@ -118,16 +119,20 @@ void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment,
 /* At the start of a segment: gather what it needs, and ahead what the layout allows, once step `wait` has ended. */
 void zr__gathers_issue(zr__gathers *gathers, zr__writer *w, int32_t segment, int32_t wait);
 
-/* Steps that move a unit; each returns the last communication step, -1: none. `target`: the whole unit. */
+/* Gathers return their last step, -1: none. `target`: the whole unit. */
 int32_t zr__write_gather(zr__writer *w, int32_t unit, int32_t target, int32_t wait);
 int32_t zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait);
-/* grad: the unit's gradient of this micro-batch. */
-int32_t zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad);
+/* Pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
+void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad);
 /* The same for all units at once, grad[unit]. */
 void zr__write_reduce_fused(zr__writer *w, const int32_t *grad);
+/* What makes it an all-reduce, where it is one: everyone gets the sums of this micro-batch. */
+int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad);
 
 /* Is a unit's gradient a buffer of its own in each micro-batch? */
 bool zr__grad_transient(const zr_plan *plan);
+/* Does every rank get the sums of a whole gradient? */
+bool zr__all_get_sums(const zr_plan *plan);
 /* Where the sums of a unit's gradient stand: `grad`, or a persistent buffer. */
 int32_t zr__sums_buffer(const zr_plan *plan, int32_t unit, int32_t grad);
 

@@ -15,13 +15,12 @@ static int64_t shard_range(const zr_plan *plan, int64_t bucket_elems, const zr_p
     return range < u->shard_elems ? range : u->shard_elems;
 }
 
-/* One step on the exchange stage: whoever still reads it goes first. */
+/* One step on the exchange stage: whoever still reads it goes first. That is a compute step, as `wait` is. */
 static int32_t staged_step(zr__writer *w, zr_step_kind kind, int32_t unit, int64_t first, int64_t count, int32_t wait)
 {
     int32_t step = zr__writer_step(w, kind, ZR_STREAM_COMM, unit, -1);
     zr__writer_range(w, first, count);
-    zr__writer_wait(w, wait);
-    zr__writer_wait(w, w->last_sum);
+    zr__writer_wait(w, wait > w->last_sum ? wait : w->last_sum);
     return step;
 }
 
@@ -141,22 +140,25 @@ static void reduce_range(zr__writer *w, int32_t unit, int64_t first, int64_t cou
     }
 }
 
-/* All-reduce of one micro-batch's gradient: everyone gets the sums. */
-static int32_t gather_sums(zr__writer *w, int32_t unit, int32_t grad)
+bool zr__all_get_sums(const zr_plan *plan)
+{
+    return !plan->shard_optim || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
+}
+
+int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad)
 {
     const zr_plan *plan = w->plan;
-    bool all = !plan->shard_optim || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
-    if (!all || plan->sum_f32 || plan->stage_buffer == ZR_NONE) return -1;
+    if (!zr__all_get_sums(plan) || plan->sum_f32 || plan->stage_buffer == ZR_NONE) return -1;
     return zr__write_gather_grad(w, unit, zr__sums_buffer(plan, unit, grad), w->last_sum);
 }
 
-int32_t zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
+void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
 {
     const zr_plan *plan = w->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     if (zr__grad_transient(plan)) zero_gaps(w, unit, grad);
     if (plan->stage_buffer == ZR_NONE && zr__sums_buffer(plan, unit, grad) == grad)
-        return -1; /* one rank: the gradient is its own sum */
+        return; /* one rank: the gradient is its own sum */
 
     int64_t range = shard_range(plan, plan->layout.reduce_bucket_elems, u);
     int64_t last = (u->shard_elems - 1) / range * range;
@@ -164,7 +166,6 @@ int32_t zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
         int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
         reduce_range(w, unit, first, count, grad);
     }
-    return gather_sums(w, unit, grad);
 }
 
 void zr__write_reduce_fused(zr__writer *w, const int32_t *grad)
@@ -181,6 +182,4 @@ void zr__write_reduce_fused(zr__writer *w, const int32_t *grad)
     zr__writer_use(w, plan->stage_buffer, true, true);
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].elems > 0) sum_step(w, u, -1, 0, plan->unit[u].shard_elems, grad[u], exchange);
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].elems > 0) gather_sums(w, u, grad[u]);
 }

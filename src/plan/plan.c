@@ -18,20 +18,35 @@ const char *zr_step_kind_name(zr_step_kind kind)
 /* What excludes what among the ways to keep and move model states. */
 static zr_status check_choices(const zr_layout *l)
 {
-    ZR_CHECK(!l->two_pass || (l->states == ZR_STATES_LEAN && l->accum == 1 && !l->world), ZR_ERR_CONFIG,
-             "two passes for the norm are of the layout lean with one micro-batch a step: elsewhere the gradient is "
-             "kept, and its norm costs nothing");
+    bool lean = l->states == ZR_STATES_LEAN;
+    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->world), ZR_ERR_CONFIG,
+             "two passes for the norm, in the layout %s with %lld micro-batches a step%s: they are of lean with one, "
+             "and not of world; elsewhere the gradient is kept and one pass gives the norm",
+             lean ? "lean" : "paper", (long long)l->accum, l->world ? ", world" : "");
     ZR_CHECK(!l->world || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
              "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->world), ZR_ERR_UNSUPPORTED,
-             "all-reduce at stage 1 with %lld micro-batches a step: one is built", (long long)l->accum);
-    ZR_CHECK(l->recompute_every >= 1, ZR_ERR_CONFIG, "recompute every %lld units: at least 1",
-             (long long)l->recompute_every);
-    ZR_CHECK(l->prefetch_elems >= 0 && l->live_elems >= 0 && l->reuse_elems >= 0 && l->persist_elems >= 0 &&
-                 l->persist_model_elems >= 0 && l->limit_bytes >= 0,
-             ZR_ERR_CONFIG, "a threshold or limit of zr_layout is negative");
+             "all-reduce at stage 1 with %lld micro-batches a step%s: one is built, and not of world",
+             (long long)l->accum, l->world ? ", world" : "");
+    ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
+             "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
+    return ZR_OK;
+}
+
+static zr_status check_counts(const zr_layout *l)
+{
+    const struct {
+        const char *name;
+        int64_t value, least;
+    } count[] = {{"recompute_every", l->recompute_every, 1}, {"prefetch_elems", l->prefetch_elems, 0},
+                 {"live_elems", l->live_elems, 0},           {"reuse_elems", l->reuse_elems, 0},
+                 {"persist_elems", l->persist_elems, 0},     {"persist_model_elems", l->persist_model_elems, 0},
+                 {"limit_bytes", l->limit_bytes, 0}};
+    for (size_t i = 0; i < sizeof count / sizeof *count; i++)
+        ZR_CHECK(count[i].value >= count[i].least, ZR_ERR_CONFIG, "zr_layout.%s is %lld, wanted at least %lld",
+                 count[i].name, (long long)count[i].value, (long long)count[i].least);
     return ZR_OK;
 }
 
@@ -53,6 +68,7 @@ static zr_status check_layout(const zr_layout *l)
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
+    ZR_TRY(check_counts(l));
     return check_choices(l);
 }
 

@@ -124,6 +124,6 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM];
-    price->exposed_sec = price->step_sec - price->compute_sec;
+    price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
     return ZR_OK;
 }

@@ -151,8 +151,9 @@ static int32_t unit_gradient(writing *s, int32_t unit)
     const zr_plan *plan = s->w.plan;
     if (s->grad_buffer[unit] == ZR_NONE) {
         int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
-        s->grad_buffer[unit] = zr__grad_transient(plan) ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes)
-                                                        : plan->unit[unit].grad;
+        s->grad_buffer[unit] = zr__grad_transient(plan)
+                                   ? zr__writer_buffer(&s->w, ZR_GRAD, unit, "unit gradient", bytes)
+                                   : plan->unit[unit].grad;
     }
     return s->grad_buffer[unit];
 }
@@ -166,7 +167,8 @@ static void reduce_units(writing *s, int32_t index)
     for (int32_t u = s->first_due[index]; u != ZR_NONE; u = s->next_due[u]) unit_gradient(s, u);
     if (fused && s->first_due[index] != ZR_NONE) zr__write_reduce_fused(w, s->grad_buffer);
     for (int32_t u = s->first_due[index]; u != ZR_NONE && w->status == ZR_OK; u = s->next_due[u]) {
-        int32_t moved = fused ? w->last[ZR_STREAM_COMM] : zr__write_reduce(w, u, s->grad_buffer[u]);
+        if (!fused) zr__write_reduce(w, u, s->grad_buffer[u]);
+        int32_t moved = norm ? -1 : zr__write_gather_sums(w, u, s->grad_buffer[u]); /* a norm is of shards */
         zr__write_consume(w, u, s->grad_buffer[u], moved, norm);
     }
 }

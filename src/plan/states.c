@@ -33,7 +33,7 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
 static int32_t accumulators(int64_t micro_batches)
 {
     int32_t n = 1;
-    while (((int64_t)2 << n) - 2 <= micro_batches - 1) n++;
+    while (((uint64_t)micro_batches + 1) >> n > 1) n++;
     return n;
 }
 
@@ -119,14 +119,22 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Bytes of an element that is gathered: of parameters, of sums where all ranks get them, or of the larger. */
+static int64_t gathered_bytes(const zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    bool params = plan->shard_optim || !l->train, sums = l->train && zr__all_get_sums(plan);
+    int64_t param = zr_dtype_bytes(l->dtype), sum = zr_dtype_bytes(plan->sum_f32 ? ZR_F32 : l->wire_dtype);
+    return sums && (!params || sum > param) ? sum : param;
+}
+
 /* The exchange stage holds the largest bucket that any step moves; fused, the gradients of the whole model. */
 zr_status zr__plan_stage(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     plan->stage_buffer = ZR_NONE;
     if (l->ranks == 1) return ZR_OK;
-    int64_t largest = 0, all = 0, wire = zr_dtype_bytes(l->wire_dtype);
-    int64_t gathered = l->train && !plan->shard_optim ? (plan->sum_f32 ? 4 : wire) : zr_dtype_bytes(l->dtype);
+    int64_t largest = 0, all = 0, wire = zr_dtype_bytes(l->wire_dtype), gathered = gathered_bytes(plan);
     int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     if (l->fused_buffer) reduce = gather = INT64_MAX;

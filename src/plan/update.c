@@ -19,16 +19,25 @@ static void write_unit_update(zr__writer *w, int32_t unit, int32_t sums, int32_t
     zr__writer_step(w, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, unit, -1);
     zr__writer_range(w, 0, plan->shard_optim ? u->shard_elems : u->padded_elems);
     zr__writer_wait(w, wait);
+    zr__writer_wait(w, w->last_norm);
     zr__writer_use(w, sums, true, false);
     if (u->master != ZR_NONE) zr__writer_use(w, u->master, true, true);
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++) zr__writer_use(w, u->slot[i], true, true);
     if (u->param != ZR_NONE) zr__writer_use(w, u->param, u->master == ZR_NONE, true);
 }
 
+/* All ranks take part, so it stands among what else they do together: on the comm stream, as AGREE does. */
+static int32_t verdict(zr__writer *w, zr_step_kind kind, int32_t unit)
+{
+    int32_t squared = w->last[ZR_STREAM_COMPUTE];
+    int32_t step = zr__writer_step(w, kind, ZR_STREAM_COMM, unit, -1);
+    zr__writer_wait(w, squared);
+    return step;
+}
+
 void zr__write_norm(zr__writer *w)
 {
-    zr__writer_step(w, ZR_STEP_NORM, ZR_STREAM_COMPUTE, -1, -1);
-    zr__writer_wait(w, w->last[ZR_STREAM_COMM]);
+    w->last_norm = verdict(w, ZR_STEP_NORM, -1);
 }
 
 void zr__write_consume(zr__writer *w, int32_t unit, int32_t grad, int32_t wait, bool norm)
@@ -37,13 +46,7 @@ void zr__write_consume(zr__writer *w, int32_t unit, int32_t grad, int32_t wait, 
     bool two_pass = w->plan->layout.two_pass;
     if (norm || !two_pass) write_square(w, unit, grad, wait);
     if (norm) return;
-    int32_t agreed = wait;
-    if (!two_pass) {
-        int32_t squared = w->last[ZR_STREAM_COMPUTE];
-        agreed = zr__writer_step(w, ZR_STEP_AGREE, ZR_STREAM_COMM, unit, -1);
-        zr__writer_wait(w, squared);
-    }
-    write_unit_update(w, unit, grad, agreed);
+    write_unit_update(w, unit, grad, two_pass ? wait : verdict(w, ZR_STEP_AGREE, unit));
 }
 
 void zr__write_update(zr__writer *w)

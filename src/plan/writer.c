@@ -45,7 +45,7 @@ zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, 
     w->plan = plan;
     w->graph = graph;
     w->schedule = schedule;
-    w->last_sum = -1;
+    w->last_sum = w->last_norm = -1;
     w->bytes = plan->persistent_bytes;
     for (int s = 0; s < ZR_STREAMS; s++) w->last[s] = -1;
     int32_t n = plan->n_persistent;
@@ -83,9 +83,8 @@ int32_t zr__writer_step(zr__writer *w, zr_step_kind kind, zr_stream stream, int3
     GROW(w, w->clock, s->n_steps, clock_room);
     if (w->status != ZR_OK) return -1;
     int32_t index = s->n_steps++;
-    s->step[index] =
-        (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = op, .owner = -1, .uses = s->n_uses,
-                  .waits = s->n_waits};
+    s->step[index] = (zr_step){
+        .kind = kind, .stream = stream, .unit = unit, .op = op, .owner = -1, .uses = s->n_uses, .waits = s->n_waits};
     for (int i = 0; i < ZR_STREAMS; i++) w->clock[index][i] = -1;
 
     bool barrier = kind == ZR_STEP_REPEAT || kind == ZR_STEP_END;

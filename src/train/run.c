@@ -109,6 +109,19 @@ static zr_status check_plan(run *r)
     return ZR_OK;
 }
 
+/** Policy auto fits the scratch of this machine's processor. Ranks that compute other things again gather at other
+ *  times, and would wait for each other for ever. */
+static zr_status same_mix(run *r)
+{
+    uint64_t work;
+    if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
+    memcpy(&work, &r->plan->flops_hardware, sizeof(work));
+    return agreed(r, zr_comm_same(r->comm,
+                                  "what activation_checkpointing.policy auto computes again (these processors are not "
+                                  "alike: name a policy)",
+                                  work));
+}
+
 static zr_status check(run *r)
 {
     uint64_t hash = 0;
@@ -118,6 +131,7 @@ static zr_status check(run *r)
     ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(settle_limit(r));
     ZR_TRY(agree(r, check_plan(r)));
+    ZR_TRY(same_mix(r));
     return ZR_OK;
 }
 
@@ -270,7 +284,9 @@ static zr_status count_skipped(run *r, const zr_step_result *did)
              "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s%s); lower the "
              "learning rate%s, lengthen the warm-up or %s gradient_clipping",
              ZR_TRAIN_MAX_SKIPPED, (long long)r->result->steps, name[0] ? name : "loss", scale,
-             r->config->fp16 && !r->scaler.dynamic ? " or fp16.loss_scale" : "",
+             !r->config->fp16    ? ""
+             : r->scaler.dynamic ? " or fp16.min_loss_scale"
+                                 : " or fp16.loss_scale",
              r->config->gradient_clipping > 0.0 ? "lower" : "set");
     return ZR_OK;
 }

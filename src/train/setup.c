@@ -14,6 +14,8 @@
 #define HOST_SHARE 0.9
 #define MIB 1048576.0
 
+enum { REMEDIES_BYTES = 256 };
+
 static zr_config_sizes sizes_of(const zr_gpt2_config *gpt2)
 {
     return (zr_config_sizes){gpt2->n_layer, gpt2->n_head, gpt2->n_embd, gpt2->n_positions, gpt2->vocab_size};
@@ -155,8 +157,9 @@ static void set_states(const zr_config *config, zr_layout *layout)
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
-    layout->two_pass = lean && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->world = config->train.world;
+    bool summed = config->accumulation_steps > 1 || layout->world; /* into sums that are kept */
+    layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
     if (layout->recompute == ZR_RECOMPUTE_AUTO) layout->limit_bytes = arena_limit(config->memory.limit_bytes);
@@ -235,25 +238,40 @@ int64_t zr_train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
+/** What would make a plan smaller and is not done yet, for a message that goes on with one thing more. */
+static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
+{
+    bool lean = l->states == ZR_STATES_LEAN;
+    bool kept = lean && l->norm_first && l->accum == 1 && !l->world && !l->two_pass;
+    bool again = l->recompute == ZR_RECOMPUTE_UNIT || l->recompute == ZR_RECOMPUTE_AUTO;
+    text[0] = '\0';
+    if (!l->train) return text;
+    snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, or ",
+             l->stage < 3 ? "a higher zero_optimization.stage, " : "",
+             again ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
+             kept ? "memory.norm two_pass, " : "");
+    return text;
+}
+
 zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
 {
+    char use[REMEDIES_BYTES];
     const zr_memory *memory = &plan->memory;
     int64_t rank_bytes = zr_train_process_bytes(memory->total_bytes, 1);
     double states = (double)memory->states_bytes / MIB, total = (double)memory->total_bytes / MIB;
     ZR_CHECK(
         limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
         "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
-        "memory.limit is %.1f MiB; use a higher zero_optimization.stage, activation_checkpointing.policy unit, more "
-        "ranks, a smaller batch or seq_length (`zr plan` shows each)",
-        (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB);
+        "memory.limit is %.1f MiB; use %smore ranks (`zr plan` shows each)",
+        (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB, remedies(&plan->layout, use));
     double host_bytes =
         threads ? (double)zr_train_process_bytes(memory->total_bytes, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
     ZR_CHECK(
         left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
-        "the plan needs %.1f MiB on this machine (%d ranks of %.1f MiB, of it %.1f MiB model states) but %.1f MiB are "
-        "available; use a higher zero_optimization.stage, activation_checkpointing.policy unit, a smaller batch or a "
-        "smaller model",
-        host_bytes / MIB, local_ranks, total, states, (double)left / MIB);
+        "the plan needs %.1f MiB on this machine (%d rank%s of %.1f MiB, of it %.1f MiB model states) but %.1f MiB "
+        "are available; use %sa smaller model",
+        host_bytes / MIB, local_ranks, local_ranks == 1 ? "" : "s", total, states, (double)left / MIB,
+        remedies(&plan->layout, use));
     return ZR_OK;
 }

@@ -1,6 +1,9 @@
-#include "cli/cli.h"
+/*
+ * The step at which most of a rank's memory is in use, and by what.
+ */
+#include "plan/internal.h"
 
-/** A buffer lives from its first step to its last: what is added at the first is taken back behind the last. */
+/* A buffer lives from its first step to its last: what is added at the first is taken back behind the last. */
 static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int64_t *change)
 {
     for (int32_t i = n_persistent; i < schedule->n_buffers; i++) {
@@ -10,11 +13,13 @@ static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int
     }
 }
 
-zr_status cli_fullest_find(const zr_plan *plan, cli_fullest *fullest)
+zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest)
 {
+    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to look through: set zr_layout.train");
     const zr_schedule *s = &plan->schedule[ZR_TRAIN];
-    *fullest = (cli_fullest){0};
-    int64_t *change = zr_alloc(sizeof(*change) * ((size_t)s->n_steps + 1));
+    *fullest = (zr_fullest){0};
+    int64_t *change = zr_alloc(sizeof *change * ((size_t)s->n_steps + 1));
     ZR_CHECK(change, ZR_ERR_MEMORY, "no memory to look through %d steps", s->n_steps);
     add_lifetimes(s, plan->n_persistent, change);
     int64_t live = 0, most = -1;
