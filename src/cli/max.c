@@ -3,7 +3,7 @@
 #include <string.h>
 
 /** What is looked through: more layers take long to plan, more rows are of no use. */
-#define TRIED_LAYERS 4096
+#define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
 #define MIB 1048576.0
 

@@ -46,21 +46,11 @@ static bool before(const span *a, const span *b, int32_t (*clock)[ZR_STREAMS])
     return true;
 }
 
-/* Of one size the youngest first: what the forward pass leaves for the backward lies within what it left before. */
 static int by_size(const void *x, const void *y)
 {
     const span *a = x, *b = y;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-    return b->buffer - a->buffer;
-}
-
-/* Whatever may not share bytes with `inner` may not with `outer` either, which begins earlier and ends later; so if
- * they are of a size, outer's place cannot be below that which was found for inner. */
-static bool within(const span *inner, const span *outer, int32_t (*clock)[ZR_STREAMS])
-{
-    for (int s = 0; s < ZR_STREAMS; s++)
-        if (clock[outer->first][s] > clock[inner->first][s] || inner->last[s] > outer->last[s]) return false;
-    return true;
+    return a->buffer - b->buffer;
 }
 
 /* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
@@ -174,8 +164,6 @@ zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[
     qsort(k.span, (size_t)k.n, sizeof *k.span, by_size);
     for (int32_t i = 0; i < k.n; i++) {
         span *item = &k.span[i];
-        const span *last = i > 0 ? item - 1 : NULL;
-        if (last && last->bytes == item->bytes && within(last, item, clock)) item->offset = last->offset;
         ZR_TRY_GOTO(st, place(&k, item), done);
         schedule->buffer[item->buffer].offset = plan->persistent_bytes + item->offset;
         int64_t end = plan->persistent_bytes + item->offset + item->bytes;
