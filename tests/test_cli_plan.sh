@@ -106,8 +106,12 @@ check "... and its picture says so" "$ZR" plan c.json --quiet --json --memory.li
     --activation_checkpointing.policy=auto --svg auto.svg
 check "... in words" grep -q 'to stay within the limit' auto.svg
 check "... and is not where it decides nothing" sh -c "! $ZR plan c.json --quiet --memory 1GiB | grep -q ' auto '"
-check "auto by what this host has left says so" sh -c "$ZR plan c.json --activation_checkpointing.policy=auto 2>&1 |
-    grep -q 'this host has left'"
+if [ -r /proc/meminfo ]; then
+    check "auto by what this host has left says so" sh -c "$ZR plan c.json --activation_checkpointing.policy=auto 2>&1 |
+        grep -q 'this host has left'"
+else
+    skip "auto by what this host has left says so" "no /proc/meminfo"
+fi
 check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet
 ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
 check "... so many do" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
