@@ -15,6 +15,7 @@ type=${2:-bf16}
 text=$(cd "$(dirname "$text")" && pwd)/$(basename "$text")
 cd "$(dirname "$0")/.."
 make -s
+. bench/watch.sh
 out=build/gpt2-1.5b
 rm -rf "$out"
 mkdir -p "$out"
@@ -37,13 +38,7 @@ JSON
 build/zr train "$out/config.json" &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' INT TERM
-highest=0
-while kill -0 $pid 2>/dev/null; do
-    rss=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status 2>/dev/null || true)
-    [ "${rss:-0}" -le $highest ] || highest=$rss
-    sleep 0.2
-done
-wait $pid
+watch_rss $pid 0.2
 planned=$(sed -n 's/.*"total":\s*\([0-9]*\)}, "traffic.*/\1/p' "$out/run/run.json" | head -n 1)
 sed -n 's/.*"loss":\s*\([0-9.]*\).*/\1/p' "$out/run/metrics.jsonl" | awk -v rss="$highest" -v planned="$planned" -v type="$type" '
     { loss[NR] = $1; printf "%s%s", NR == 1 ? "losses " : " ", $1 }

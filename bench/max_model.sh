@@ -9,6 +9,7 @@ set -eu
 [ $# -gt 0 ] || set -- 1GiB 2GiB 4GiB
 cd "$(dirname "$0")/.."
 make -s
+. bench/watch.sh
 out=build/max-model
 rm -rf "$out"
 mkdir -p "$out"
@@ -34,14 +35,7 @@ for limit in "$@"; do
         sed -n 's/.*"model.n_layer": *\([0-9]*\).*/\1/p')
     build/zr train "$out/config.json" --quiet --memory.limit="$limit" --model.n_layer="$layers" \
         --train.output_dir="$out/run-$limit" &
-    pid=$!
-    highest=0
-    while kill -0 $pid 2>/dev/null; do
-        rss=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status 2>/dev/null || true)
-        [ "${rss:-0}" -le $highest ] || highest=$rss
-        sleep 0.02
-    done
-    wait $pid || rc=1
+    watch_rss $! 0.02 || rc=1
     more=0
     build/zr train "$out/config.json" --quiet --memory.limit="$limit" --model.n_layer=$((layers + 1)) \
         --train.output_dir="$out/more-$limit" 2>"$out/refused" || more=$?

@@ -1,0 +1,12 @@
+# For scripts of this folder: `watch_rss PID SECONDS` waits for a child of this shell, looks at its resident set every
+# so many seconds, and leaves the highest in `highest`, in KiB. Its status is the child's.
+watch_rss()
+{
+    highest=0
+    while kill -0 "$1" 2>/dev/null; do
+        rss=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status" 2>/dev/null || true)
+        [ "${rss:-0}" -le "$highest" ] || highest=$rss
+        sleep "$2"
+    done
+    wait "$1"
+}
