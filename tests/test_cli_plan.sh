@@ -1,30 +1,7 @@
 #TEST timeout=120
 # `zr plan`: the largest that fits is what `zr train` starts, choices and advice, pictures, shapes, tables.
-set -u
-ZR=${ZR:-build/zr}
-case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
-DIR=$(mktemp -d) || exit 1
-trap 'rm -rf "$DIR"' EXIT
-cd "$DIR" || exit 1
-n=0
+. tests/command.inc
 
-# check NAME COMMAND...: succeeds
-check() {
-    name=$1
-    shift
-    n=$((n + 1))
-    "$@" >out 2>err
-    rc=$?
-    if [ $rc = 0 ]; then echo "ok $n - $name"; else echo "not ok $n - $name"; sed 's/^/# /' out err | tail -20; fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-code() { # CODE COMMAND...
-    want=$1
-    shift
-    "$@"
-    rc=$?
-    [ $rc = "$want" ] || { echo "exit code $rc, wanted $want" >&2; return 1; }
-}
 prints() { # PATTERN COMMAND...
     pattern=$1
     shift

@@ -1,31 +1,7 @@
 #TEST timeout=180 mpi=1
 # Runs from end to end: what a run leaves, equal stages and transports, planned == measured, stopping, MPI.
-set -u
-ZR=${ZR:-build/zr}
-case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
-DIR=$(mktemp -d) || exit 1
-trap 'rm -rf "$DIR"' EXIT
-cd "$DIR" || exit 1
-n=0
+. tests/command.inc
 
-# check NAME COMMAND...: succeeds. The last command that printed anything is in out and err.
-check() {
-    name=$1
-    shift
-    n=$((n + 1))
-    "$@" >out.now 2>err.now
-    rc=$?
-    if [ $rc = 0 ]; then echo "ok $n - $name"; else echo "not ok $n - $name"; sed 's/^/# /' err.now | head -20; fi
-    if [ -s out.now ] || [ -s err.now ]; then mv out.now out; mv err.now err; fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-code() { # CODE COMMAND...
-    want=$1
-    shift
-    "$@"
-    rc=$?
-    [ $rc = "$want" ] || { echo "exit code $rc, wanted $want" >&2; return 1; }
-}
 numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
 same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
 # The object of a key of run.json, to the end of its line.

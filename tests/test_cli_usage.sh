@@ -1,12 +1,6 @@
 #TEST timeout=120
 # Help, usage errors, exit codes, refused inputs: one message, the promised code, nothing left behind.
-set -u
-ZR=${ZR:-build/zr}
-case $ZR in /*) ;; *) ZR=$PWD/$ZR ;; esac
-DIR=$(mktemp -d) || exit 1
-trap 'rm -rf "$DIR"' EXIT
-cd "$DIR" || exit 1
-n=0
+. tests/command.inc
 
 ok() { n=$((n + 1)); echo "ok $n - $1"; }
 not_ok() { n=$((n + 1)); echo "not ok $n - $1"; sed 's/^/# /' err; }
