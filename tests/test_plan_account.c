@@ -1,22 +1,13 @@
 //TEST timeout=60
 /* Memory and traffic of plans against the papers' formulas (ZeRO sections 5 and 7). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "gpt2_sizes.h"
+#include "plan_make.h"
 
 static zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 20};
 
 static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
 {
-    zr_model model = zr_gpt2(config);
-    zr_plan *plan = NULL;
-    zr_status st = zr_plan_create(&model, layout, &profile, &plan);
-    if (st != ZR_OK) fail_msg("plan: %s", zr_error_message());
-    return plan;
+    return plan_gpt2(config, layout, &profile);
 }
 
 static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)

@@ -1,13 +1,8 @@
 //TEST timeout=60
 /* The proof of the memory map: it holds for every layout, and it fails when a plan is broken. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
-#include <zr.h>
+#include "plan_make.h"
 
 static const zr_gpt2_config config = {.n_layer = 2,
                                       .n_head = 3,
@@ -36,10 +31,7 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 static zr_plan *plan_of(const zr_layout *layout)
 {
     zr_profile profile = {.name = "test", .threads = 2, .panel_bytes = 1 << 16};
-    zr_model model = zr_gpt2(&config);
-    zr_plan *plan = NULL;
-    if (zr_plan_create(&model, layout, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
-    return plan;
+    return plan_gpt2(&config, layout, &profile);
 }
 
 /* ---- plans that hold --------------------------------------------------------------------------- */

@@ -1,19 +1,11 @@
 //TEST timeout=60
 /* Choices beside the stage, in bytes: layouts, stage 3's thresholds, buffers, the papers' baselines, accumulators of
  * `world`; and choices that exclude each other. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <zr.h>
-
 #include "gpt2_sizes.h"
-
-static const zr_profile here = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+#include "plan_make.h"
 
 static zr_layout layout_of(int ranks, int stage, zr_dtype dtype)
 {
@@ -37,10 +29,7 @@ static zr_gpt2_config config_of(const char *preset)
 static zr_plan *plan_of(const char *preset, const zr_layout *layout)
 {
     zr_gpt2_config config = config_of(preset);
-    zr_model model = zr_gpt2(&config);
-    zr_plan *plan = NULL;
-    if (zr_plan_create(&model, layout, &here, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    return plan;
+    return plan_gpt2(&config, layout, &plan_profile);
 }
 
 static int64_t padded_of(const char *preset, int ranks)
@@ -281,7 +270,7 @@ static void test_excluded(void **state)
         l.recompute_every += cases[c].set.recompute_every;
         l.live_elems = cases[c].set.live_elems;
         zr_plan *plan = NULL;
-        assert_int_equal(zr_plan_create(&model, &l, &here, &plan), cases[c].status);
+        assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), cases[c].status);
         assert_null(plan);
         if (!strstr(zr_error_message(), cases[c].names)) fail_msg("%s", zr_error_message());
     }

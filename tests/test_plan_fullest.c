@@ -1,12 +1,7 @@
 //TEST timeout=60
 /* The fullest moment of a step, against a walk over the lifetimes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "plan_bound.h"
+#include "plan_make.h"
 
 static const zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 20};
 
@@ -15,10 +10,7 @@ static zr_plan *plan_of(const zr_layout *layout)
     zr_gpt2_config config;
     assert_int_equal(zr_gpt2_preset("gpt2-124m", &config), ZR_OK);
     config.n_layer = 3;
-    zr_model model = zr_gpt2(&config);
-    zr_plan *plan = NULL;
-    if (zr_plan_create(&model, layout, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
-    return plan;
+    return plan_gpt2(&config, layout, &profile);
 }
 
 /* What lives at one step. */

@@ -1,14 +1,9 @@
 //TEST timeout=60
 /* Prices: the clocks of a schedule written by hand, and what holds for any plan; machines by name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
-#include <zr.h>
+
+#include "plan_make.h"
 
 static const zr_gpt2_config small = {.n_layer = 3,
                                      .n_head = 3,
@@ -35,9 +30,7 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 {
     zr_profile profile = {.name = "test", .threads = 1};
-    zr_plan *plan = NULL;
-    if (zr_plan_create(model, layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    return plan;
+    return plan_make(model, layout, &profile);
 }
 
 static zr_price price_of(const zr_plan *plan, zr_profile profile)

@@ -1,21 +1,13 @@
 //TEST timeout=60
 /* Activation checkpointing in the plan: what is kept, what runs again and what does not, what it costs; that the map
  * stays at its lower bound; and the search for the cheapest mix. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <zr.h>
-
 #include "plan_bound.h"
+#include "plan_make.h"
 
 enum { B = 2, T = 64, C = 96, HEADS = 4 };
-
-static const zr_profile here = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
 
 static zr_gpt2_config small(int64_t layers)
 {
@@ -44,9 +36,7 @@ static zr_layout layout_of(zr_recompute policy, int64_t every)
 
 static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
 {
-    zr_model model = zr_gpt2(config);
-    zr_plan *plan = NULL;
-    if (zr_plan_create(&model, layout, &here, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_plan *plan = plan_gpt2(config, layout, &plan_profile);
     if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
     return plan;
 }
@@ -207,7 +197,7 @@ static void test_map(void **state)
                 l.states = c < 3 ? ZR_STATES_PAPER : ZR_STATES_LEAN;
                 zr_model model = zr_gpt2(&config);
                 zr_plan *plan = NULL;
-                assert_int_equal(zr_plan_create(&model, &l, &here, &plan), ZR_OK);
+                assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_OK);
                 double bound = (double)plan_bound(plan, ZR_TRAIN);
                 double ratio = (double)(plan->arena_bytes - plan->persistent_bytes) / bound;
                 if (ratio > worst) worst = ratio;

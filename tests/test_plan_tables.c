@@ -1,14 +1,9 @@
 //TEST timeout=60
 /* Tables 1 and 2 of the ZeRO paper out of the planner: the model states of a graph of so many parameters. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
-#include <zr.h>
+
+#include "plan_make.h"
 
 static const zr_profile profile = {.name = "test", .threads = 1};
 
@@ -25,9 +20,7 @@ static zr_layout layout_of(int stage, int ranks)
 
 static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 {
-    zr_plan *plan = NULL;
-    if (zr_plan_create(model, layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    return plan;
+    return plan_make(model, layout, &profile);
 }
 
 /* Gigabytes (1e9) of the states of a rank. */

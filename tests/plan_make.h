@@ -1,0 +1,29 @@
+/* A plan, or the test fails with the planner's message. */
+#ifndef PLAN_MAKE_H
+#define PLAN_MAKE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <zr.h>
+
+/* A processor that multiplies bf16. */
+static const zr_profile plan_profile = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+
+static inline zr_plan *plan_make(const zr_model *model, const zr_layout *layout, const zr_profile *profile)
+{
+    zr_plan *plan = NULL;
+    if (zr_plan_create(model, layout, profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    return plan;
+}
+
+static inline zr_plan *plan_gpt2(const zr_gpt2_config *config, const zr_layout *layout, const zr_profile *profile)
+{
+    zr_model model = zr_gpt2(config);
+    return plan_make(&model, layout, profile);
+}
+
+#endif
