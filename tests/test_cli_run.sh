@@ -72,7 +72,7 @@ check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --
 full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full); }
 check "a full disk ends the run with 74" code 74 full
 check "... and leaves no half weights" test ! -e full/model -a ! -e full/lock
-check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)"'
+check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)" || { ls -l full; tail -c 300 full/metrics.jsonl; exit 1; } >&2'
 check "... after all steps, with one note" sh -c 'grep -q "^step 40/40" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
 small() { (ulimit -v 1000000; "$ZR" train c.json --quiet --model.n_embd=1024 --model.n_layer=24 --train.output_dir=small); }
 case $(basename "$(dirname "$ZR")") in
