@@ -1,4 +1,4 @@
-//TEST timeout=120 tsan=1
+//TEST timeout=240 tsan=1
 /* Every way to keep, move and compute again gives the same bits: recompute policies, layouts, buckets, gathers ahead,
  * thresholds and the papers' baselines, at every stage, in every number type, on 1 to 4 ranks, with dropout. Each run
  * also holds planned against measured (trainer.h), and its plan against the independent proof. */
