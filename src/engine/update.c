@@ -105,8 +105,7 @@ zr_status zr__agree(zr_engine *e, int32_t unit)
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
     return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s%s is not finite in step %lld; the layout lean updates each unit as its gradient arrives, so the "
-                   "step cannot be skipped: %d of %d units are updated already (%s). Set gradient_clipping, "
-                   "memory.norm two_pass or memory.layout paper: then such steps are skipped whole",
+                   "step cannot be skipped: %d of %d units are updated already (%s)",
                    gradient, bad < INFINITY ? zr_graph_param(g, (int32_t)bad)->name : "", (long long)e->step->step + 1,
                    e->updated, e->plan->n_units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }

@@ -75,6 +75,8 @@ static void find_lifetimes(writing *s)
 {
     const zr_graph *g = s->w.graph;
     forget_instances(s);
+    const int32_t inputs = s->n_instances;
+    int32_t forward = inputs; /* instances below it, but the inputs, are the forward pass's */
     for (int32_t i = 0; i < s->n_instances; i++) s->last_use[i] = -1;
     for (int32_t i = 0; i < s->program.n; i++) {
         const zr_op *op = op_of(s, i);
@@ -82,16 +84,13 @@ static void find_lifetimes(writing *s)
             int32_t read = instance_of(s, op->in[j]);
             if (read < 0) continue;
             s->last_use[read] = i;
-            const zr_value_info *v = zr_graph_value(g, op->in[j]);
-            bool kept = v->producer >= 0 && !s->checkpoint[read] && s->program.run[i].role == ZR__REPLAY;
-            /* What a replay itself wrote has a later instance than any that the forward pass wrote. */
-            if (kept && s->place[read] == ZR__FORWARD) s->checkpoint[read] = true;
+            if (s->program.run[i].role == ZR__REPLAY && read >= inputs && read < forward) s->checkpoint[read] = true;
         }
         for (int j = 0; j < op->n_out; j++) {
-            s->place[s->n_instances] = (int32_t)s->program.run[i].role; /* until it has a place: who writes it */
             s->last_use[s->n_instances] = -1;
             s->instance[op->out[j]] = s->n_instances++;
         }
+        if (s->program.run[i].role == ZR__FORWARD) forward = s->n_instances;
     }
     int32_t losses = instance_of(s, zr_graph_get_losses(g)), output = instance_of(s, zr_graph_get_output(g));
     if (losses >= 0) s->last_use[losses] = s->program.n;

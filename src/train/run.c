@@ -291,6 +291,17 @@ static zr_status count_skipped(run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
+/** What a user can do about it: the engine knows no keys. */
+static zr_status cannot_skip(zr_status st)
+{
+    char what[1024];
+    snprintf(what, sizeof(what), "%s", zr_error_message());
+    return ZR_FAIL(st,
+                   "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
+                   "skipped whole",
+                   what);
+}
+
 static zr_status one_step(run *r)
 {
     zr_step_result did = {0};
@@ -304,6 +315,7 @@ static zr_status one_step(run *r)
     zr_status st = zr_engine_step(r->engine, &args, &did);
     /* A gradient that is used up as it is reduced cannot be skipped; that it is bad all ranks learn together. */
     r->result->agreed = st == ZR_ERR_DIVERGED;
+    if (st == ZR_ERR_DIVERGED) return cannot_skip(st);
     ZR_TRY(st);
     double sec = zr_clock_sec() - begin;
     ZR_TRY(agree(r, r->batch_failed));
