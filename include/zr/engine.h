@@ -98,6 +98,22 @@ typedef struct zr_measured {
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
 
+/** One step of a schedule as it ran. Times are zr_clock_sec. */
+typedef struct zr_event {
+    zr_schedule_kind schedule;
+    int32_t step;     /* in plan->schedule[schedule].step */
+    zr_stream stream; /* that step's */
+    int64_t micro;    /* micro-batch of the optimizer step, from 0 */
+    double wait_sec;  /* when its stream was free: from here to begin_sec it waited for other steps */
+    double begin_sec, end_sec;
+} zr_event;
+
+/** Call fn after every step of every schedule, NULL: no more. It is called on the thread that ran the step: calls for
+ *  one stream come in order, those for different streams may come at once. fn must be quick, and may not call the
+ *  engine. Without one no clock is read. */
+typedef void (*zr_watch_fn)(void *arg, const zr_event *event);
+ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
+
 /** The arena itself, for tests that poison it. */
 ZR_API void zr_engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);
 

@@ -212,6 +212,12 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     measured->steps = e->steps;
 }
 
+void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)
+{
+    e->watch = fn;
+    e->watch_arg = arg;
+}
+
 void zr_engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
 {
     *arena = e->arena;

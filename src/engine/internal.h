@@ -52,6 +52,9 @@ struct zr_engine {
     int32_t updated; /* units, in this step */
     int64_t updates; /* steps that were not skipped: the optimizer's own count */
 
+    zr_watch_fn watch; /* NULL: nobody does */
+    void *watch_arg;
+
     zr_ledger ledger;
     int64_t states_bytes;
     zr_traffic traffic;

@@ -94,6 +94,20 @@ static zr_status run_step(zr_engine *e, const zr__bound *b, int32_t index)
     return ZR_FAIL(ZR_ERR_INTERNAL, "step %d of kind %d cannot run", index, (int)step->kind);
 }
 
+static zr_status run_watched(zr_engine *e, const zr__bound *b, int32_t index)
+{
+    if (!e->watch) return run_step(e, b, index);
+    zr_event event = {.schedule = (zr_schedule_kind)(b - e->bound),
+                      .step = index,
+                      .stream = b->schedule->step[index].stream,
+                      .micro = e->batch.micro};
+    event.wait_sec = event.begin_sec = zr_clock_sec();
+    ZR_TRY(run_step(e, b, index));
+    event.end_sec = zr_clock_sec();
+    e->watch(e->watch_arg, &event);
+    return ZR_OK;
+}
+
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
     const zr__bound *b = &e->bound[kind];
@@ -111,7 +125,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
             i = body;
         } else {
             take_buffers(e, b, i);
-            ZR_TRY(run_step(e, b, i));
+            ZR_TRY(run_watched(e, b, i));
             give_buffers(e, b, i);
         }
     }
