@@ -56,7 +56,7 @@ static void defaults(void **state)
     assert_int_equal(c->scheduler.type, ZR_SCHEDULER_NONE);
     assert_int_equal(c->zero.stage, 0);
     assert_int_equal(c->zero.reduce_bucket_elems, ZR_DEFAULT_BUCKET_ELEMS);
-    assert_int_equal(c->zero.overlap_comm, ZR_SWITCH_OFF);
+    assert_int_equal(c->zero.overlap_comm, ZR_SWITCH_ON);
     assert_int_equal(c->communication_dtype, ZR_CONFIG_FP32);
     assert_int_equal(c->train_batch_size, 2);
     assert_int_equal(c->memory.limit_bytes, 0);

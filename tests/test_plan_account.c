@@ -108,7 +108,7 @@ static void test_traffic(void **state)
                     }
 }
 
-/* The exchange stage is the configured bucket, whatever the model: constant-size buffers (C_B). */
+/* The exchange stage holds two buckets, of large ones a part, whatever the model: constant-size buffers (C_B). */
 static void test_stage(void **state)
 {
     (void)state;
@@ -116,8 +116,15 @@ static void test_stage(void **state)
     l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* rounds up to 1056 = 11 x 96 */
     zr_plan *plan = plan_of(&small, &l);
     assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
-    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 4 * 1056);
-    assert_int_equal(plan->memory.total_bytes, plan->arena_bytes + 4 * 1056);
+    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 2 * 4 * 1056);
+    assert_int_equal(plan->memory.total_bytes, plan->arena_bytes + 2 * 4 * 1056);
+    zr_plan_destroy(&plan);
+    l.reduce_bucket_elems = l.gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
+    zr_gpt2_config large = small;
+    large.vocab_size = 1 << 20;
+    l.ranks = 64;
+    plan = plan_of(&large, &l);
+    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 64 * 128 << 10);
     zr_plan_destroy(&plan);
 }
 

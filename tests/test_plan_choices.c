@@ -178,7 +178,7 @@ static void test_constant_buffers(void **state)
     for (int stage = 0; stage <= 3; stage++) {
         zr_layout l = layout_of(2, stage, ZR_BF16);
         int64_t small = memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER];
-        assert_int_equal(small, 2 * ZR_DEFAULT_BUCKET_ELEMS);
+        assert_int_equal(small, 4 << 20);
         assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_BUFFER], small);
         l.fused_buffer = true;
         assert_int_equal(memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER], 2 * padded_of("gpt2-124m", 2));

@@ -168,6 +168,7 @@ static void test_auto_below_the_heaviest(void **state)
     l.ranks = 4;
     l.stage = 3;
     l.states = ZR_STATES_LEAN;
+    l.overlap = false; /* no gradient on its way beside it */
     zr_plan *all = plan_of(&config, &l);
     l.recompute = ZR_RECOMPUTE_AUTO;
     l.limit_bytes = all->memory.total_bytes - 1;

@@ -34,7 +34,8 @@ static void defaults(void **state)
     assert_int_equal(l.recompute, ZR_RECOMPUTE_NONE);
     assert_int_equal(l.recompute_every, 1);
     assert_int_equal(l.limit_bytes, 0);
-    assert_int_equal(l.prefetch_elems, 0); /* overlap_comm is off below stage 3 */
+    assert_true(l.overlap);
+    assert_int_equal(l.prefetch_elems, 50000000);
     assert_int_equal(l.live_elems, 0);
     assert_int_equal(l.reuse_elems, 0);
     assert_int_equal(l.persist_elems, 0);

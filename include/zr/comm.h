@@ -1,9 +1,13 @@
 /**
  * comm: bytes between ranks. It moves bytes and never adds them (a reduce-scatter is an exchange
- * here and a sum on the device). One interface; transports: threads, mpi. All calls are collective
- * over the communicator, in the same order with the same sizes on every rank, and block.
+ * here, whose sum the caller makes as the pieces come). One interface; transports: threads, mpi.
+ * All calls are collective over the communicator, in the same order with the same sizes on every
+ * rank, and block.
  *
- * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only destroy is allowed.
+ * Any thread may call, but never two at once in one communicator (nor in two of MPI); only
+ * zr_comm_cancel may come beside a call.
+ *
+ * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -16,22 +20,26 @@ extern "C" {
 
 typedef struct zr_comm zr_comm;
 
-/** One stretch of what an exchange sends: rank r's piece of it begins at send + r*stride. */
-typedef struct zr_comm_part {
-    const void *send;
-    int64_t stride_bytes, piece_bytes;
-} zr_comm_part;
+/** Called during an exchange, on the calling thread, for one stretch of the piece after the other:
+ *      pieces[r] -> rank r's bytes [first_byte, first_byte + bytes) of its piece for this rank
+ *  (the own ones in `send`). first_byte is a multiple of 64; together the stretches are the piece,
+ *  so one of 0 bytes brings no call. The pointers are valid during the call, which must not
+ *  call comm. It may write the own piece up to the end of this stretch: no peer reads that.
+ *  When it fails it is not called again; the exchange goes on to its end (the ranks stay in step)
+ *  and returns that failure. */
+typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces);
 
 /** A transport is one table; see src/comm/transport.h. */
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
     zr_status (*stage)(zr_comm *comm, int64_t bytes);
-    zr_status (*exchange)(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
-                          const void **pieces);
+    zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                          zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                         int64_t piece_bytes);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
     zr_status (*barrier)(zr_comm *comm);
+    void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
 } zr_comm_ops;
 
@@ -42,43 +50,41 @@ struct zr_comm {
     int local_rank, local_size; /* among the ranks of this host */
     unsigned char *stage;       /* (stage_bytes), this rank's own */
     int64_t stage_bytes;
-    zr_traffic traffic; /* counted in the functions below, reset freely by the owner */
-    double *table;      /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
+    bool concurrent;     /* calls wait for a link: it pays to make them on a second thread beside the computing one */
+    zr_traffic traffic;  /* counted in the functions below, reset freely by the owner */
+    double *table;       /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
+    const void **pieces; /* (size): what zr_comm_arrived_fn is given */
 };
 
-/** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, readable by the ranks of this
- *  host, freed with the communicator or by the next call. What a call needs of it is said there;
- *  at size 1 only an exchange of several parts needs any. */
+/** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or
+ *  by the next call. Pieces pass through it in chunks, in two halves by turns, so its size bounds
+ *  no piece: at least ZR_COMM_STAGE_LEAST * size bytes (none at size 1) serve any. More makes
+ *  fewer and longer chunks; a piece goes in one from 2 * size * piece_bytes (rounded up to 64) on, and
+ *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
+ *  loses nothing that can be measured. */
+#define ZR_COMM_STAGE_LEAST 128
 ZR_API ZR_NODISCARD zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage);
 
-/** Everyone gets its piece of everyone's buffer:
- *      pieces[r] -> rank r's bytes [send + rank*stride, + piece)   (the own piece: in send itself)
- *  The pointers are valid until the next call on this communicator. `send` may be reused at once
- *  but for its own piece. Staging: size * piece_bytes.
+/** Everyone gets its piece of everyone's buffer: fn is given rank r's bytes
+ *  [send + rank*stride, + piece) of every r, stretch by stretch, while the next ones are on their
+ *  way. No rank's own piece of `send` is read by a peer, so fn may write its result there; what is
+ *  for the peers must stay until the call returns, and no longer. Needs staging.
  *  Traffic: (size-1) * piece_bytes, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
-                                               int64_t piece_bytes, const void **pieces);
+                                               int64_t piece_bytes, zr_comm_arrived_fn fn, void *arg);
 
-/** As zr_comm_exchange, of several buffers at once: pieces[r] holds rank r's pieces of all parts for this rank, one
- *  after the other (the own ones as well, copied into staging; a single part's stays in `send`).
- *  Staging: size * the sum of piece_bytes.
- *  Traffic: (size-1) * the sum of piece_bytes, reduce_scatter. */
-ZR_API ZR_NODISCARD zr_status zr_comm_exchange_parts(zr_comm *comm, const zr_comm_part *part, int n_parts,
-                                                     const void **pieces);
-
-/** The owner alone gets everyone's piece: pieces[r] -> rank r's `send` (piece), the own one in `send` itself.
- *  Elsewhere pieces are not set (and may be NULL), and `send` may be reused at once.
- *  Valid until the next call. Staging: size * piece_bytes.
+/** The owner alone gets everyone's `send` (piece). fn is called there only, and may be NULL elsewhere.
+ *  Its own `send` is read by no peer; the others' must stay until the call returns. Needs staging.
  *  Traffic: (size-1) * piece_bytes on the owner, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
-                                              const void **pieces);
+                                              zr_comm_arrived_fn fn, void *arg);
 
-/** The owner's `data` (bytes) goes into everyone's. Staging: bytes.
+/** The owner's `data` (bytes) goes into everyone's. Needs staging.
  *  Traffic: bytes on all but the owner, all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
 
 /** Everyone gets everyone's piece: out[r*stride, +piece) = rank r's `mine` (piece). In place when
- *  mine == out + rank*stride. Staging: size * piece_bytes. Traffic: (size-1) * piece_bytes, all_gather. */
+ *  mine == out + rank*stride. Needs staging. Traffic: (size-1) * piece_bytes, all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 
@@ -96,6 +102,14 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Do all ranks hold the same 64-bit number? ZR_ERR_CONFIG naming the odd ranks and `what`. */
 ZR_API ZR_NODISCARD zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine);
+
+/** Not collective, from any thread: this rank's call that waits now, and every later one, returns
+ *  ZR_ERR_PEER soon ("stopped"). It is for a computing thread that failed while another of its rank
+ *  is in a call: join that one, then free what the call was given. Peers hear of it as of an abort
+ *  (threads; MPI ranks that share a window), or keep waiting until this rank aborts (other MPI
+ *  ranks). Under MPI what has been sent for may still come: abort then, or leave the memory in place until
+ *  zr_comm_destroy. One rank alone never waits: nothing happens. */
+ZR_API void zr_comm_cancel(zr_comm *comm);
 
 /** Not collective: this rank cannot go on and will make no further call. MPI: ends the job with exit
  *  code `code` and does not return; threads: the others fail with ZR_ERR_PEER. */

@@ -110,7 +110,7 @@ typedef struct zr_config {
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch overlap_comm;                      /* AUTO until resolved: on at stage 3 */
+        zr_config_switch overlap_comm;                      /* AUTO until resolved: on */
         int64_t prefetch_bucket_elems;                      /* 0: stage 3 does not gather ahead */
         int64_t persistence_elems, model_persistence_elems; /* second: 0: any */
         int64_t max_live_elems;                             /* 0: two units */

@@ -56,6 +56,9 @@ typedef struct zr_device_config {
  *  device. No function allocates. */
 typedef struct zr_device_ops {
     void (*destroy)(zr_device *device);
+    /** The same device as a second thread may use it beside this one: what sums and casts there takes little from what
+     *  computes here (on processors one thread). To be destroyed before the first. */
+    zr_status (*fork)(zr_device *device, zr_device **side);
     /** 64-byte aligned, zeroed. Fatal ZR_ERR_MEMORY with the bytes. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);

@@ -59,6 +59,8 @@ typedef struct zr_layout {
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
     bool fused_buffer;           /* one buffer of the whole model in place of buckets: gradients travel at the end */
+    bool overlap;                /* communication beside computation: a unit is reduced while the next one's backward
+                                    runs, its gradient lives that much longer */
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
@@ -91,7 +93,7 @@ typedef struct zr_layout {
     {                                                                                                                  \
         .size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1, .seq = 1,            \
         .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,    \
-        .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                                         \
+        .overlap = true, .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                                         \
     }
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
@@ -119,11 +121,10 @@ typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stre
     X(GATHER, "gather")           /* all-gather of a range of a unit's parameters; uses: mine, whole, stage */         \
     X(BROADCAST, "broadcast")     /* the same from one owner */                                                        \
     X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */                            \
-    X(EXCHANGE, "exchange")       /* a range of a unit's gradient: everyone's pieces of my shard; unit -1: the         \
-                                     whole shards of all units */                                                      \
-    X(COLLECT, "collect")         /* the same for one owner */                                                         \
-    X(SUM, "sum")                 /* tree sum of the pieces into the shard or its accumulator; uses: gradient,         \
-                                     [stage], sums; of one owner: nothing elsewhere */                                 \
+    X(REDUCE_SCATTER, "reduce_scatter") /* a range of a unit's gradient: everyone's pieces of my shard are summed in a \
+                                     tree into the shard or its accumulator; uses: gradient, [stage], sums. With one   \
+                                     rank the one piece is the sum */                                                  \
+    X(REDUCE, "reduce")           /* the same to one owner; elsewhere nothing is summed */                             \
     X(LOSS, "loss")               /* this micro-batch's losses are added up */                                         \
     X(REPEAT, "repeat")           /* what follows, to END, runs accum times */                                         \
     X(END, "end")                                                                                                      \
@@ -155,8 +156,10 @@ typedef struct zr_step {
     zr_stream stream;
     int32_t unit;
     int32_t op;
-    int32_t owner; /* COLLECT and its SUM, BROADCAST: the rank; -1 */
+    int32_t owner; /* REDUCE, BROADCAST: the rank; -1 */
     bool replay;   /* RUN: computed again in the backward */
+    bool once;     /* GATHER, BROADCAST: of what the step before has updated (stages 1, 2); in the first micro-batch, and
+                      only where `flush` has not done it. Its bytes belong to the step that updated */
     int64_t first, count;
     int32_t uses, n_uses;   /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list: steps that must have ended */

@@ -12,8 +12,7 @@ typedef enum work {
     WORK_AGAIN,
     WORK_CAST,
     WORK_GATHER,
-    WORK_EXCHANGE,
-    WORK_SUM,
+    WORK_REDUCE,
     WORK_UPDATE,
     WORK_OTHER,
     WORKS
@@ -27,8 +26,7 @@ static const struct {
     [WORK_AGAIN] = {"#8e6bbf", "computed again"},
     [WORK_CAST] = {"#8fb8de", "cast: fp32 to 16 bits"},
     [WORK_GATHER] = {"#3b82c4", "gather: parts become whole"},
-    [WORK_EXCHANGE] = {"#e8963a", "exchange of gradients"},
-    [WORK_SUM] = {"#cf5c78", "sum of what was exchanged"},
+    [WORK_REDUCE] = {"#e8963a", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#4f9d69", "norm, update"},
     [WORK_OTHER] = {"none", ""},
 };
@@ -46,11 +44,9 @@ static work work_of(const cli_picture *p, int32_t index)
     case ZR_STEP_BROADCAST:
     case ZR_STEP_GATHER_GRAD:
         return WORK_GATHER;
-    case ZR_STEP_EXCHANGE:
-    case ZR_STEP_COLLECT:
-        return WORK_EXCHANGE;
-    case ZR_STEP_SUM:
-        return WORK_SUM;
+    case ZR_STEP_REDUCE_SCATTER:
+    case ZR_STEP_REDUCE:
+        return WORK_REDUCE;
     case ZR_STEP_SQUARE:
     case ZR_STEP_AGREE:
     case ZR_STEP_NORM:

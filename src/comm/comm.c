@@ -13,14 +13,17 @@ zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *trans
     comm->local_rank = rank;
     comm->local_size = size;
     comm->table = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
-    ZR_CHECK(comm->table, ZR_ERR_MEMORY, "no memory for the table of %d ranks", size);
+    comm->pieces = zr_alloc((size_t)size * sizeof *comm->pieces);
+    ZR_CHECK(comm->table && comm->pieces, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     return ZR_OK;
 }
 
 void zr__comm_finish(zr_comm *comm)
 {
     zr_free(comm->table);
+    zr_free(comm->pieces);
     comm->table = NULL;
+    comm->pieces = NULL;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -33,11 +36,11 @@ static zr_status check_piece(const zr_comm *comm, int64_t stride_bytes, int64_t 
     return ZR_OK;
 }
 
-static zr_status check_room(const zr_comm *comm, int n, int64_t bytes)
+static zr_status check_stage(const zr_comm *comm)
 {
-    ZR_CHECK(bytes <= comm->stage_bytes / n, ZR_ERR_ARG,
-             "%d times %" PRId64 " bytes do not fit into %" PRId64 " bytes of staging; call zr_comm_stage with more", n,
-             bytes, comm->stage_bytes);
+    ZR_CHECK(comm->size == 1 || comm->stage_bytes / ZR_COMM_STAGE_LEAST >= comm->size, ZR_ERR_ARG,
+             "%" PRId64 " bytes of staging for %d ranks; call zr_comm_stage with at least %d for each",
+             comm->stage_bytes, comm->size, ZR_COMM_STAGE_LEAST);
     return ZR_OK;
 }
 
@@ -56,15 +59,6 @@ static void count(zr_comm *comm, zr_traffic_kind kind, int64_t piece_bytes)
     zr_traffic_count(&comm->traffic, kind, (comm->size - 1) * piece_bytes);
 }
 
-void zr__comm_fill_slot(unsigned char *slot, const zr_comm_part *part, int n_parts, int r)
-{
-    for (int p = 0; p < n_parts; p++) {
-        if (part[p].piece_bytes == 0) continue;
-        memcpy(slot, (const unsigned char *)part[p].send + r * part[p].stride_bytes, (size_t)part[p].piece_bytes);
-        slot += part[p].piece_bytes;
-    }
-}
-
 zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
 {
     ZR_CHECK(comm && stage, ZR_ERR_ARG, "zr_comm_stage needs a communicator and a place for the pointer");
@@ -78,61 +72,55 @@ zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
     return ZR_OK;
 }
 
-/* The checked call: every rank's parts to rank `to`, or to all. */
-static zr_status exchange(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
-                          const void **pieces)
+/* The caller's function, and what came of it. */
+typedef struct taker {
+    zr_comm_arrived_fn fn;
+    void *arg;
+    zr_status status;
+} taker;
+
+/* A failure stays here while the exchange goes on: a rank that left it in the middle would be lost to its peers. */
+static zr_status take(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
-    bool receives = zr__comm_is(to, comm->rank);
-    if (slot_bytes == 0) {
-        for (int r = 0; r < comm->size && receives; r++) pieces[r] = part->send;
-        return ZR_OK;
-    }
-    if (comm->size > 1) ZR_TRY(comm->ops->exchange(comm, to, part, n_parts, slot_bytes, pieces));
-    if (!receives) return ZR_OK;
-    if (n_parts == 1) {
-        pieces[comm->rank] = (const unsigned char *)part->send + comm->rank * part->stride_bytes;
-    } else {
-        /* The slot for myself: no peer reads it, and what it held is no longer lent. */
-        unsigned char *own = comm->stage + comm->rank * slot_bytes;
-        zr__comm_fill_slot(own, part, n_parts, comm->rank);
-        pieces[comm->rank] = own;
-    }
-    count(comm, ZR_REDUCE_SCATTER, slot_bytes);
+    taker *t = arg;
+    if (t->status == ZR_OK) t->status = t->fn(t->arg, first_byte, bytes, pieces);
     return ZR_OK;
 }
 
-zr_status zr_comm_exchange_parts(zr_comm *comm, const zr_comm_part *part, int n_parts, const void **pieces)
+/* The checked call: every rank's piece to rank `to`, or to all. */
+static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                          zr_comm_arrived_fn fn, void *arg)
 {
-    ZR_CHECK(comm && part && pieces, ZR_ERR_ARG, "zr_comm_exchange_parts was given a NULL pointer");
-    ZR_CHECK(n_parts >= 1, ZR_ERR_ARG, "an exchange of %d parts; at least 1 is needed", n_parts);
-    int64_t slot_bytes = 0;
-    for (int p = 0; p < n_parts; p++) {
-        ZR_CHECK(part[p].send || part[p].piece_bytes == 0, ZR_ERR_ARG, "part %d of an exchange is NULL", p);
-        ZR_TRY(check_piece(comm, part[p].stride_bytes, part[p].piece_bytes));
-        ZR_CHECK(part[p].piece_bytes <= INT64_MAX - slot_bytes, ZR_ERR_ARG, "the parts' sum is beyond 2^63 bytes");
-        slot_bytes += part[p].piece_bytes;
+    if (piece_bytes == 0) return ZR_OK;
+    if (comm->size == 1) {
+        comm->pieces[0] = send;
+        return fn(arg, 0, piece_bytes, comm->pieces);
     }
-    if (comm->size > 1 || n_parts > 1) ZR_TRY(check_room(comm, comm->size, slot_bytes));
-    return exchange(comm, ZR__ALL, part, n_parts, slot_bytes, pieces);
+    taker t = {.fn = fn, .arg = arg};
+    ZR_TRY(comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t));
+    if (zr__comm_is(to, comm->rank)) count(comm, ZR_REDUCE_SCATTER, piece_bytes);
+    return t.status == ZR_OK ? ZR_OK : zr_error_frame(t.status, __func__, __FILE__, __LINE__);
 }
 
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           const void **pieces)
+                           zr_comm_arrived_fn fn, void *arg)
 {
-    zr_comm_part part = {.send = send, .stride_bytes = stride_bytes, .piece_bytes = piece_bytes};
-    return zr_comm_exchange_parts(comm, &part, 1, pieces);
+    ZR_CHECK(comm && fn && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
+    ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
+    ZR_TRY(check_stage(comm));
+    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, fn, arg);
 }
 
-zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, const void **pieces)
+zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, zr_comm_arrived_fn fn,
+                          void *arg)
 {
-    ZR_CHECK(comm && (pieces || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
+    ZR_CHECK(comm && (fn || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
              "zr_comm_collect was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
-    if (comm->size > 1) ZR_TRY(check_room(comm, comm->size, piece_bytes));
+    ZR_TRY(check_stage(comm));
     /* With a stride of 0 the piece for any rank is all of `send`. */
-    zr_comm_part part = {.send = send, .piece_bytes = piece_bytes};
-    return exchange(comm, owner, &part, 1, piece_bytes, pieces);
+    return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
 }
 
 zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
@@ -140,8 +128,8 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     ZR_CHECK(comm && (data || bytes == 0), ZR_ERR_ARG, "zr_comm_broadcast was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, bytes, bytes));
+    ZR_TRY(check_stage(comm));
     if (comm->size == 1 || bytes == 0) return ZR_OK;
-    ZR_TRY(check_room(comm, 1, bytes));
     ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
     if (comm->rank != owner) zr_traffic_count(&comm->traffic, ZR_ALL_GATHER, bytes);
     return ZR_OK;
@@ -151,7 +139,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 {
     ZR_CHECK(comm && ((mine && out) || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_all_gather was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
-    if (comm->size > 1) ZR_TRY(check_room(comm, comm->size, piece_bytes));
+    ZR_TRY(check_stage(comm));
     if (piece_bytes == 0) return ZR_OK;
     unsigned char *own = (unsigned char *)out + comm->rank * stride_bytes;
     if (own != mine) memmove(own, mine, (size_t)piece_bytes);
@@ -280,6 +268,11 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */
+
+void zr_comm_cancel(zr_comm *comm)
+{
+    if (comm && comm->size > 1) comm->ops->cancel(comm);
+}
 
 void zr_comm_abort(zr_comm *comm, int code)
 {

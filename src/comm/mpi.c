@@ -2,9 +2,14 @@
  * Ranks as processes under MPI-3.1; the only file that knows mpi.h.
  *
  * Ranks of a node read each other's staging through a shared window; all others ("remote") are
- * sent to, point to point. In a rank's staging, slot r holds its piece for node peer r, or the
- * piece that came from remote rank r. As with threads, the next call that writes staging waits
- * until the peers of the node have made their next call.
+ * sent to, point to point. Pieces go in chunks, each through one half of the staging, by turns
+ * over all calls:
+ *
+ *     chunk c+1    sent and received for, and filled in for the node, while
+ *     chunk c      is read by its receivers
+ *
+ * with one meeting of the node for each chunk. Whoever has met the node for chunk c knows that
+ * all have read chunk c-1, whose half c+1 takes.
  *
  * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and
  * where a node holds the whole world its barrier sleeps.
@@ -15,29 +20,37 @@
 
 #include <mpi.h>
 #include <sched.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
 #define ALIGN_BYTES 64
-#define CHUNK_BYTES ((int64_t)1 << 30) /* MPI-3.1 counts are int */
+#define CHUNK_BYTES ((int64_t)256 << 10)   /* long beside a round trip, short beside what waits for the first one */
+#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* MPI-3.1 counts are int */
 #define PIECE_TAG 1
+
+/* What is on its way for one chunk. */
+typedef struct flight {
+    MPI_Request *request; /* (2 * size) */
+    int n;
+} flight;
 
 typedef struct comm_mpi {
     zr_comm comm;
     MPI_Comm world, node; /* node: the ranks that share a window with this one */
     int node_size;
-    int *node_rank;        /* (size): a rank's number in my node, -1 when remote */
-    MPI_Request *requests; /* (2 * size) */
-    MPI_Status *statuses;  /* (2 * size) */
-    int64_t chunk_bytes;
+    int *node_rank; /* (size): a rank's number in my node, -1 when remote */
+    flight flight[2];
+    MPI_Status *statuses; /* (2 * size) */
+    int64_t chunk_bytes;  /* the longest message */
     MPI_Win barrier_window;
     zr__barrier *barrier;   /* NULL when there are remote ranks */
     MPI_Win stage_window;   /* MPI_WIN_NULL when the node is this rank alone */
     unsigned char **stages; /* (size): node peers' staging as this process sees it */
-    bool lent;              /* some rank of the node may be reading its peers' staging; equal in the node */
+    int half;               /* of the staging, which the next chunk takes; equal on all ranks */
+    _Atomic bool cancelled;
 } comm_mpi;
 
 /* ---- errors and waits ------------------------------------------------------------------------ */
@@ -56,27 +69,44 @@ static zr_status fail_mpi(int code, const char *call, zr_status status)
         if (code_ != MPI_SUCCESS) ZR_TRY(fail_mpi(code_, #call, ZR_ERR_COMM));                                         \
     } while (0)
 
-static void relax(int polls)
+/* On a thread beside the computing one a wait must leave that one its core. What a link brings during a nap
+ * (1 Gbit/s: 12 KB) waits in the sockets' buffers. */
+static void relax(const comm_mpi *me, int polls)
 {
-    if (polls < 100) return;
-    if (polls < 4000)
-        sched_yield();
-    else
+    if (me->comm.concurrent) {
+        if (polls >= 16 && polls % 4 == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    } else if (polls >= 4000) {
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    } else if (polls >= 100) {
+        sched_yield();
+    }
 }
 
-/* Completes the first n of me->requests. */
-static zr_status finish_requests(comm_mpi *me, int n)
+static zr_status check_cancelled(comm_mpi *me)
+{
+    ZR_CHECK(!atomic_load_explicit(&me->cancelled, memory_order_relaxed), ZR_ERR_PEER, "rank %d was stopped",
+             me->comm.rank);
+    return ZR_OK;
+}
+
+/* A call of MPI_Testall that failed, by the first request that did. */
+static int first_error(const comm_mpi *me, int code, int n)
+{
+    for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
+        int error = me->statuses[i].MPI_ERROR;
+        if (error != MPI_SUCCESS && error != MPI_ERR_PENDING) code = error;
+    }
+    return code;
+}
+
+static zr_status finish(comm_mpi *me, int n, MPI_Request *request)
 {
     int done = 0;
     for (int polls = 0; !done; polls++) {
-        int code = MPI_Testall(n, me->requests, &done, me->statuses);
-        for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
-            int error = me->statuses[i].MPI_ERROR;
-            if (error != MPI_SUCCESS && error != MPI_ERR_PENDING) code = error;
-        }
-        if (code != MPI_SUCCESS) return fail_mpi(code, "MPI_Testall", ZR_ERR_COMM);
-        if (!done) relax(polls);
+        ZR_TRY(check_cancelled(me));
+        int code = MPI_Testall(n, request, &done, me->statuses);
+        if (code != MPI_SUCCESS) return fail_mpi(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
+        if (!done) relax(me, polls);
     }
     return ZR_OK;
 }
@@ -88,13 +118,14 @@ static zr_status meet_node(comm_mpi *me)
     if (me->node_size == 1) return ZR_OK;
     if (me->stage_window != MPI_WIN_NULL) TRY_MPI(MPI_Win_sync(me->stage_window));
     if (me->barrier) {
-        ZR_ASSERT(zr__barrier_wait(me->barrier) == 0); /* processes do not leave: the launcher ends the job */
+        int leaver = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves */
+        ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", leaver);
     } else {
-        TRY_MPI(MPI_Ibarrier(me->node, &me->requests[0]));
-        ZR_TRY(finish_requests(me, 1));
+        MPI_Request request;
+        TRY_MPI(MPI_Ibarrier(me->node, &request));
+        ZR_TRY(finish(me, 1, &request));
     }
     if (me->stage_window != MPI_WIN_NULL) TRY_MPI(MPI_Win_sync(me->stage_window));
-    me->lent = false;
     return ZR_OK;
 }
 
@@ -158,8 +189,9 @@ static zr_status check_shared_room(comm_mpi *me, int64_t bytes)
     struct statvfs shm;
     int64_t room = statvfs("/dev/shm", &shm) == 0 ? (int64_t)(shm.f_bavail * shm.f_frsize) : INT64_MAX;
     int fits = bytes <= room / me->node_size, all_fit = 0;
-    TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &me->requests[0]));
-    ZR_TRY(finish_requests(me, 1));
+    MPI_Request request;
+    TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &request));
+    ZR_TRY(finish(me, 1, &request));
     ZR_CHECK(all_fit, ZR_ERR_MEMORY,
              "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
              "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
@@ -173,7 +205,6 @@ static void drop_stage(comm_mpi *me)
     if (me->stage_window == MPI_WIN_NULL) zr_free(me->comm.stage);
     close_window(&me->stage_window);
     me->comm.stage = NULL;
-    me->lent = false;
 }
 
 static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
@@ -197,39 +228,42 @@ static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
-/* Piece r of `send` goes to every remote rank r, theirs come into slot r of `receive`. */
-typedef struct swap {
+/* Pieces on their way, in chunks. Everyone's chunk for me comes into `out`, or into slots of staging when there
+ * is none; node peers find theirs in the slot of my staging that has their number (the only one if its stride is 0). */
+typedef struct move {
     int from, to; /* the one rank that sends, that receives; or ZR__ALL */
     const unsigned char *send;
     int64_t send_stride;
-    unsigned char *receive;
-    int64_t receive_stride, piece_bytes;
-} swap;
+    unsigned char *out;
+    int64_t out_stride;
+    int64_t slot_stride, piece_bytes, chunk_bytes;
+    zr_comm_arrived_fn fn; /* for pieces in slots */
+    void *arg;
+} move;
 
-static zr_status swap_chunk(comm_mpi *me, const swap *s, int64_t at, int bytes)
+/* One chunk: which bytes, through which half of the staging, with what on its way. */
+typedef struct chunk {
+    int64_t at, bytes;
+    int64_t half; /* where that begins, in bytes */
+    flight *flight;
+} chunk;
+
+static int64_t floor_aligned(int64_t bytes)
 {
-    int n = 0;
-    for (int i = 1; i < me->comm.size; i++) {
-        int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
-        if (me->node_rank[r] >= 0) continue;
-        if (zr__comm_is(s->from, r) && zr__comm_is(s->to, me->comm.rank))
-            TRY_MPI(MPI_Irecv(s->receive + r * s->receive_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
-                              &me->requests[n++]));
-        if (zr__comm_is(s->from, me->comm.rank) && zr__comm_is(s->to, r))
-            TRY_MPI(MPI_Isend(s->send + r * s->send_stride + at, bytes, MPI_BYTE, r, PIECE_TAG, me->world,
-                              &me->requests[n++]));
-    }
-    return finish_requests(me, n);
+    return bytes / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static zr_status swap_remote(comm_mpi *me, const swap *s)
+static int64_t half_bytes(const comm_mpi *me)
 {
-    if (me->node_size == me->comm.size) return ZR_OK;
-    for (int64_t at = 0; at < s->piece_bytes; at += me->chunk_bytes) {
-        int64_t left = s->piece_bytes - at;
-        ZR_TRY(swap_chunk(me, s, at, (int)(left < me->chunk_bytes ? left : me->chunk_bytes)));
-    }
-    return ZR_OK;
+    return floor_aligned(me->comm.stage_bytes / 2);
+}
+
+/* The longest chunk that fits a slot. All ranks must come to the same, so what only some of them have does not count.
+ */
+static int64_t longest_chunk(const comm_mpi *me, int64_t slot_bytes)
+{
+    bool messages = me->node_size < me->comm.size;
+    return messages && me->chunk_bytes < slot_bytes ? me->chunk_bytes : slot_bytes;
 }
 
 static bool is_node_peer(const comm_mpi *me, int r)
@@ -237,31 +271,98 @@ static bool is_node_peer(const comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-static zr_status exchange_mpi(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
-                              const void **pieces)
+static zr_status send_remote(comm_mpi *me, const move *m, const chunk *c)
+{
+    flight *f = c->flight;
+    f->n = 0;
+    for (int i = 1; i < me->comm.size; i++) {
+        int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
+        if (me->node_rank[r] >= 0) continue;
+        unsigned char *into =
+            m->out ? m->out + r * m->out_stride + c->at : me->comm.stage + c->half + r * m->slot_stride;
+        if (zr__comm_is(m->from, r) && zr__comm_is(m->to, me->comm.rank))
+            TRY_MPI(MPI_Irecv(into, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world, &f->request[f->n++]));
+        if (zr__comm_is(m->from, me->comm.rank) && zr__comm_is(m->to, r))
+            TRY_MPI(MPI_Isend(m->send + r * m->send_stride + c->at, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world,
+                              &f->request[f->n++]));
+    }
+    return ZR_OK;
+}
+
+static void fill_node(comm_mpi *me, const move *m, const chunk *c)
+{
+    if (!zr__comm_is(m->from, me->comm.rank)) return;
+    for (int r = 0; r < me->comm.size; r++) {
+        if (!is_node_peer(me, r) || !zr__comm_is(m->to, r)) continue;
+        memcpy(me->comm.stage + c->half + r * m->slot_stride, m->send + r * m->send_stride + c->at, (size_t)c->bytes);
+        if (m->slot_stride == 0) return; /* the same for all */
+    }
+}
+
+static void take_gathered(comm_mpi *me, const move *m, const chunk *c)
+{
+    for (int r = 0; r < me->comm.size; r++)
+        if (is_node_peer(me, r) && zr__comm_is(m->from, r))
+            memcpy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half, (size_t)c->bytes);
+}
+
+static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)
+{
+    int rank = me->comm.rank;
+    if (!zr__comm_is(m->to, rank)) return;
+    for (int r = 0; r < me->comm.size; r++)
+        me->comm.pieces[r] = is_node_peer(me, r) ? me->stages[r] + c->half + rank * m->slot_stride
+                                                 : me->comm.stage + c->half + r * m->slot_stride;
+    me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
+    (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */
+}
+
+/* The chunk from `at` on takes the half whose turn it is; at the end of the pieces it has no bytes. */
+static chunk next_chunk(comm_mpi *me, const move *m, int64_t at)
+{
+    int64_t left = m->piece_bytes - at;
+    chunk c = {.at = at, .bytes = left < m->chunk_bytes ? left : m->chunk_bytes};
+    c.half = me->half * half_bytes(me);
+    c.flight = &me->flight[me->half];
+    if (left > 0) me->half ^= 1;
+    return c;
+}
+
+static zr_status move_pieces(comm_mpi *me, const move *m)
+{
+    ZR_TRY(check_cancelled(me));
+    chunk now = next_chunk(me, m, 0);
+    ZR_TRY(send_remote(me, m, &now));
+    fill_node(me, m, &now);
+    for (chunk next; now.bytes > 0; now = next) {
+        next = next_chunk(me, m, now.at + now.bytes);
+        if (next.bytes > 0) ZR_TRY(send_remote(me, m, &next)); /* before the wait: the link shall not stand idle */
+        ZR_TRY(finish(me, now.flight->n, now.flight->request));
+        now.flight->n = 0;
+        ZR_TRY(meet_node(me));
+        if (next.bytes > 0) fill_node(me, m, &next);
+        if (m->out)
+            take_gathered(me, m, &now);
+        else
+            take_exchanged(me, m, &now);
+    }
+    return ZR_OK;
+}
+
+static zr_status exchange_mpi(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                              zr_comm_arrived_fn fn, void *arg)
 {
     comm_mpi *me = (comm_mpi *)comm;
-    if (me->lent) ZR_TRY(meet_node(me));
-    for (int r = 0; r < comm->size; r++)
-        if (is_node_peer(me, r) && zr__comm_is(to, r))
-            zr__comm_fill_slot(comm->stage + r * slot_bytes, part, n_parts, r);
-    unsigned char *receive = comm->stage;
-    for (int p = 0; p < n_parts; p++) {
-        ZR_TRY(swap_remote(me, &(swap){.from = ZR__ALL,
-                                       .to = to,
-                                       .send = part[p].send,
-                                       .send_stride = part[p].stride_bytes,
-                                       .receive = receive,
-                                       .receive_stride = slot_bytes,
-                                       .piece_bytes = part[p].piece_bytes}));
-        receive += part[p].piece_bytes;
-    }
-    ZR_TRY(meet_node(me));
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && zr__comm_is(to, comm->rank))
-            pieces[r] = is_node_peer(me, r) ? me->stages[r] + comm->rank * slot_bytes : comm->stage + r * slot_bytes;
-    me->lent = true;
-    return ZR_OK;
+    int64_t slot = floor_aligned(half_bytes(me) / comm->size);
+    return move_pieces(me, &(move){.from = ZR__ALL,
+                                   .to = to,
+                                   .send = send,
+                                   .send_stride = stride_bytes,
+                                   .slot_stride = slot,
+                                   .piece_bytes = piece_bytes,
+                                   .chunk_bytes = longest_chunk(me, slot),
+                                   .fn = fn,
+                                   .arg = arg});
 }
 
 /* Node peers read a copy of `mine`, since it may change once we return. */
@@ -269,21 +370,13 @@ static zr_status gather_mpi(zr_comm *comm, int from, const void *mine, void *out
                             int64_t piece_bytes)
 {
     comm_mpi *me = (comm_mpi *)comm;
-    unsigned char *to = out;
-    if (me->lent) ZR_TRY(meet_node(me));
-    if (me->node_size > 1 && zr__comm_is(from, comm->rank)) memcpy(comm->stage, mine, (size_t)piece_bytes);
-    ZR_TRY(swap_remote(me, &(swap){.from = from,
+    return move_pieces(me, &(move){.from = from,
                                    .to = ZR__ALL,
                                    .send = mine,
-                                   .receive = to,
-                                   .receive_stride = stride_bytes,
-                                   .piece_bytes = piece_bytes}));
-    ZR_TRY(meet_node(me));
-    for (int r = 0; r < comm->size; r++)
-        if (is_node_peer(me, r) && zr__comm_is(from, r))
-            memcpy(to + r * stride_bytes, me->stages[r], (size_t)piece_bytes);
-    me->lent = true;
-    return ZR_OK;
+                                   .out = out,
+                                   .out_stride = stride_bytes,
+                                   .piece_bytes = piece_bytes,
+                                   .chunk_bytes = longest_chunk(me, half_bytes(me))});
 }
 
 /* As bytes: agree sends text this way, which must not be taken for numbers. */
@@ -291,19 +384,31 @@ static zr_status scalars_mpi(zr_comm *comm, const double *mine, int n, double *a
 {
     comm_mpi *me = (comm_mpi *)comm;
     int bytes = n * (int)sizeof *mine;
-    TRY_MPI(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, me->world, &me->requests[0]));
-    return finish_requests(me, 1);
+    MPI_Request request;
+    ZR_TRY(check_cancelled(me));
+    TRY_MPI(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, me->world, &request));
+    return finish(me, 1, &request);
 }
 
 static zr_status barrier_mpi(zr_comm *comm)
 {
     comm_mpi *me = (comm_mpi *)comm;
+    ZR_TRY(check_cancelled(me));
     if (me->barrier) return meet_node(me);
-    TRY_MPI(MPI_Ibarrier(me->world, &me->requests[0]));
-    return finish_requests(me, 1);
+    MPI_Request request;
+    TRY_MPI(MPI_Ibarrier(me->world, &request));
+    return finish(me, 1, &request);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
+
+static void cancel_mpi(zr_comm *comm)
+{
+    comm_mpi *me = (comm_mpi *)comm;
+    atomic_store(&me->cancelled, true);
+    /* A wait in the sleeping barrier sees no flag. Its node is the world: the numbers are the same. */
+    if (me->barrier) zr__barrier_leave(me->barrier, comm->rank);
+}
 
 static void abort_mpi(zr_comm *comm, int code)
 {
@@ -318,10 +423,22 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
+/* What a cancelled call has left: nothing may come into memory that is about to be freed. */
+static void withdraw(flight *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        if (f->request[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&f->request[i]);
+        MPI_Request_free(&f->request[i]);
+    }
+    f->n = 0;
+}
+
 static void destroy_mpi(zr_comm *comm)
 {
     comm_mpi *me = (comm_mpi *)comm;
     if (mpi_runs()) {
+        for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         drop_stage(me);
         close_window(&me->barrier_window);
         if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
@@ -329,7 +446,7 @@ static void destroy_mpi(zr_comm *comm)
     }
     zr_free(me->stages);
     zr_free(me->statuses);
-    zr_free(me->requests);
+    for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
     zr_free(me->node_rank);
     zr__comm_finish(comm);
     zr_free(me);
@@ -342,6 +459,7 @@ static const zr_comm_ops ops_mpi = {
     .gather = gather_mpi,
     .scalars = scalars_mpi,
     .barrier = barrier_mpi,
+    .cancel = cancel_mpi,
     .abort = abort_mpi,
 };
 
@@ -379,15 +497,19 @@ static zr_status fill_mpi(comm_mpi *me, const zr__mpi_options *options)
     TRY_MPI(MPI_Comm_rank(me->world, &rank));
     TRY_MPI(MPI_Comm_size(me->world, &size));
     ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
-    me->chunk_bytes = options->chunk_bytes;
+    int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
+    me->chunk_bytes = longest > ALIGN_BYTES ? floor_aligned(longest) : ALIGN_BYTES;
     me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
-    me->requests = zr_alloc(2 * (size_t)size * sizeof *me->requests);
+    for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
     me->stages = zr_alloc((size_t)size * sizeof *me->stages);
-    ZR_CHECK(me->node_rank && me->requests && me->statuses && me->stages, ZR_ERR_MEMORY,
-             "no memory for the tables of %d ranks", size);
+    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages,
+             ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     ZR_TRY(find_node(me, options->ranks_per_node));
     if (size > 1 && me->node_size == size) ZR_TRY(open_barrier(me));
+    int level = 0;
+    MPI_Query_thread(&level);
+    me->comm.concurrent = me->node_size < size && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }
 
@@ -425,7 +547,7 @@ static zr_status start_library(int *argc, char ***argv)
     if (started)
         MPI_Query_thread(&level);
     else
-        MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level);
+        MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     ZR_CHECK(level >= MPI_THREAD_FUNNELED, ZR_ERR_UNSUPPORTED,
              "%s was initialised without thread support; MPI_THREAD_FUNNELED is needed", zr_comm_mpi_version());
     return ZR_OK;

@@ -1,15 +1,15 @@
 /**
- * Ranks as threads of one process. Peers read each other's memory; all order comes from the one
- * barrier of the group.
+ * Ranks as threads of one process. Peers read each other's memory straight from where it lies, so
+ * staging is asked for but never used; all order comes from the one barrier of the group.
  *
- * A rank's staging is read by its peers until they make their next call (an exchange lends them
- * pointers into it). So the next call that writes staging begins with a barrier, unless some
- * barrier has passed since: by then every peer has made that next call.
+ * Between the two barriers of a call a rank's memory is lent to its peers. One that hears there of
+ * a failure may free its memory as soon as it returns, so it first waits for those who still read.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,9 +22,8 @@ typedef struct group group;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    bool lent;             /* some rank may be reading its peers' staging; equal on all ranks */
     unsigned turn;         /* which of the two rows of scalars is next; equal on all ranks */
-    const void *published; /* what peers read between the two barriers of gather */
+    const void *published; /* what peers read between the two barriers of a call */
     double scalars[2][ZR_COMM_SCALARS];
     pthread_t thread;
     zr_status status; /* of fn, once it has returned */
@@ -34,6 +33,7 @@ typedef struct comm_threads {
 struct group {
     zr__barrier barrier;
     _Atomic int first_failed; /* in time; -1 while none has */
+    _Atomic int readers;      /* ranks that read their peers' memory, or are about to */
     zr_rank_fn fn;
     void *arg;
     int size;
@@ -43,17 +43,15 @@ struct group {
 static zr_status meet(comm_threads *me)
 {
     int leaver = zr__barrier_wait(&me->group->barrier) - 1;
-    me->lent = false;
     if (leaver < 0) return ZR_OK;
     int failed = atomic_load(&me->group->first_failed);
+    ZR_CHECK(failed != me->comm.rank, ZR_ERR_PEER, "rank %d was stopped", failed);
     ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, me->comm.rank);
     return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", leaver, me->comm.rank);
 }
 
 static zr_status stage_threads(zr_comm *comm, int64_t bytes)
 {
-    comm_threads *me = (comm_threads *)comm;
-    if (me->lent) ZR_TRY(meet(me));
     zr_free(comm->stage);
     comm->stage = NULL;
     if (bytes == 0) return ZR_OK;
@@ -62,34 +60,50 @@ static zr_status stage_threads(zr_comm *comm, int64_t bytes)
     return ZR_OK;
 }
 
-static zr_status exchange_threads(zr_comm *comm, int to, const zr_comm_part *part, int n_parts, int64_t slot_bytes,
-                                  const void **pieces)
+/* From here to take_back peers may read `mine`, and this rank theirs. Readers count themselves before they meet:
+ * nobody whose peers are still on their way to reading can find the count at zero. */
+static zr_status lend(comm_threads *me, const void *mine)
 {
-    comm_threads *me = (comm_threads *)comm;
-    if (me->lent) ZR_TRY(meet(me));
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && zr__comm_is(to, r)) zr__comm_fill_slot(comm->stage + r * slot_bytes, part, n_parts, r);
-    ZR_TRY(meet(me));
-    for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && zr__comm_is(to, comm->rank))
-            pieces[r] = me->group->ranks[r].comm.stage + comm->rank * slot_bytes;
-    me->lent = true;
-    return ZR_OK;
+    me->published = mine;
+    atomic_fetch_add(&me->group->readers, 1);
+    zr_status st = meet(me);
+    if (st != ZR_OK) atomic_fetch_sub(&me->group->readers, 1);
+    return st;
 }
 
-/* Straight from the peers' memory: a second barrier costs less than a second copy. */
+static zr_status take_back(comm_threads *me)
+{
+    atomic_fetch_sub(&me->group->readers, 1);
+    zr_status st = meet(me);
+    while (st != ZR_OK && atomic_load(&me->group->readers) > 0) sched_yield();
+    return st;
+}
+
+static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                                  zr_comm_arrived_fn fn, void *arg)
+{
+    comm_threads *me = (comm_threads *)comm;
+    ZR_TRY(lend(me, send));
+    if (zr__comm_is(to, comm->rank)) {
+        for (int r = 0; r < comm->size; r++)
+            comm->pieces[r] = zr__comm_piece(me->group->ranks[r].published, stride_bytes, comm->rank);
+        (void)fn(arg, 0, piece_bytes, comm->pieces); /* never fails, see transport.h */
+    }
+    return take_back(me);
+}
+
+/* A second barrier costs less than a second copy. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
     comm_threads *me = (comm_threads *)comm;
-    me->published = mine;
-    ZR_TRY(meet(me));
+    ZR_TRY(lend(me, mine));
     for (int i = 1; i < comm->size; i++) {
         int r = (comm->rank + i) % comm->size; /* not all from the same rank at once */
         if (!zr__comm_is(from, r)) continue;
         memcpy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, (size_t)piece_bytes);
     }
-    return meet(me);
+    return take_back(me);
 }
 
 /* Two rows in turn: whoever writes a row has passed the barrier of the call between, and so has
@@ -123,6 +137,11 @@ static void abort_threads(zr_comm *comm, int code)
     leave_failed((comm_threads *)comm);
 }
 
+static void cancel_threads(zr_comm *comm)
+{
+    leave_failed((comm_threads *)comm);
+}
+
 static void destroy_threads(zr_comm *comm)
 {
     (void)comm; /* peers may still be reading: zr_comm_threads_run frees it after the last has returned */
@@ -135,6 +154,7 @@ static const zr_comm_ops ops_threads = {
     .gather = gather_threads,
     .scalars = scalars_threads,
     .barrier = barrier_threads,
+    .cancel = cancel_threads,
     .abort = abort_threads,
 };
 
@@ -206,6 +226,7 @@ zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
     group g = {.fn = fn, .arg = arg, .size = size};
     zr__barrier_init(&g.barrier, size);
     atomic_init(&g.first_failed, -1);
+    atomic_init(&g.readers, 0);
     g.ranks = zr_alloc((size_t)size * sizeof *g.ranks);
     ZR_CHECK(g.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
 

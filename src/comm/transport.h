@@ -3,9 +3,8 @@
  * traffic, places the own pieces and answers for one rank and for empty calls, so a transport sees
  * neither.
  *
- *     exchange  each rank's `part`s go to rank `to`, or to all: pieces[r] of every peer r is set
- *               there. A slot is all parts' pieces for one rank, slot_bytes in all; staging holds
- *               one for each rank.
+ *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
+ *               called with comm->pieces as zr_comm_arrived_fn says. It never fails.
  *     gather    `mine` of rank `from`, or of all, goes to every peer: rank r's to out + r*stride.
  *               It is in place: on a rank that gives, mine == out + rank*stride.
  */
@@ -23,8 +22,11 @@ static inline bool zr__comm_is(int which, int rank)
     return which == ZR__ALL || which == rank;
 }
 
-/** Rank r's pieces of all parts, one after the other. */
-void zr__comm_fill_slot(unsigned char *slot, const zr_comm_part *part, int n_parts, int r);
+/** The piece of an exchange for rank r. */
+static inline const unsigned char *zr__comm_piece(const void *send, int64_t stride_bytes, int r)
+{
+    return (const unsigned char *)send + r * stride_bytes;
+}
 
 /** Fill the common part: one host of `size` ranks, no staging, no traffic. */
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);

@@ -191,7 +191,7 @@ zr_status zr_config_resolve(zr_config *config, int ranks)
     ZR_TRY(note_bucket(config, "zero_optimization.reduce_bucket_size", config->zero.reduce_bucket_elems, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO)
-        config->zero.overlap_comm = config->zero.stage == 3 ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
+        config->zero.overlap_comm = ZR_SWITCH_ON;
     resolve_number_types(config);
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));

@@ -193,7 +193,7 @@ static const zr_key table[] = {
     INT(ZERO "allgather_bucket_size", "16777216", FIELD(zero.allgather_bucket_elems), FROM(1), ALL,
         .help = "elements of one parameter gather; not read with collectives.buffer fused"),
     SWITCH(ZERO "overlap_comm", AUTO, FIELD(zero.overlap_comm), ALL,
-           .help = "communication beside computation; auto: true at stage 3"),
+           .help = "communication beside computation: a unit is reduced while the next one computes; auto: true"),
     INT(ZERO "stage3_prefetch_bucket_size", "50000000", FIELD(zero.prefetch_bucket_elems), FROM(0), ALL,
         .help = "stage 3 with overlap_comm: units are gathered ahead until so many elements are on their way; 0: none"),
     INT(ZERO "stage3_param_persistence_threshold", "0", FIELD(zero.persistence_elems), FROM(0), ALL,

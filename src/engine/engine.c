@@ -14,15 +14,12 @@ static zr_status take_memory(zr_engine *e)
     ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
     e->arena = memory;
     size_t ranks = (size_t)p->layout.ranks, units = (size_t)p->n_units + 1;
-    e->pieces = zr_alloc(sizeof *e->pieces * ranks);
-    e->unit_pieces = zr_alloc(sizeof *e->unit_pieces * ranks);
-    e->parts = zr_alloc(sizeof *e->parts * units);
     e->scalars = zr_alloc(sizeof *e->scalars * (size_t)p->norm_scalars * ranks);
     e->squares = zr_alloc(sizeof *e->squares * units);
     e->bad = zr_alloc(sizeof *e->bad * units);
-    ZR_CHECK(e->pieces && e->unit_pieces && e->parts && e->scalars && e->squares && e->bad, ZR_ERR_MEMORY,
-             "no memory for the tables of %d ranks and %d units", p->layout.ranks, p->n_units);
-    return ZR_OK;
+    ZR_CHECK(e->scalars && e->squares && e->bad, ZR_ERR_MEMORY, "no memory for the tables of %d ranks and %d units",
+             p->layout.ranks, p->n_units);
+    return e->comm->concurrent && p->layout.overlap ? zr__lanes_start(e, &e->lanes) : ZR_OK;
 }
 
 /* The stage is made together, so all ranks must have come so far; engines of one communicator share it. */
@@ -82,11 +79,9 @@ void zr_engine_destroy(zr_engine **engine)
 {
     if (!engine || !*engine) return;
     zr_engine *e = *engine;
+    zr__lanes_stop(&e->lanes);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     if (e->arena) e->device->ops->free(e->device, e->arena);
-    zr_free(e->pieces);
-    zr_free(e->unit_pieces);
-    zr_free(e->parts);
     zr_free(e->scalars);
     zr_free(e->squares);
     zr_free(e->bad);
@@ -141,7 +136,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     ZR_CHECK(args->clip == 0 || !p->consume_grad || p->layout.two_pass, ZR_ERR_STATE,
              "clipping to %g with a plan that updates before the norm is known: set zr_layout.norm_first", args->clip);
     begin_step(e, args);
-    ZR_TRY(zr_engine_flush(e));
+    e->refresh = e->stale;
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
     ZR_TRY(walk_counted(e, ZR_TRAIN));
     if (!e->result.skipped) e->updates++;

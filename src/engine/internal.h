@@ -23,6 +23,8 @@ typedef struct zr__bound {
     int32_t *give, *give_end; /* whose life ends there */
 } zr__bound;
 
+typedef struct zr__lanes zr__lanes;
+
 struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
@@ -30,14 +32,13 @@ struct zr_engine {
     char *arena;
     int64_t stage_bytes; /* of the communicator's stage, which only comm touches */
     zr__bound bound[ZR_SCHEDULES];
-    const void **pieces;      /* (ranks): of the last exchange */
-    const void **unit_pieces; /* (ranks): one unit's, within those of a fused exchange */
-    zr_comm_part *parts;      /* (units): what a fused exchange sends */
-    double *scalars;          /* (ranks, norm_scalars) */
-    double *squares;          /* (units): of my shard's gradient */
-    int32_t *bad;             /* (units): first parameter with a gradient that is not finite, -1 */
+    zr__lanes *lanes; /* NULL: one thread runs both streams */
+    double *scalars;  /* (ranks, norm_scalars) */
+    double *squares;  /* (units): of my shard's gradient */
+    int32_t *bad;     /* (units): first parameter with a gradient that is not finite, -1 */
     zr_runtime runtime;
-    bool stale; /* parameters of other ranks' shards are those of before the last update */
+    bool stale;   /* parameters of other ranks' shards are those of before the last update */
+    bool refresh; /* this step gathers them */
 
     /* the step in progress */
     zr_batch batch;
@@ -66,8 +67,29 @@ char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
+/* ---- the walk (walk.c, lanes.c) --------------------------------------------------------------- */
+
+/* Who walks: a thread that runs one stream's steps beside the other lane's, or, without lanes, the steps of all. */
+typedef struct zr__lane {
+    zr_engine *engine;
+    const zr__bound *bound;
+    zr__lanes *lanes;
+    zr_stream stream; /* without lanes: COMPUTE */
+    zr_device *device;
+    int64_t micro, first_row; /* of the batch */
+} zr__lane;
+
+zr__lane zr__lane_make(zr_engine *engine, zr__lanes *lanes, zr_stream stream, zr_device *device, zr_schedule_kind kind);
+zr_status zr__lane_walk(zr__lane *lane);
 /* Walk a schedule once. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+
+zr_status zr__lanes_start(zr_engine *engine, zr__lanes **lanes);
+void zr__lanes_stop(zr__lanes **lanes);
+zr_status zr__lanes_walk(zr__lanes *lanes, zr_schedule_kind kind);
+/* A step of the lane's stream has ended; wait until one of another stream has. Tickets grow along a walk. */
+void zr__lane_publish(const zr__lane *lane, int64_t ticket);
+zr_status zr__lane_await(const zr__lane *lane, zr_stream stream, int64_t ticket);
 
 /* What a rank owns of a unit, in elements of the unit: its shard, or the whole. */
 typedef struct zr__range {
@@ -86,14 +108,13 @@ zr__sums zr__gradient_sums(const zr_engine *engine, int32_t unit, int32_t buffer
 char *zr__sums_at(const zr__sums *sums, int64_t element);
 
 /* Address of the buffer that a step's use names. */
-char *zr__used(const zr_engine *engine, const zr__bound *bound, const zr_step *step, int use);
+char *zr__used(const zr__lane *lane, const zr_step *step, int use);
 
 /* Steps that move a unit (move.c). */
-zr_status zr__cast(zr_engine *engine, const zr__bound *bound, const zr_step *step);
-zr_status zr__gather(zr_engine *engine, const zr__bound *bound, const zr_step *step);
-zr_status zr__gather_grad(zr_engine *engine, const zr__bound *bound, const zr_step *step);
-zr_status zr__exchange(zr_engine *engine, const zr__bound *bound, const zr_step *step);
-zr_status zr__sum(zr_engine *engine, const zr__bound *bound, const zr_step *step);
+zr_status zr__cast(const zr__lane *lane, const zr_step *step);
+zr_status zr__gather(const zr__lane *lane, const zr_step *step);
+zr_status zr__gather_grad(const zr__lane *lane, const zr_step *step);
+zr_status zr__reduce(const zr__lane *lane, const zr_step *step);
 
 /* Steps that end a unit, and a step (update.c). `buffer`: the unit's summed gradient. */
 zr_status zr__square(zr_engine *engine, int32_t unit, int32_t buffer);

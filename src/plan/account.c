@@ -44,8 +44,8 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step)
     int64_t others = plan->layout.ranks - 1;
     int64_t wire = zr_dtype_bytes(plan->layout.wire_dtype), sums = plan->sum_f32 ? zr_dtype_bytes(ZR_F32) : wire;
     switch (step->kind) {
-    case ZR_STEP_EXCHANGE:
-    case ZR_STEP_COLLECT:
+    case ZR_STEP_REDUCE_SCATTER:
+    case ZR_STEP_REDUCE:
         return others * step->count * wire;
     case ZR_STEP_GATHER:
         return others * step->count * zr_dtype_bytes(plan->layout.dtype);
@@ -65,13 +65,13 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step)
 static zr_traffic_kind traffic_kind(const zr_step *step)
 {
     if (step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE) return ZR_ALL_REDUCE;
-    return step->kind == ZR_STEP_EXCHANGE || step->kind == ZR_STEP_COLLECT ? ZR_REDUCE_SCATTER : ZR_ALL_GATHER;
+    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ? ZR_REDUCE_SCATTER : ZR_ALL_GATHER;
 }
 
 /* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other. */
 static bool receives(const zr_step *step)
 {
-    return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_COLLECT);
+    return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_REDUCE);
 }
 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
@@ -82,7 +82,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_REPEAT) times = plan->layout.accum;
         if (step->kind == ZR_STEP_END) times = 1;
         int64_t bytes = zr__wire_bytes(plan, step);
-        if (bytes > 0 && receives(step)) ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
+        if (bytes > 0 && !step->once && receives(step)) /* what is done once, flush has charged */ ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
     }
     return ZR_OK;
 }

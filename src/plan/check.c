@@ -222,31 +222,24 @@ static zr_status check_updates(const proof *p, const use_of *use, const int32_t 
     return ZR_OK;
 }
 
-/* Bytes that a step puts into the exchange stage. */
-static int64_t staged_bytes(const zr_plan *plan, const zr_step *step)
-{
-    const zr_layout *l = &plan->layout;
-    switch (step->kind) {
-    case ZR_STEP_EXCHANGE:
-    case ZR_STEP_COLLECT:
-        return l->ranks * step->count * zr_dtype_bytes(l->wire_dtype);
-    case ZR_STEP_GATHER_GRAD:
-        return l->ranks * step->count * zr_dtype_bytes(plan->sum_f32 ? ZR_F32 : l->wire_dtype);
-    case ZR_STEP_GATHER:
-        return l->ranks * step->count * zr_dtype_bytes(l->dtype);
-    case ZR_STEP_BROADCAST:
-        return step->count * zr_dtype_bytes(l->dtype);
-    default:
-        return 0;
-    }
-}
-
+/* Whatever moves passes through the exchange stage in parts: it must hold two of the least size for each rank. */
 static zr_status check_stage(const proof *p)
 {
-    for (int32_t i = 0; i < p->s->n_steps; i++)
-        ZR_CHECK(staged_bytes(p->plan, &p->s->step[i]) <= p->plan->stage_bytes, ZR_ERR_INTERNAL,
-                 "step %d needs %lld bytes of the exchange stage, which has %lld", i,
-                 (long long)staged_bytes(p->plan, &p->s->step[i]), (long long)p->plan->stage_bytes);
+    int32_t stage = p->plan->stage_buffer;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
+                     step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
+                     step->kind == ZR_STEP_REDUCE;
+        if (!moves || p->plan->layout.ranks == 1) continue;
+        bool staged = false;
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) staged |= p->s->use[u].buffer == stage;
+        ZR_CHECK(staged && step->stream == ZR_STREAM_COMM, ZR_ERR_INTERNAL,
+                 "step %d moves bytes between ranks, but not through the exchange stage on the comm stream", i);
+    }
+    ZR_CHECK(p->plan->layout.ranks == 1 || stage == ZR_NONE || p->plan->stage_bytes >= p->plan->layout.ranks * 128LL,
+             ZR_ERR_INTERNAL, "an exchange stage of %lld bytes for %d ranks", (long long)p->plan->stage_bytes,
+             p->plan->layout.ranks);
     return ZR_OK;
 }
 

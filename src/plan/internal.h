@@ -55,7 +55,7 @@ typedef struct zr__writer {
     int32_t (*clock)[ZR_STREAMS]; /* per step: the last step of each stream that happens before it */
     int32_t clock_room;
     int32_t last[ZR_STREAMS]; /* the last step of each stream, -1: none */
-    int32_t last_sum;         /* the last reader of the exchange stage, -1: none */
+    int32_t reduced[2];       /* the last step that reduces the newest reduced unit, and the one before; -1: none */
     int32_t last_norm;        /* what an update waits for, -1: none */
     int64_t bytes;            /* of all buffers, as if none shared a place: no offset can be larger */
     zr_status status;
@@ -124,8 +124,10 @@ int32_t zr__write_gather(zr__writer *w, int32_t unit, int32_t target, int32_t wa
 int32_t zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait);
 /* Pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
 void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad);
-/* The same for all units at once, grad[unit]. */
-void zr__write_reduce_fused(zr__writer *w, const int32_t *grad);
+/* What other ranks have updated of a unit that stays whole, once a step. Returns its last step. */
+int32_t zr__write_refresh(zr__writer *w, int32_t unit);
+/* Is there such a unit? */
+bool zr__refreshed(const zr_plan *plan, int32_t unit);
 /* What makes it an all-reduce, where it is one: everyone gets the sums of this micro-batch. */
 int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad);
 

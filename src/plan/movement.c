@@ -15,12 +15,12 @@ static int64_t shard_range(const zr_plan *plan, int64_t bucket_elems, const zr_p
     return range < u->shard_elems ? range : u->shard_elems;
 }
 
-/* One step on the exchange stage: whoever still reads it goes first. That is a compute step, as `wait` is. */
+/* One step on the exchange stage, which all of them use in the order of their stream. */
 static int32_t staged_step(zr__writer *w, zr_step_kind kind, int32_t unit, int64_t first, int64_t count, int32_t wait)
 {
     int32_t step = zr__writer_step(w, kind, ZR_STREAM_COMM, unit, -1);
     zr__writer_range(w, first, count);
-    zr__writer_wait(w, wait > w->last_sum ? wait : w->last_sum);
+    zr__writer_wait(w, wait);
     return step;
 }
 
@@ -108,36 +108,21 @@ int32_t zr__sums_buffer(const zr_plan *plan, int32_t unit, int32_t grad)
     return plan->consume_grad ? grad : plan->unit[unit].grad;
 }
 
-static void sum_step(zr__writer *w, int32_t unit, int32_t owner, int64_t first, int64_t count, int32_t grad,
-                     int32_t exchange)
+/* A range of every shard to its owner and into the sums. With one rank nothing moves: the computing stream adds. */
+static int32_t reduce_range(zr__writer *w, int32_t unit, int32_t owner, int64_t first, int64_t count, int32_t grad)
 {
     const zr_plan *plan = w->plan;
-    int32_t sums = zr__sums_buffer(plan, unit, grad);
-    w->last_sum = zr__writer_step(w, ZR_STEP_SUM, ZR_STREAM_COMPUTE, unit, -1);
+    bool alone = plan->stage_buffer == ZR_NONE;
+    int32_t sums = zr__sums_buffer(plan, unit, grad), complete = w->last[ZR_STREAM_COMPUTE];
+    int32_t step = zr__writer_step(w, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE,
+                                   alone ? ZR_STREAM_COMPUTE : ZR_STREAM_COMM, unit, -1);
     zr__writer_range(w, first, count);
     zr__writer_owner(w, owner);
-    zr__writer_wait(w, exchange);
+    zr__writer_wait(w, complete);
     zr__writer_use(w, grad, true, sums == grad);
-    if (plan->stage_buffer != ZR_NONE) zr__writer_use(w, plan->stage_buffer, true, false);
+    if (!alone) zr__writer_use(w, plan->stage_buffer, true, true);
     zr__writer_use(w, sums, plan->sum_f32 || sums == grad, true);
-}
-
-/* A range of every shard to its owner and into the sums. */
-static void reduce_range(zr__writer *w, int32_t unit, int64_t first, int64_t count, int32_t grad)
-{
-    const zr_plan *plan = w->plan;
-    bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER;
-    int32_t owners = in_turn && plan->stage_buffer != ZR_NONE ? plan->layout.ranks : 1, exchange = -1;
-    for (int32_t r = 0; r < owners && w->status == ZR_OK; r++) {
-        if (plan->stage_buffer != ZR_NONE) {
-            zr_step_kind kind = in_turn ? ZR_STEP_COLLECT : ZR_STEP_EXCHANGE;
-            exchange = staged_step(w, kind, unit, first, count, w->last[ZR_STREAM_COMPUTE]);
-            zr__writer_owner(w, in_turn ? r : -1);
-            zr__writer_use(w, grad, true, false);
-            zr__writer_use(w, plan->stage_buffer, true, true);
-        }
-        sum_step(w, unit, exchange >= 0 && in_turn ? r : -1, first, count, grad, exchange);
-    }
+    return step;
 }
 
 bool zr__all_get_sums(const zr_plan *plan)
@@ -149,13 +134,15 @@ int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad)
 {
     const zr_plan *plan = w->plan;
     if (!zr__all_get_sums(plan) || plan->sum_f32 || plan->stage_buffer == ZR_NONE) return -1;
-    return zr__write_gather_grad(w, unit, zr__sums_buffer(plan, unit, grad), w->last_sum);
+    return zr__write_gather_grad(w, unit, zr__sums_buffer(plan, unit, grad), -1);
 }
 
 void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
 {
     const zr_plan *plan = w->plan;
     const zr_plan_unit *u = &plan->unit[unit];
+    bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->stage_buffer != ZR_NONE;
+    int32_t step = -1;
     if (zr__grad_transient(plan)) zero_gaps(w, unit, grad);
     if (plan->stage_buffer == ZR_NONE && zr__sums_buffer(plan, unit, grad) == grad)
         return; /* one rank: the gradient is its own sum */
@@ -164,22 +151,21 @@ void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
     int64_t last = (u->shard_elems - 1) / range * range;
     for (int64_t first = last; first >= 0 && w->status == ZR_OK; first -= range) { /* the backward ends at the first */
         int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        reduce_range(w, unit, first, count, grad);
+        for (int32_t r = 0; r < (in_turn ? plan->layout.ranks : 1); r++)
+            step = reduce_range(w, unit, in_turn ? r : -1, first, count, grad);
     }
+    w->reduced[1] = w->reduced[0];
+    w->reduced[0] = step;
 }
 
-void zr__write_reduce_fused(zr__writer *w, const int32_t *grad)
+bool zr__refreshed(const zr_plan *plan, int32_t unit)
 {
-    const zr_plan *plan = w->plan;
-    int64_t elems = 0;
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        elems += plan->unit[u].shard_elems;
-        if (zr__grad_transient(plan) && plan->unit[u].elems > 0) zero_gaps(w, u, grad[u]);
-    }
-    int32_t exchange = staged_step(w, ZR_STEP_EXCHANGE, -1, 0, elems, w->last[ZR_STREAM_COMPUTE]);
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].elems > 0) zr__writer_use(w, grad[u], true, false);
-    zr__writer_use(w, plan->stage_buffer, true, true);
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].elems > 0) sum_step(w, u, -1, 0, plan->unit[u].shard_elems, grad[u], exchange);
+    return plan->shard_optim && plan->stage_buffer != ZR_NONE && !plan->unit[unit].gathered;
+}
+
+int32_t zr__write_refresh(zr__writer *w, int32_t unit)
+{
+    int32_t before = w->schedule->n_steps, last = zr__write_gather(w, unit, w->plan->unit[unit].param, -1);
+    for (int32_t i = before; w->status == ZR_OK && i < w->schedule->n_steps; i++) w->schedule->step[i].once = true;
+    return last;
 }

@@ -40,17 +40,16 @@ static int64_t element_bytes(const zr_plan *plan, const zr_step *step, int32_t b
     return zr_dtype_bytes(category == ZR_PARAM ? plan->layout.dtype : plan->layout.wire_dtype);
 }
 
-/* Bytes of memory that a step without an op reads and writes: its range of each buffer, of all ranks' pieces in the
- * exchange stage; without a range the whole buffers. */
+/* Bytes of memory that a step without an op reads and writes: its range of each buffer, without a range the whole
+ * buffers. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &s->use[u];
-        if (use->buffer == ZR_NONE) continue;
+        if (use->buffer == ZR_NONE || s->buffer[use->buffer].staging) continue;
         const zr_buffer *buffer = &s->buffer[use->buffer];
-        double range = (double)step->count * (double)element_bytes(plan, step, use->buffer, buffer->category) *
-                       (buffer->staging ? plan->layout.ranks : 1);
+        double range = (double)step->count * (double)element_bytes(plan, step, use->buffer, buffer->category);
         bool whole = step->count == 0 || range > (double)buffer->bytes;
         bytes += (use->reads + use->writes) * (whole ? (double)buffer->bytes : range);
     }
@@ -63,7 +62,6 @@ static double step_seconds(const pricing *p, const zr_schedule *s, const zr_step
     bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
     double wire = scalars ? 0 : (double)zr__wire_bytes(p->plan, step);
     if (wire > 0) return seconds(wire, p->profile->link_bytes_sec);
-    if (step->kind == ZR_STEP_SUM && step->owner > 0) return 0; /* done by that rank alone; this one has its own */
     return seconds(touched_bytes(p->plan, s, step), p->profile->memory_bytes_sec);
 }
 
@@ -74,53 +72,60 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* When the body of the REPEAT began, and what the streams had done before. */
-typedef struct turn {
-    double begin;
-    double busy[ZR_STREAMS];
-} turn;
-
-/* REPEAT and END hold all streams, so every turn of the body takes as long as the first: END adds the others. */
-static double hold(pricing *p, turn *t, bool end)
+/* REPEAT and END hold all streams. */
+static void hold(pricing *p)
 {
-    double now = all_streams_free(p), more = end ? (double)(p->plan->layout.accum - 1) : 0;
-    now += more * (now - t->begin);
-    for (int i = 0; i < ZR_STREAMS; i++) {
-        p->busy[i] += more * (p->busy[i] - t->busy[i]);
-        p->clock[i] = now;
-        t->busy[i] = p->busy[i];
-    }
-    t->begin = now;
-    return now;
+    double now = all_streams_free(p);
+    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = now;
 }
 
-static zr_status walk(pricing *p, const zr_schedule *s)
+/* Steps first to last of a schedule, once. */
+static void walk_steps(pricing *p, const zr_schedule *s, int32_t first, int32_t last, bool once, double *end)
 {
-    turn t = {0};
-    double *end = zr_alloc(((size_t)s->n_steps + 1) * sizeof *end);
-    ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
-    for (int32_t i = 0; i < s->n_steps; i++) {
+    for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) {
-            end[i] = hold(p, &t, step->kind == ZR_STEP_END);
-            continue;
-        }
-        double start = p->clock[step->stream], takes = step_seconds(p, s, step);
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) hold(p);
+        double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, s, step);
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
         p->clock[step->stream] = end[i] = start + takes;
         p->busy[step->stream] += takes;
     }
+}
+
+/* All turns of the body but the first take the same time. */
+static void walk_again(pricing *p, const zr_schedule *s, int32_t repeat, int32_t stop, double *end)
+{
+    const double more = (double)(p->plan->layout.accum - 1);
+    const pricing before = *p;
+    walk_steps(p, s, repeat, stop, false, end);
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        p->busy[i] = before.busy[i] + more * (p->busy[i] - before.busy[i]);
+        p->clock[i] = before.clock[i] + more * (p->clock[i] - before.clock[i]);
+    }
+}
+
+static zr_status walk(pricing *p, const zr_schedule *s)
+{
+    int32_t repeat = 0, stop = -1;
+    double *end = zr_alloc(((size_t)s->n_steps + 1) * sizeof *end);
+    ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
+        if (s->step[i].kind == ZR_STEP_END) stop = i;
+    }
+    walk_steps(p, s, 0, stop, true, end);
+    if (stop >= 0 && p->plan->layout.accum > 1) walk_again(p, s, repeat, stop, end);
+    walk_steps(p, s, stop + 1, s->n_steps - 1, true, end);
     zr_free(end);
     return ZR_OK;
 }
 
+/* In the middle of a run: what flush would gather is part of the next step. */
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
     ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
     pricing p = {.plan = plan, .profile = profile};
     ZR_TRY(walk(&p, &plan->schedule[ZR_TRAIN]));
-    for (int i = 0; i < ZR_STREAMS; i++) p.clock[i] = all_streams_free(&p);
-    ZR_TRY(walk(&p, &plan->schedule[ZR_FLUSH]));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM];

@@ -33,6 +33,9 @@ typedef struct writing {
     int32_t *reduce_at;   /* unit -> segment at whose end it is reduced in this pass */
     int32_t *first_due;   /* segment -> the first unit that is reduced at its end, ZR_NONE; then by next_due */
     int32_t *next_due;
+    int32_t *moved;       /* unit -> the step after which its sums are there, -1: at once */
+    int32_t *refreshed;   /* unit -> the step after which it is what all ranks have updated, -1: always */
+    bool pending;         /* the units reduced at the end of the segment before are still to be consumed */
 } writing;
 
 static const zr_op *op_of(const writing *s, int32_t run)
@@ -157,19 +160,29 @@ static int32_t unit_gradient(writing *s, int32_t unit)
     return s->grad_buffer[unit];
 }
 
+/* Lean: the units that were reduced at the end of `index` are updated, at the end of the next segment where they may
+ * travel meanwhile. */
+static void consume_units(writing *s, int32_t index)
+{
+    bool norm = s->segment[index].pass + 1 < s->program.passes;
+    for (int32_t u = s->first_due[index]; u != ZR_NONE; u = s->next_due[u])
+        zr__write_consume(&s->w, u, s->grad_buffer[u], s->moved[u], norm);
+}
+
 static void reduce_units(writing *s, int32_t index)
 {
     zr__writer *w = &s->w;
-    const zr_plan *plan = w->plan;
-    bool norm = s->segment[index].pass + 1 < s->program.passes;
-    bool fused = plan->layout.fused_buffer && plan->stage_buffer != ZR_NONE;
-    for (int32_t u = s->first_due[index]; u != ZR_NONE; u = s->next_due[u]) unit_gradient(s, u);
-    if (fused && s->first_due[index] != ZR_NONE) zr__write_reduce_fused(w, s->grad_buffer);
+    bool norm = s->segment[index].pass + 1 < s->program.passes, travels = w->plan->stage_buffer != ZR_NONE;
+    bool last = index + 1 == s->n_segments || s->segment[index + 1].pass != s->segment[index].pass;
+    /* First, or what all ranks agree on about the unit before would stand behind this one's way. */
+    if (s->pending) consume_units(s, index - 1);
     for (int32_t u = s->first_due[index]; u != ZR_NONE && w->status == ZR_OK; u = s->next_due[u]) {
-        if (!fused) zr__write_reduce(w, u, s->grad_buffer[u]);
-        int32_t moved = norm ? -1 : zr__write_gather_sums(w, u, s->grad_buffer[u]); /* a norm is of shards */
-        zr__write_consume(w, u, s->grad_buffer[u], moved, norm);
+        zr__write_reduce(w, u, unit_gradient(s, u));
+        s->moved[u] = norm ? -1 : zr__write_gather_sums(w, u, s->grad_buffer[u]); /* a norm is of shards */
+        if (s->moved[u] < 0 && travels) s->moved[u] = w->reduced[0];
     }
+    s->pending = w->plan->consume_grad && w->plan->layout.overlap && travels && !last;
+    if (!s->pending) consume_units(s, index);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -203,6 +216,9 @@ static int32_t place_output(writing *s, int32_t run, int out)
     if (v->kind == ZR_VALUE_GRAD) {
         const zr_param_info *p = zr_graph_param(w->graph, v->param);
         w->schedule->value_offset[value] = p->unit_offset * zr_dtype_bytes(w->plan->layout.wire_dtype);
+        /* Else nothing would keep the gradients of all units from being on their way at once. */
+        if (s->grad_buffer[p->unit] == ZR_NONE && zr__grad_transient(w->plan))
+            zr__writer_wait(w, w->reduced[w->plan->layout.overlap]);
         return unit_gradient(s, p->unit);
     }
     zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
@@ -224,6 +240,7 @@ static void write_inputs_of(writing *s, const zr_op *op)
             zr__writer_wait(w, fetch->step);
         } else if (unit >= 0) {
             buffer = w->plan->unit[unit].param;
+            zr__writer_wait(w, s->refreshed[unit]);
         } else if (cache) {
             buffer = w->schedule->value_buffer[op->in[j]];
         } else if (instance >= 0) {
@@ -279,6 +296,24 @@ static void write_batch(writing *s)
     }
 }
 
+/* Stages 1 and 2: parameters that the step before has updated arrive unit by unit, ahead of their first use. */
+static void refresh_units(writing *s)
+{
+    zr__writer *w = &s->w;
+    for (int32_t u = 0; u < w->plan->n_units; u++) s->refreshed[u] = -1;
+    if (s->kind != ZR_TRAIN) return;
+    for (int32_t i = 0; i < s->program.n; i++) {
+        const zr_op *op = op_of(s, i);
+        for (int j = 0; j < op->n_in; j++) {
+            int32_t unit = param_unit(w->graph, op->in[j]);
+            if (unit >= 0 && s->refreshed[unit] < 0 && zr__refreshed(w->plan, unit))
+                s->refreshed[unit] = zr__write_refresh(w, unit);
+        }
+    }
+    for (int32_t u = 0; u < w->plan->n_units; u++) /* parameters that no op reads */
+        if (s->refreshed[u] < 0 && zr__refreshed(w->plan, u)) s->refreshed[u] = zr__write_refresh(w, u);
+}
+
 static void write_segments(writing *s)
 {
     zr__writer *w = &s->w;
@@ -313,7 +348,7 @@ static zr_status take_tables(writing *s, const zr_graph *g, zr_schedule *schedul
     size_t units = (size_t)s->w.plan->n_units, values = (size_t)zr_graph_values(g), runs = (size_t)s->program.n;
     size_t instances = (size_t)zr_graph_inputs(g) + runs * ZR_OP_OUTS;
     s->segment = zr_alloc(sizeof *s->segment * (runs + 1));
-    s->instance = zr_alloc(sizeof(int32_t) * (values + 2 * instances + 3 * units + runs + 1));
+    s->instance = zr_alloc(sizeof(int32_t) * (values + 2 * instances + 5 * units + runs + 1));
     s->checkpoint = zr_alloc(instances + 1);
     schedule->value_buffer = zr_alloc(sizeof *schedule->value_buffer * (values + 1));
     schedule->value_offset = zr_alloc(sizeof *schedule->value_offset * (values + 1));
@@ -324,7 +359,9 @@ static zr_status take_tables(writing *s, const zr_graph *g, zr_schedule *schedul
     s->grad_buffer = s->place + instances;
     s->reduce_at = s->grad_buffer + units;
     s->next_due = s->reduce_at + units;
-    s->first_due = s->next_due + units;
+    s->moved = s->next_due + units;
+    s->refreshed = s->moved + units;
+    s->first_due = s->refreshed + units;
     return ZR_OK;
 }
 
@@ -361,6 +398,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, writing_begin(&s, plan, kind), done);
     if (kind == ZR_TRAIN) zr__writer_step(&s.w, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1, -1);
+    refresh_units(&s);
     write_batch(&s);
     write_segments(&s);
     keep_output(&s);
@@ -387,7 +425,7 @@ zr_status zr__write_flush(zr_plan *plan)
 {
     zr__writer w;
     ZR_TRY(zr__writer_begin(&w, plan, NULL, &plan->schedule[ZR_FLUSH]));
-    for (int32_t u = 0; u < plan->n_units && plan->shard_optim && plan->stage_buffer != ZR_NONE; u++)
-        if (!plan->unit[u].gathered) zr__write_gather(&w, u, plan->unit[u].param, -1);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (zr__refreshed(plan, u)) zr__write_gather(&w, u, plan->unit[u].param, -1);
     return zr__writer_end(&w);
 }

@@ -128,28 +128,44 @@ static int64_t gathered_bytes(const zr_plan *plan)
     return sums && (!params || sum > param) ? sum : param;
 }
 
-/* The exchange stage holds the largest bucket that any step moves; fused, the gradients of the whole model. */
-zr_status zr__plan_stage(zr_plan *plan)
+/* The bytes of the largest bucket that any step moves, of the gradients of the whole model. */
+static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
-    plan->stage_buffer = ZR_NONE;
-    if (l->ranks == 1) return ZR_OK;
-    int64_t largest = 0, all = 0, wire = zr_dtype_bytes(l->wire_dtype), gathered = gathered_bytes(plan);
+    int64_t wire = zr_dtype_bytes(l->wire_dtype), gathered = gathered_bytes(plan);
     int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
-    if (l->fused_buffer) reduce = gather = INT64_MAX;
+    *largest = *all = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         int64_t elems = plan->unit[i].padded_elems;
         int64_t reduced = least(reduce, elems) * wire, whole = least(gather, elems) * gathered;
-        all += elems * wire;
-        if (l->train && reduced > largest) largest = reduced;
-        if ((l->train || plan->shard_param) && whole > largest) largest = whole;
+        *all += elems * wire;
+        if (l->train && reduced > *largest) *largest = reduced;
+        if ((l->train || plan->shard_param) && whole > *largest) *largest = whole;
     }
-    if (l->train && l->fused_buffer && all > largest) largest = all;
+}
+
+/* Of the exchange stage: buckets pass through it in parts, so that its size is constant (ZeRO section 6.2, C_B): one
+ * part for each rank is filled while another is read. Of this size, more brings no more speed. */
+#define STAGE_BYTES ((int64_t)4 << 20)
+#define STAGE_LEAST_BYTES ((int64_t)128 << 10) /* a rank's two parts, however many ranks there are */
+
+/* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
+zr_status zr__plan_stage(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    int64_t largest, all, ranks = l->ranks;
+    plan->stage_buffer = ZR_NONE;
+    if (ranks == 1) return ZR_OK;
+    find_moved(plan, &largest, &all);
     if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
+    int64_t wanted = ranks * STAGE_LEAST_BYTES > STAGE_BYTES ? ranks * STAGE_LEAST_BYTES : STAGE_BYTES;
+    if (2 * largest < wanted) wanted = 2 * largest;
+    if (wanted < 2 * ranks * 64) wanted = 2 * ranks * 64;
+    if (l->train && l->fused_buffer && all > wanted) wanted = all;
     ZR_ASSERT(plan->n_persistent < plan->persistent_room);
     plan->stage_buffer = plan->n_persistent++;
-    plan->stage_bytes = zr__round_bytes(largest);
+    plan->stage_bytes = zr__round_bytes(wanted);
     plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER,
                                                        .persistent = true,
                                                        .staging = true,

@@ -45,7 +45,7 @@ zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, 
     w->plan = plan;
     w->graph = graph;
     w->schedule = schedule;
-    w->last_sum = w->last_norm = -1;
+    w->reduced[0] = w->reduced[1] = w->last_norm = -1;
     w->bytes = plan->persistent_bytes;
     for (int s = 0; s < ZR_STREAMS; s++) w->last[s] = -1;
     int32_t n = plan->n_persistent;

@@ -178,6 +178,7 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->fused_buffer = config->collectives.fused;
     layout->reduce = reduce[config->collectives.reduce];
     layout->gather = config->collectives.gather == ZR_COLLECTIVE_BROADCAST ? ZR_GATHER_BROADCAST : ZR_GATHER_ALL;
+    layout->overlap = overlap;
     layout->prefetch_elems = overlap ? config->zero.prefetch_bucket_elems : 0;
     layout->live_elems = config->zero.max_live_elems;
     layout->reuse_elems = config->zero.max_reuse_elems;

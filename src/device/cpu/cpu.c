@@ -124,6 +124,16 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
+static zr_status cpu_fork(zr_device *device, zr_device **side)
+{
+    cpu_device *cpu = zr_alloc(sizeof *cpu);
+    ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
+    *cpu = *(const cpu_device *)device;
+    cpu->base.profile.threads = 1;
+    *side = &cpu->base;
+    return ZR_OK;
+}
+
 static zr_status cpu_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     (void)device;
@@ -274,6 +284,7 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
 
 static const zr_device_ops cpu_ops = {
     .destroy = cpu_destroy,
+    .fork = cpu_fork,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .kernel = cpu_kernel,
