@@ -111,6 +111,8 @@ typedef struct zr_buffer {
 } zr_buffer;
 
 typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stream;
+/** "compute", "comm". */
+ZR_API const char *zr_stream_name(zr_stream stream);
 
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch")             /* the caller fills the inputs of a micro-batch */                                   \
@@ -253,6 +255,15 @@ typedef struct zr_fullest {
 } zr_fullest;
 /** ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest);
+
+/** What one step of a schedule does on a rank: an op's own cost; a move's bytes from other ranks (of one owner's steps,
+ *  where they arrive), or the bytes of memory that a step without an op reads and writes. REPEAT and END: nothing. */
+typedef struct zr_step_cost {
+    double flops;
+    double memory_bytes;
+    double wire_bytes;
+} zr_step_cost;
+ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
 /** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
  *  streams run side by side, waits hold. A rate of 0 is not known and costs no time. */

@@ -168,7 +168,48 @@ typedef struct zr_train_eval {
     int64_t val_tokens;
 } zr_train_eval;
 
-/** What is told while training. Any function may be NULL. All but `stop` are called on rank 0 only. */
+/** Of this many kinds the time is told apart; what is left goes to the last. */
+#define ZR_TIMING_KINDS 64
+
+/** One kind of step: an op of the graph by its name, a step without an op by its kind. Of one optimizer step of one
+ *  rank; sec is the mean over the ranks. Computations of an activation again are in it. */
+typedef struct zr_timing {
+    char name[48];
+    zr_stream stream;
+    double calls;
+    double replays;                         /* calls that compute an activation again */
+    double sec, slowest_sec;                /* mean over the ranks, and of the rank that took longest for it */
+    double flops, memory_bytes, wire_bytes; /* as the plan counts them (zr_plan_step_cost) */
+} zr_timing;
+
+/** Where the time of a training step goes: means over the steps, the first left out where there are more, and over the
+ *  ranks. step = compute + exposed + idle. */
+typedef struct zr_timings {
+    int ranks;
+    int64_t steps; /* measured */
+    bool left_out; /* the first step, cold and untypical */
+    double step_sec;
+    double compute_sec, comm_sec; /* so long did steps of each stream run; waiting for another rank is in comm_sec */
+    double exposed_sec;           /* communication while nothing was computed */
+    double idle_sec;              /* neither */
+    double peak_flops, peak_memory_bytes_sec, peak_link_bytes_sec; /* of a rank, 0: not measured */
+    zr_timing kind[ZR_TIMING_KINDS];                               /* longest first */
+    int n_kinds;
+} zr_timings;
+
+/** What a kind achieves: FLOP/s when it has FLOPs, otherwise bytes/s, of the link or of memory. */
+typedef struct zr_timing_rate {
+    bool flops;
+    double per_sec; /* NaN: it has no amount */
+    double of_peak; /* NaN: the peak is not known */
+} zr_timing_rate;
+ZR_API zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kind);
+
+/** As one JSON object, "timings" of run.json; zr_free it. */
+ZR_API ZR_NODISCARD zr_status zr_timings_json(const zr_timings *timings, char **json);
+
+/** What is told while training. Any function may be NULL. All but `stop` are called on rank 0 only, but what is given
+ *  must be the same on every rank. */
 typedef struct zr_observer {
     void *arg;
     void (*start)(void *arg, const zr_train_info *info);
@@ -176,6 +217,7 @@ typedef struct zr_observer {
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*note)(void *arg, const char *text); /* a warning, one line */
     bool (*stop)(void *arg);                   /* asked on every rank after each step: end here? One rank is enough. */
+    void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
 } zr_observer;
 
 /** How it went. Zero-initialise. Filled as far as it came, also on failure. */

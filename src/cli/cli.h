@@ -138,6 +138,11 @@ ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model,
                                          int64_t whole_states_bytes);
 
+/* ---- timings --------------------------------------------------------------------------------- */
+
+/** A table of where a step's time goes, at most 100 columns. */
+void cli_timings_print(FILE *out, const zr_timings *timings);
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
 typedef struct cli_progress {
@@ -146,6 +151,8 @@ typedef struct cli_progress {
     double begin;       /* seconds */
     int64_t peak_bytes; /* of a rank, planned and therefore true */
     double shown;       /* when the refreshing line was last written */
+    bool timed;         /* where the time goes was asked for */
+    zr_timings timings; /* at the end; .steps 0: not there */
 } cli_progress;
 
 /** Callbacks that write a run's progress to stderr; `progress` is borrowed. */

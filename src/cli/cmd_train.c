@@ -41,6 +41,11 @@ static void leave_binding(void)
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
 }
 
+/** What of a run is looked at. */
+typedef struct looks {
+    bool timings;
+} looks;
+
 typedef struct job {
     const zr_config *config;
     zr_observer observer;
@@ -103,23 +108,25 @@ static zr_status load(const cli_args *args, zr_comm *comm, int ranks, zr_config 
     return st;
 }
 
-static zr_status print_json(const zr_config *config, const zr_train_result *result)
+static zr_status print_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
 {
-    char *planned = NULL, *measured = NULL;
+    char *planned = NULL, *measured = NULL, *timed = NULL;
     char loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES], wall[ZR_NUMBER_BYTES];
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
     ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
+    if (timings->steps > 0) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
     printf("{\"output_dir\":");
     cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
     printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
-           "\"peak_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s}\n",
+           "\"peak_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s%s%s}\n",
            (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss),
            cli_json_number(result->val_loss, val), cli_json_number(result->wall_sec, wall),
-           (long long)result->peak_rss_bytes, planned, measured);
+           (long long)result->peak_rss_bytes, planned, measured, timed ? ", \"timings\":" : "", timed ? timed : "");
 done:
     zr_free(planned);
     zr_free(measured);
+    zr_free(timed);
     return st;
 }
 
@@ -131,10 +138,10 @@ static void print_summary(const zr_config *config, const zr_train_result *result
             result->wall_sec, result->loss, val, zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
 }
 
-static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
+static zr_status train(const cli_args *args, const looks *looks, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
-    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color)};
+    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color), .timed = looks->timings};
     ZR_TRY(load(args, comm, ranks, &config));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
@@ -143,7 +150,7 @@ static zr_status train(const cli_args *args, zr_comm *comm, int ranks)
     bool first = !comm || comm->rank == 0;
     if (first) cli_progress_end(&progress);
     if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
-    if (st == ZR_OK && first && args->json) st = print_json(config, &j.result);
+    if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
     zr_config_destroy(&config);
     return st;
 }
@@ -163,9 +170,12 @@ static zr_status parse(cli_args *args, const int64_t *ranks, const zr_comm *comm
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     int64_t ranks = 0;
-    const cli_option options[] = {{"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
-                                  {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
-                                  {0}};
+    looks looks = {0};
+    const cli_option options[] = {
+        {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+        {"timings", CLI_FLAG, &looks.timings, 0, NULL, "at the end, where the time of a step went"},
+        {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
+        {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     zr_status st = parse(&args, &ranks, comm, argc, argv);
     /* A launcher may give each rank its own words. */
@@ -177,13 +187,13 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     if (comm) leave_binding();
-    return train(&args, comm, comm ? comm->size : ranks ? (int)ranks : 1);
+    return train(&args, &looks, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }
 
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
-    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N]",
+    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--timings]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n",

@@ -139,12 +139,26 @@ static void on_start(void *arg, const zr_train_info *info)
     for (int i = 0; i < zr_config_notes(info->config); i++) cli_say("note: %s", zr_config_note(info->config, i));
 }
 
+static void on_timings(void *arg, const zr_timings *timings)
+{
+    cli_progress *progress = arg;
+    progress->timings = *timings;
+    if (progress->quiet) return;
+    cli_progress_end(progress);
+    cli_timings_print(stderr, timings);
+}
+
 zr_observer cli_progress_observer(cli_progress *progress)
 {
     const char *term = getenv("TERM");
     progress->live = isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0 && !progress->quiet;
     progress->every = 1;
-    return (zr_observer){.arg = progress, .start = on_start, .step = on_step, .eval = on_eval, .note = on_note};
+    return (zr_observer){.arg = progress,
+                         .start = on_start,
+                         .step = on_step,
+                         .eval = on_eval,
+                         .note = on_note,
+                         .timings = progress->timed ? on_timings : NULL};
 }
 
 void cli_progress_end(const cli_progress *progress)

@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+const char *zr_stream_name(zr_stream stream)
+{
+    return stream == ZR_STREAM_COMM ? "comm" : "compute";
+}
+
 const char *zr_step_kind_name(zr_step_kind kind)
 {
     static const char *const name[] = {

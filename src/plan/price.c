@@ -22,16 +22,6 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static double op_seconds(const pricing *p, const zr_step *step)
-{
-    const zr_graph *g = p->plan->graph[ZR_TRAIN];
-    const zr_op *op = zr_graph_get_op(g, step->op);
-    zr_cost cost = op->def->cost(g, op);
-    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0;
-    return larger(seconds(cost.flops, narrow ? p->profile->flops_bf16 : p->profile->flops_f32),
-                  seconds(cost.bytes, p->profile->memory_bytes_sec));
-}
-
 /* Bytes of one element of a buffer that holds a part of a unit. */
 static int64_t element_bytes(const zr_plan *plan, const zr_step *step, int32_t buffer, zr_category category)
 {
@@ -56,13 +46,32 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
     return bytes;
 }
 
-static double step_seconds(const pricing *p, const zr_schedule *s, const zr_step *step)
+zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
-    if (step->kind == ZR_STEP_RUN) return op_seconds(p, step);
+    const zr_schedule *s = &plan->schedule[kind];
+    const zr_step *step = &s->step[index];
+    zr_step_cost cost = {0};
+    if (step->kind == ZR_STEP_RUN) {
+        const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
+        zr_cost of_op = op->def->cost(plan->graph[kind], op);
+        cost.flops = of_op.flops;
+        cost.memory_bytes = of_op.bytes;
+        return cost;
+    }
     bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
-    double wire = scalars ? 0 : (double)zr__wire_bytes(p->plan, step);
-    if (wire > 0) return seconds(wire, p->profile->link_bytes_sec);
-    return seconds(touched_bytes(p->plan, s, step), p->profile->memory_bytes_sec);
+    cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, step);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
+    return cost;
+}
+
+static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t index)
+{
+    zr_step_cost cost = zr_plan_step_cost(p->plan, kind, index);
+    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0;
+    double compute = seconds(cost.flops, narrow ? p->profile->flops_bf16 : p->profile->flops_f32);
+    double move = larger(seconds(cost.memory_bytes, p->profile->memory_bytes_sec),
+                         seconds(cost.wire_bytes, p->profile->link_bytes_sec));
+    return larger(compute, move);
 }
 
 static double all_streams_free(const pricing *p)
@@ -80,12 +89,13 @@ static void hold(pricing *p)
 }
 
 /* Steps first to last of a schedule, once. */
-static void walk_steps(pricing *p, const zr_schedule *s, int32_t first, int32_t last, bool once, double *end)
+static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, bool once, double *end)
 {
+    const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) hold(p);
-        double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, s, step);
+        double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, kind, i);
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
         p->clock[step->stream] = end[i] = start + takes;
         p->busy[step->stream] += takes;
@@ -93,19 +103,20 @@ static void walk_steps(pricing *p, const zr_schedule *s, int32_t first, int32_t 
 }
 
 /* All turns of the body but the first take the same time. */
-static void walk_again(pricing *p, const zr_schedule *s, int32_t repeat, int32_t stop, double *end)
+static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, double *end)
 {
     const double more = (double)(p->plan->layout.accum - 1);
     const pricing before = *p;
-    walk_steps(p, s, repeat, stop, false, end);
+    walk_steps(p, kind, repeat, stop, false, end);
     for (int i = 0; i < ZR_STREAMS; i++) {
         p->busy[i] = before.busy[i] + more * (p->busy[i] - before.busy[i]);
         p->clock[i] = before.clock[i] + more * (p->clock[i] - before.clock[i]);
     }
 }
 
-static zr_status walk(pricing *p, const zr_schedule *s)
+static zr_status walk(pricing *p, zr_schedule_kind kind)
 {
+    const zr_schedule *s = &p->plan->schedule[kind];
     int32_t repeat = 0, stop = -1;
     double *end = zr_alloc(((size_t)s->n_steps + 1) * sizeof *end);
     ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
@@ -113,9 +124,9 @@ static zr_status walk(pricing *p, const zr_schedule *s)
         if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
         if (s->step[i].kind == ZR_STEP_END) stop = i;
     }
-    walk_steps(p, s, 0, stop, true, end);
-    if (stop >= 0 && p->plan->layout.accum > 1) walk_again(p, s, repeat, stop, end);
-    walk_steps(p, s, stop + 1, s->n_steps - 1, true, end);
+    walk_steps(p, kind, 0, stop, true, end);
+    if (stop >= 0 && p->plan->layout.accum > 1) walk_again(p, kind, repeat, stop, end);
+    walk_steps(p, kind, stop + 1, s->n_steps - 1, true, end);
     zr_free(end);
     return ZR_OK;
 }
@@ -125,7 +136,7 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
 {
     ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
     pricing p = {.plan = plan, .profile = profile};
-    ZR_TRY(walk(&p, &plan->schedule[ZR_TRAIN]));
+    ZR_TRY(walk(&p, ZR_TRAIN));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM];

@@ -32,27 +32,32 @@ int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])
                     (long long)eval->step, number(eval->val_loss, loss), (long long)eval->val_tokens);
 }
 
-zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, char **json)
+zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, const zr_timings *timings,
+                          char **json)
 {
-    char *planned = NULL, *measured = NULL, wall[ZR_NUMBER_BYTES], loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES];
+    char *planned = NULL, *measured = NULL, *timed = NULL, wall[ZR_NUMBER_BYTES], loss[ZR_NUMBER_BYTES],
+         val[ZR_NUMBER_BYTES];
     zr__text text = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
     ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
+    if (timings) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
     zr__text_add(&text, "{\"params\":%lld, \"ranks\":%d,\n \"planned\":%s,\n \"measured\":%s,\n",
                  (long long)result->planned.params, result->planned.ranks, planned, measured);
     zr__text_add(&text, " \"peak_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, compiler %s\",\n",
                  (long long)result->peak_rss_bytes, number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(),
                  zr_device_cpu_matmul(), __VERSION__);
     zr__text_add(
-        &text,
-        " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s}\n",
+        &text, " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s",
         info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
         number(result->loss, loss), number(result->val_loss, val));
+    if (timed) zr__text_add(&text, ",\n \"timings\":%s", timed);
+    zr__text_add(&text, "}\n");
     ZR_TRY_GOTO(st, zr__text_take(&text, json), done);
 done:
     zr__text_clear(&text);
     zr_free(planned);
     zr_free(measured);
+    zr_free(timed);
     return st;
 }

@@ -10,7 +10,8 @@
 int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES]);
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES]);
 
-/** run.json; zr_free it. */
-ZR_NODISCARD zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, char **json);
+/** run.json; zr_free it. timings NULL: none were asked for. */
+ZR_NODISCARD zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result,
+                                       const zr_timings *timings, char **json);
 
 #endif

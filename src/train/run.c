@@ -7,6 +7,7 @@
 #include "train/inputs.h"
 #include "train/metrics.h"
 #include "train/run_dir.h"
+#include "train/watch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ typedef struct run {
     zr_plan *plan;
     zr_engine *engine;
     zr__run_dir dir; /* rank 0's */
+    zr__watch watch;
+    zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
     zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
     zr_loss_scaler scaler;
@@ -98,6 +101,7 @@ static zr_status check_plan(run *r)
     ZR_TRY(zr_device_create_cpu(&device, &r->device));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
+    ZR_TRY(zr__watch_open(&r->watch, r->observer, r->plan));
     r->result->planned = zr_report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plan = r->plan,
@@ -129,6 +133,7 @@ static zr_status check(run *r)
     if (st == ZR_OK) st = check_inputs(r);
     ZR_TRY(agree(r, st));
     ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(agreed(r, zr_comm_same(r->comm, "--timings", r->observer->timings != NULL)));
     ZR_TRY(settle_limit(r));
     ZR_TRY(agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));
@@ -220,10 +225,16 @@ static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input
     return ZR_OK;
 }
 
-static void fill_rates(const run *r, zr_train_step *line)
+/** 0: not measured. */
+static double peak_flops(const run *r)
 {
     const zr_profile *profile = &r->device->profile;
-    double peak = product_dtype(r) == ZR_BF16 ? profile->flops_bf16 : profile->flops_f32;
+    return product_dtype(r) == ZR_BF16 ? profile->flops_bf16 : profile->flops_f32;
+}
+
+static void fill_rates(const run *r, zr_train_step *line)
+{
+    double peak = peak_flops(r);
     double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
     line->tokens_per_sec = (double)line->tokens / sec;
     line->samples_per_sec = (double)r->config->train_batch_size / sec;
@@ -311,13 +322,15 @@ static zr_status one_step(run *r)
                          .loss_scale = r->scaler.scale,
                          .batch = read_batch,
                          .arg = r};
+    zr__watch_begin(&r->watch, r->engine);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
+    double sec = zr_clock_sec() - begin;
+    zr__watch_end(&r->watch, r->engine, sec);
     /* A gradient that is used up as it is reduced cannot be skipped; that it is bad all ranks learn together. */
     r->result->agreed = st == ZR_ERR_DIVERGED;
     if (st == ZR_ERR_DIVERGED) return cannot_skip(st);
     ZR_TRY(st);
-    double sec = zr_clock_sec() - begin;
     ZR_TRY(agree(r, r->batch_failed));
     r->result->steps++;
     r->result->loss = did.loss;
@@ -412,11 +425,23 @@ static void compare_with_plan(run *r)
     }
 }
 
+static zr_status collect_timings(run *r)
+{
+    const zr_profile *profile = &r->device->profile;
+    if (!r->watch.timings) return ZR_OK;
+    ZR_TRY(agreed(r, zr__timings_collect(r->watch.timings, r->comm, &r->timings)));
+    r->timings.peak_flops = peak_flops(r);
+    r->timings.peak_memory_bytes_sec = profile->memory_bytes_sec;
+    r->timings.peak_link_bytes_sec = profile->link_bytes_sec;
+    if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
+    return ZR_OK;
+}
+
 static zr_status write_run_json(run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr__metrics_run(&r->info, r->result, &json));
+    ZR_TRY(zr__metrics_run(&r->info, r->result, r->watch.timings ? &r->timings : NULL, &json));
     zr_status st = zr__run_dir_write(&r->dir, "run.json", json);
     zr_free(json);
     return st;
@@ -431,6 +456,7 @@ static zr_status save(run *r, double begin)
     ZR_TRY(agree(r, zr__path_join(dir, r->config->train.output_dir, "model")));
     ZR_TRY(agreed(r, zr__export(dir, &r->model, r->plan, r->engine, r->comm)));
     r->result->saved = true;
+    ZR_TRY(collect_timings(r));
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(agree(r, write_run_json(r)));
@@ -466,6 +492,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
     result->val_loss = NAN;
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);
+    zr__watch_close(&r.watch);
     zr_engine_destroy(&r.engine);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);

@@ -1,0 +1,244 @@
+#include "train/timings.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step of a schedule: its kind, and what it costs each time. */
+typedef struct site {
+    int kind;
+    bool replay;
+    zr_step_cost cost;
+} site;
+
+/* What a rank adds up. The two streams may add at once, but never to the same place: a kind belongs to one stream. */
+typedef struct sums {
+    zr_timing kind[ZR_TIMING_KINDS];
+    double wall_sec, exposed_sec, idle_sec;
+    double busy_sec[ZR_STREAMS];
+    int64_t steps;
+} sums;
+
+struct zr__timings {
+    site *site[ZR_SCHEDULES];
+    int n_kinds;
+    sums sums;
+    double busy_sec[ZR_STREAMS]; /* of the step that runs */
+    bool warm;                   /* the first step was dropped */
+};
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+static const char *name_of(const zr_plan *plan, zr_schedule_kind schedule, const zr_step *step)
+{
+    if (step->kind != ZR_STEP_RUN) return zr_step_kind_name(step->kind);
+    return zr_graph_get_op(plan->graph[schedule], step->op)->def->name;
+}
+
+/* The kind of that name on that stream, a new one where there is room; the last takes what has no place of its own. */
+static int kind_of(zr__timings *t, const char *name, zr_stream stream)
+{
+    int k = 0;
+    while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
+    if (k < t->n_kinds) return k;
+    if (k == ZR_TIMING_KINDS) return ZR_TIMING_KINDS - 1;
+    zr_timing *kind = &t->sums.kind[t->n_kinds++];
+    snprintf(kind->name, sizeof(kind->name), "%s", name);
+    kind->stream = stream;
+    return k;
+}
+
+static zr_status find_kinds(zr__timings *t, const zr_plan *plan, zr_schedule_kind schedule)
+{
+    const zr_schedule *s = &plan->schedule[schedule];
+    if (s->n_steps == 0) return ZR_OK;
+    site *sites = t->site[schedule] = zr_alloc((size_t)s->n_steps * sizeof *sites);
+    ZR_CHECK(sites, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
+        sites[i] = (site){.kind = kind_of(t, name_of(plan, schedule, step), step->stream),
+                          .replay = step->replay,
+                          .cost = zr_plan_step_cost(plan, schedule, i)};
+    }
+    return ZR_OK;
+}
+
+zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
+{
+    zr__timings *t = *timings = zr_alloc(sizeof *t);
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
+    ZR_TRY(find_kinds(t, plan, ZR_TRAIN));
+    ZR_TRY(find_kinds(t, plan, ZR_FLUSH));
+    return ZR_OK;
+}
+
+void zr__timings_destroy(zr__timings **timings)
+{
+    if (!*timings) return;
+    for (int s = 0; s < ZR_SCHEDULES; s++) zr_free((*timings)->site[s]);
+    zr_free(*timings);
+    *timings = NULL;
+}
+
+/* ---- while a rank trains ---------------------------------------------------------------------- */
+
+/* The first step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
+void zr__timings_begin(zr__timings *t)
+{
+    if (t->sums.steps != 1 || t->warm) return;
+    sums fresh = {0};
+    for (int k = 0; k < t->n_kinds; k++) {
+        memcpy(fresh.kind[k].name, t->sums.kind[k].name, sizeof(fresh.kind[k].name));
+        fresh.kind[k].stream = t->sums.kind[k].stream;
+    }
+    t->sums = fresh;
+    t->warm = true;
+}
+
+void zr__timings_event(zr__timings *t, const zr_event *event)
+{
+    const site *at = &t->site[event->schedule][event->step];
+    zr_timing *kind = &t->sums.kind[at->kind];
+    double sec = event->end_sec - event->begin_sec;
+    kind->sec += sec;
+    kind->calls += 1;
+    kind->replays += at->replay;
+    kind->flops += at->cost.flops;
+    kind->memory_bytes += at->cost.memory_bytes;
+    kind->wire_bytes += at->cost.wire_bytes;
+    t->busy_sec[event->stream] += sec;
+}
+
+/* While the compute stream ran nothing, communication ran for as much of the time as it took, and nothing in the rest:
+ * what a step loses between its own steps is some microseconds. */
+void zr__timings_end(zr__timings *t, double wall_sec)
+{
+    double open = fmax(wall_sec - t->busy_sec[ZR_STREAM_COMPUTE], 0.0);
+    double exposed = fmin(t->busy_sec[ZR_STREAM_COMM], open);
+    t->sums.wall_sec += wall_sec;
+    t->sums.exposed_sec += exposed;
+    t->sums.idle_sec += open - exposed;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        t->sums.busy_sec[s] += t->busy_sec[s];
+        t->busy_sec[s] = 0.0;
+    }
+    t->sums.steps++;
+}
+
+/* ---- what all ranks make of it ---------------------------------------------------------------- */
+
+/* Of n numbers, the mean over the ranks and the highest. */
+static zr_status over_ranks(zr_comm *comm, const double *mine, int n, double *mean, double *most)
+{
+    for (int first = 0; first < n; first += ZR_COMM_SCALARS) {
+        int some = n - first < ZR_COMM_SCALARS ? n - first : ZR_COMM_SCALARS;
+        ZR_TRY(zr_comm_scalars(comm, mine + first, some, comm->table));
+        for (int i = 0; i < some; i++) {
+            double sum = 0.0, top = 0.0;
+            for (int r = 0; r < comm->size; r++) {
+                sum += comm->table[r * some + i];
+                top = fmax(top, comm->table[r * some + i]);
+            }
+            mean[first + i] = sum / comm->size;
+            most[first + i] = top;
+        }
+    }
+    return ZR_OK;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    double x = ((const zr_timing *)a)->sec, y = ((const zr_timing *)b)->sec;
+    return (x < y) - (x > y);
+}
+
+zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *out)
+{
+    enum { WHOLE = 5, N = WHOLE + ZR_TIMING_KINDS };
+    const sums *s = &t->sums;
+    double mine[N], mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
+    double whole[WHOLE] = {s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec,
+                           s->idle_sec};
+    for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
+    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
+    ZR_TRY(over_ranks(comm, mine, WHOLE + t->n_kinds, mean, most));
+    *out = (zr_timings){.ranks = comm->size,
+                        .steps = s->steps,
+                        .left_out = t->warm,
+                        .step_sec = mean[0],
+                        .compute_sec = mean[1],
+                        .comm_sec = mean[2],
+                        .exposed_sec = mean[3],
+                        .idle_sec = mean[4],
+                        .n_kinds = t->n_kinds};
+    for (int k = 0; k < t->n_kinds; k++) {
+        zr_timing *kind = &out->kind[k];
+        *kind = s->kind[k];
+        kind->sec = mean[WHOLE + k];
+        kind->slowest_sec = most[WHOLE + k];
+        kind->calls /= steps;
+        kind->replays /= steps;
+        kind->flops /= steps;
+        kind->memory_bytes /= steps;
+        kind->wire_bytes /= steps;
+    }
+    qsort(out->kind, (size_t)out->n_kinds, sizeof(out->kind[0]), longest_first);
+    return ZR_OK;
+}
+
+/* ---- for people and files --------------------------------------------------------------------- */
+
+zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kind)
+{
+    bool wire = kind->wire_bytes > 0.0, computes = kind->flops > 0.0;
+    double amount = computes ? kind->flops : wire ? kind->wire_bytes : kind->memory_bytes;
+    double peak = computes ? timings->peak_flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
+    double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
+    return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = peak > 0.0 ? per_sec / peak : NAN};
+}
+
+static const char *number(double x, char out[ZR_NUMBER_BYTES])
+{
+    return isfinite(x) ? zr__text_g9(x, out) : "null";
+}
+
+static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing *kind)
+{
+    char n[9][ZR_NUMBER_BYTES];
+    zr_timing_rate rate = zr_timing_rate_of(timings, kind);
+    zr__text_add(text,
+                 "{\"kind\":\"%s\", \"stream\":\"%s\", \"calls\":%s, \"replays\":%s, \"ms\":%s, \"slowest_ms\":%s, "
+                 "\"flops\":%s, \"memory_bytes\":%s, \"wire_bytes\":%s, \"%s\":%s, \"of_peak\":%s}",
+                 kind->name, zr_stream_name(kind->stream), number(kind->calls, n[0]), number(kind->replays, n[1]),
+                 number(1e3 * kind->sec, n[2]), number(1e3 * kind->slowest_sec, n[3]), number(kind->flops, n[4]),
+                 number(kind->memory_bytes, n[5]), number(kind->wire_bytes, n[6]),
+                 rate.flops ? "flops_per_sec" : "bytes_per_sec", number(rate.per_sec, n[7]),
+                 number(rate.of_peak, n[8]));
+}
+
+zr_status zr_timings_json(const zr_timings *timings, char **json)
+{
+    char n[8][ZR_NUMBER_BYTES];
+    zr__text text = {0};
+    const zr_timings *t = timings;
+    zr__text_add(&text,
+                 "{\"ranks\":%d, \"steps\":%lld, \"step_ms\":%s, \"compute_ms\":%s, \"comm_ms\":%s, "
+                 "\"exposed_ms\":%s, \"idle_ms\":%s, \"peak_flops_per_sec\":%s, \"peak_memory_bytes_per_sec\":%s, "
+                 "\"peak_link_bytes_per_sec\":%s, \"kinds\":[",
+                 t->ranks, (long long)t->steps, number(1e3 * t->step_sec, n[0]), number(1e3 * t->compute_sec, n[1]),
+                 number(1e3 * t->comm_sec, n[2]), number(1e3 * t->exposed_sec, n[3]), number(1e3 * t->idle_sec, n[4]),
+                 number(t->peak_flops > 0.0 ? t->peak_flops : NAN, n[5]),
+                 number(t->peak_memory_bytes_sec > 0.0 ? t->peak_memory_bytes_sec : NAN, n[6]),
+                 number(t->peak_link_bytes_sec > 0.0 ? t->peak_link_bytes_sec : NAN, n[7]));
+    for (int k = 0; k < t->n_kinds; k++) {
+        if (k) zr__text_add(&text, ",");
+        zr__text_add(&text, "\n  ");
+        add_kind(&text, t, &t->kind[k]);
+    }
+    zr__text_add(&text, "]}");
+    return zr__text_take(&text, json);
+}

@@ -1,0 +1,22 @@
+/** Where the time of training steps goes, by kind of step: what one rank gathers while it trains, and what all ranks
+ *  make of it. */
+#ifndef ZR_TRAIN_TIMINGS_H
+#define ZR_TRAIN_TIMINGS_H
+
+#include "zr/train.h"
+
+typedef struct zr__timings zr__timings;
+
+/** The plan is borrowed. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
+void zr__timings_destroy(zr__timings **timings);
+
+/** An optimizer step begins; one of its steps has run, on either stream's thread; it has ended after so long. */
+void zr__timings_begin(zr__timings *timings);
+void zr__timings_event(zr__timings *timings, const zr_event *event);
+void zr__timings_end(zr__timings *timings, double wall_sec);
+
+/** All ranks' steps as one, peaks left out. Collective; comm->table is overwritten. */
+ZR_NODISCARD zr_status zr__timings_collect(const zr__timings *timings, zr_comm *comm, zr_timings *out);
+
+#endif

@@ -1,0 +1,20 @@
+/** Who looks at the steps of a training run while they run: timings and trace. */
+#ifndef ZR_TRAIN_WATCH_H
+#define ZR_TRAIN_WATCH_H
+
+#include "train/timings.h"
+
+/** Zero-initialise: nobody looks, and no clock is read. */
+typedef struct zr__watch {
+    zr__timings *timings;
+} zr__watch;
+
+/** Make what the observer asks for. */
+ZR_NODISCARD zr_status zr__watch_open(zr__watch *watch, const zr_observer *observer, const zr_plan *plan);
+void zr__watch_close(zr__watch *watch);
+
+/** Around each optimizer step; evaluations are not watched. */
+void zr__watch_begin(zr__watch *watch, zr_engine *engine);
+void zr__watch_end(zr__watch *watch, zr_engine *engine, double wall_sec);
+
+#endif
