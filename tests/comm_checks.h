@@ -5,11 +5,14 @@
 
 #include "zr/comm.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { CHECK_PIECE_MAX = 20011, CHECK_ROUNDS = 300 };
+enum { CHECK_PIECE_MAX = 20011 };
 
 /* Byte i of what rank `from` has for rank `to` in a round: no two of these look alike for long. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)
@@ -23,14 +26,21 @@ static void check_fill(unsigned char *bytes, int from, int to, int round, int64_
     for (int64_t i = 0; i < n; i++) bytes[i] = check_byte(from, to, round, i);
 }
 
-static zr_status check_bytes(const unsigned char *bytes, int from, int to, int round, int64_t n, const char *what)
+/* Bytes [first, first + n) of it. */
+static zr_status check_stretch(const unsigned char *bytes, int from, int to, int round, int64_t first, int64_t n,
+                               const char *what)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (bytes[i] == check_byte(from, to, round, i)) continue;
-        return ZR_FAIL(ZR_ERR_INTERNAL, "%s, round %d, %lld bytes: byte %lld from rank %d for rank %d is wrong", what,
-                       round, (long long)n, (long long)i, from, to);
+        if (bytes[i] == check_byte(from, to, round, first + i)) continue;
+        return ZR_FAIL(ZR_ERR_INTERNAL, "%s, round %d, bytes %lld + %lld: byte %lld from rank %d for rank %d is wrong",
+                       what, round, (long long)first, (long long)n, (long long)i, from, to);
     }
     return ZR_OK;
+}
+
+static zr_status check_bytes(const unsigned char *bytes, int from, int to, int round, int64_t n, const char *what)
+{
+    return check_stretch(bytes, from, to, round, 0, n, what);
 }
 
 /* One rank's view of the checks, and what its traffic should come to. */
@@ -57,72 +67,76 @@ static check_call check_draw(const zr_comm *comm, int round)
     return call;
 }
 
-/* One rank a round reads late, while its peers hurry into the next call. */
+/* One rank a round reads late, while its peers hurry into the next call; now and then by much. */
 static void check_dawdle(const zr_comm *comm, int round)
 {
-    for (int i = 0; (round + comm->rank) % comm->size == 0 && i < 50; i++) sched_yield();
+    if ((round + comm->rank) % comm->size != 0) return;
+    for (int i = 0; i < 50; i++) sched_yield();
+    if (round % 16 == 0) usleep(2000);
+}
+
+/* An exchange as its receiver sees it. */
+typedef struct check_taken {
+    zr_comm *comm;
+    unsigned char *own; /* this rank's piece in `send`: what is made of everyone's lands there */
+    int to, round;      /* as for check_byte */
+    int64_t bytes;      /* taken so far */
+    int calls;
+    bool fails; /* at the first stretch */
+    const char *what;
+} check_taken;
+
+static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    check_taken *t = arg;
+    int size = t->comm->size, rank = t->comm->rank;
+    ZR_CHECK(first == t->bytes && first % 64 == 0 && bytes > 0, ZR_ERR_INTERNAL,
+             "%s: %lld bytes came at %lld, after %lld", t->what, (long long)bytes, (long long)first,
+             (long long)t->bytes);
+    t->bytes += bytes;
+    t->calls++;
+    ZR_CHECK(!t->fails, ZR_ERR_DATA, "this rank cannot take it");
+    ZR_CHECK(pieces[rank] == t->own + first, ZR_ERR_INTERNAL, "%s: the own piece is not in send", t->what);
+    for (int r = 0; r < size; r++) ZR_TRY(check_stretch(pieces[r], r, t->to, t->round, first, bytes, t->what));
+    if (first % 5 == 0) check_dawdle(t->comm, t->round + (int)(first / 64));
+    /* Peers read on meanwhile: what they have is not what changes here. */
+    for (int r = 0; r < size; r++)
+        ZR_TRY(check_stretch(r == rank ? t->own + first : pieces[r], r, t->to, t->round, first, bytes, t->what));
+    for (int64_t i = 0; i < bytes; i++) t->own[first + i] = (unsigned char)~t->own[first + i];
+    return ZR_OK;
+}
+
+/* All of it has come, and what was written in place stands there. */
+static zr_status check_taken_all(const check_taken *t, int64_t piece)
+{
+    ZR_CHECK(t->bytes == piece, ZR_ERR_INTERNAL, "%s: %lld of %lld bytes came", t->what, (long long)t->bytes,
+             (long long)piece);
+    for (int64_t i = 0; i < piece; i++) t->own[i] = (unsigned char)~t->own[i];
+    return check_bytes(t->own, t->comm->rank, t->to, t->round, piece, "in place");
 }
 
 static zr_status check_exchange(checker *c, check_call call)
 {
-    const void *pieces[16];
     int rank = c->comm->rank, size = c->comm->size;
+    check_taken t = {c->comm, c->send + rank * call.stride, rank, call.round, 0, 0, false, "exchange"};
     for (int r = 0; r < size; r++) check_fill(c->send + r * call.stride, rank, r, call.round, call.piece);
-    ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, pieces));
-    for (int r = 0; r < size; r++)
-        if (r != rank) memset(c->send + r * call.stride, 0xee, (size_t)call.piece);
-    check_dawdle(c->comm, call.round);
-    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "exchange"));
-    ZR_CHECK(pieces[rank] == c->send + rank * call.stride || call.piece == 0, ZR_ERR_INTERNAL,
-             "the own piece is not in send");
-    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
-    return ZR_OK;
-}
-
-/* Three parts at strides of their own, one of them often empty; joined, a rank's pieces are one text. */
-static zr_status check_exchange_parts(checker *c, check_call call)
-{
-    enum { PARTS = 3 };
-    const void *pieces[16];
-    int rank = c->comm->rank, size = c->comm->size;
-    int64_t first = call.piece / 3, second = call.round % 2 ? (call.piece - first) / 2 : 0, at = 0;
-    zr_comm_part part[PARTS] = {{.piece_bytes = first}, {.piece_bytes = second}};
-    part[2].piece_bytes = call.piece - first - second;
-    unsigned char *send = c->send;
-    for (int p = 0; p < PARTS; p++) {
-        part[p].send = part[p].piece_bytes > 0 ? send : NULL;
-        part[p].stride_bytes = part[p].piece_bytes + 7 * p;
-        for (int r = 0; r < size; r++) {
-            check_fill(c->mine, rank, r, call.round, call.piece);
-            memcpy(send, c->mine + at, (size_t)part[p].piece_bytes);
-            send += part[p].stride_bytes;
-        }
-        at += part[p].piece_bytes;
-    }
-    ZR_TRY(zr_comm_exchange_parts(c->comm, part, PARTS, pieces));
-    memset(c->send, 0xee, (size_t)(send - c->send));
-    check_dawdle(c->comm, call.round);
-    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "exchange_parts"));
+    ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, check_take, &t));
+    ZR_TRY(check_taken_all(&t, call.piece));
+    memset(c->send, 0xee, (size_t)(size * call.stride)); /* a peer that still reads it would see this */
     c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
 static zr_status check_collect(checker *c, check_call call)
 {
-    const void *pieces[16] = {c};
     int rank = c->comm->rank, size = c->comm->size;
+    check_taken t = {c->comm, c->send, call.owner, call.round, 0, 0, false, "collect"};
     check_fill(c->send, rank, call.owner, call.round, call.piece);
     bool none = rank != call.owner && call.round % 2;
-    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : pieces));
-    if (rank != call.owner) {
-        memset(c->send, 0xee, (size_t)call.piece);
-        ZR_CHECK(pieces[0] == c, ZR_ERR_INTERNAL, "collect has set pieces of a rank that is not the owner");
-        return ZR_OK;
-    }
-    check_dawdle(c->comm, call.round);
-    for (int r = 0; r < size; r++) ZR_TRY(check_bytes(pieces[r], r, rank, call.round, call.piece, "collect"));
-    ZR_CHECK(pieces[rank] == c->send || call.piece == 0, ZR_ERR_INTERNAL, "the owner's piece is not in send");
-    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
+    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : check_take, &t));
+    ZR_TRY(check_taken_all(&t, rank == call.owner ? call.piece : 0));
+    memset(c->send, 0xee, (size_t)call.piece);
+    if (rank == call.owner) c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
@@ -202,15 +216,14 @@ static zr_status check_in_turn(checker *c, check_call call)
 }
 
 /* All kinds of calls in an order drawn by lot: each follows each, with other sizes and owners. */
-static zr_status check_rounds(checker *c)
+static zr_status check_rounds(checker *c, int rounds)
 {
     static zr_status (*const checks[])(checker *, check_call) = {
-        check_exchange, check_exchange,  check_exchange_parts, check_exchange_parts, check_collect,
-        check_collect,  check_broadcast, check_broadcast,      check_all_gather,     check_all_gather,
-        check_scalars,  check_barrier,   check_consent,        check_in_turn,
+        check_exchange,   check_exchange,   check_collect, check_collect, check_broadcast, check_broadcast,
+        check_all_gather, check_all_gather, check_scalars, check_barrier, check_consent,   check_in_turn,
     };
-    c->comm->traffic = (zr_traffic){{0}};
-    for (int round = 0; round < CHECK_ROUNDS; round++) {
+    c->comm->traffic = c->expected = (zr_traffic){{0}};
+    for (int round = 0; round < rounds; round++) {
         check_call call = check_draw(c->comm, round);
         ZR_TRY(checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call));
     }
@@ -279,58 +292,117 @@ static zr_status check_refused(zr_status st, const char *wanted)
 /* Refused before anything is moved, so ranks that are refused alike stay in step. */
 static zr_status check_refusals(checker *c)
 {
-    enum { N = CHECK_PIECE_MAX };
     zr_comm *comm = c->comm;
-    const void *pieces[16];
     double one = 1, all[16];
-    zr_comm_part part[2] = {{c->send, 8, 8}, {c->send, N, N}}, none = {NULL, 8, 8},
-                 huge = {c->send, INT64_MAX, INT64_MAX};
-    zr_comm_part sum[2] = {huge, huge};
     char owner[64];
     snprintf(owner, sizeof owner, "owner %d of %d ranks; 0 to %d", comm->size, comm->size, comm->size - 1);
 
-    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, pieces), owner));
-    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, pieces), "owner -1 of"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, check_take, NULL), owner));
+    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, check_take, NULL), "owner -1 of"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, comm->size, c->send, 8), owner));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "owner -1 of"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, pieces), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, check_take, NULL), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, check_take, NULL), "a piece of -1 bytes"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "a piece of -1 bytes"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "a piece of -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, NULL), "zr_comm_collect was given a NULL"));
+    ZR_TRY(
+        check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, NULL, NULL), "zr_comm_collect was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, NULL, NULL), "zr_comm_exchange was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, check_take, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, NULL, 8), "zr_comm_broadcast was given a NULL"));
-    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, part, 0, pieces), "an exchange of 0 parts"));
-    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, &none, 1, pieces), "part 0 of an exchange is NULL"));
-    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, part, 2, pieces), "do not fit into"));
-    ZR_TRY(check_refused(zr_comm_exchange_parts(comm, sum, 2, pieces), "beyond 2^63"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all), "49 scalars in one call; 1 to 48"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars in one call"));
     if (comm->size == 1) return ZR_OK;
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 9, pieces), "pieces of 9 bytes at a stride of 8"));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, N + 64, N + 1, pieces), "call zr_comm_stage with more"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, N + 1, pieces), "call zr_comm_stage with more"));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, comm->size * N + 1), "call zr_comm_stage with more"));
-    return ZR_OK;
+    return check_refused(zr_comm_exchange(comm, c->send, 8, 9, check_take, NULL), "pieces of 9 bytes at a stride of 8");
+}
+
+static zr_status check_least_stage(checker *c)
+{
+    zr_comm *comm = c->comm;
+    int64_t least = (int64_t)comm->size * ZR_COMM_STAGE_LEAST;
+    ZR_TRY(check_stage(comm, least - 1));
+    if (comm->size == 1) return ZR_OK;
+    const char *wanted = "call zr_comm_stage with at least 128 for each";
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, check_take, NULL), wanted));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, check_take, NULL), wanted));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, 64), wanted));
+    return check_refused(zr_comm_all_gather(comm, c->mine, c->out, 64, 64), wanted);
+}
+
+/* What the function of the last rank says is told to that rank alone, and the ranks stay in step. */
+static zr_status check_failing_take(checker *c, check_call call)
+{
+    zr_comm *comm = c->comm;
+    bool fails = comm->rank == comm->size - 1;
+    check_taken t = {
+        comm, c->send + comm->rank * call.stride, comm->rank, call.round, 0, 0, fails, "a failing exchange"};
+    for (int r = 0; r < comm->size; r++) check_fill(c->send + r * call.stride, comm->rank, r, call.round, call.piece);
+    zr_status st = zr_comm_exchange(comm, c->send, call.stride, call.piece, check_take, &t);
+    if (fails) {
+        ZR_CHECK(st == ZR_ERR_DATA && strcmp(zr_error_message(), "this rank cannot take it") == 0, ZR_ERR_INTERNAL,
+                 "a failing function gave %d, '%s'", st, zr_error_message());
+        ZR_CHECK(t.calls == 1, ZR_ERR_INTERNAL, "a function that failed was called %d times", t.calls);
+        return ZR_OK;
+    }
+    ZR_TRY(st);
+    return check_taken_all(&t, call.piece);
 }
 
 static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
+    int64_t least = (int64_t)comm->size * ZR_COMM_STAGE_LEAST, most = 2 * (int64_t)comm->size * CHECK_PIECE_MAX;
     check_call large = {.round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX};
-    ZR_TRY(check_stage(comm, 4096));
-    ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
-    ZR_TRY(check_rounds(c));
+    ZR_TRY(check_least_stage(c));
+    ZR_TRY(check_stage(comm, least));
+    ZR_TRY(check_rounds(c, 20));
+    ZR_TRY(check_failing_take(c, large));
+    ZR_TRY(check_stage(comm, 11 * least + 72));
+    ZR_TRY(check_rounds(c, 60));
+    ZR_TRY(check_stage(comm, most + 64 * least));
+    ZR_TRY(check_rounds(c, 150));
+    ZR_TRY(check_failing_take(c, large));
     ZR_TRY(check_refusals(c));
-    /* Renewed while peers may still be reading what the last call has lent. */
+    /* Renewed while peers may still be at the end of the last call. */
     ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_stage(comm, 0));
-    ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
+    ZR_TRY(check_stage(comm, most));
     ZR_TRY(check_collect(c, large));
-    ZR_TRY(check_stage(comm, (int64_t)comm->size * CHECK_PIECE_MAX));
-    ZR_TRY(check_exchange_parts(c, large));
+    ZR_TRY(check_stage(comm, most / 2));
+    ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_agree(comm));
     ZR_TRY(check_long_text(comm));
     ZR_TRY(check_same(comm));
     return ZR_OK;
+}
+
+/* The same on a thread that is not the one that made the communicator. */
+typedef struct check_beside_args {
+    zr_comm *comm;
+    zr_status (*run)(zr_comm *comm, void *arg);
+    void *arg;
+    zr_status status;
+    char text[256];
+    pthread_t thread;
+} check_beside_args;
+
+static void *check_beside_run(void *arg)
+{
+    check_beside_args *b = arg;
+    b->status = b->run(b->comm, b->arg);
+    snprintf(b->text, sizeof b->text, "%s", zr_error_message());
+    return NULL;
+}
+
+static void check_beside_start(check_beside_args *b)
+{
+    if (pthread_create(&b->thread, NULL, check_beside_run, b) != 0) abort();
+}
+
+static zr_status check_beside_join(check_beside_args *b)
+{
+    pthread_join(b->thread, NULL);
+    return b->status == ZR_OK ? ZR_OK : ZR_FAIL(b->status, "%s", b->text);
 }
 
 static zr_status check_comm(zr_comm *comm, void *unused)
@@ -343,6 +415,37 @@ static zr_status check_comm(zr_comm *comm, void *unused)
     zr_free(c.mine);
     zr_free(c.send);
     return st;
+}
+
+static zr_status check_comm_beside(zr_comm *comm, void *unused)
+{
+    check_beside_args beside = {.comm = comm, .run = check_comm, .arg = unused};
+    check_beside_start(&beside);
+    return check_beside_join(&beside);
+}
+
+/* Waits for peers that do not come. */
+static zr_status check_wait(zr_comm *comm, void *unused)
+{
+    (void)unused;
+    unsigned char send[16 * 1000] = {0};
+    check_taken none = {.comm = comm, .what = "an exchange that was stopped"};
+    return zr_comm_exchange(comm, send, 1000, 1000, check_take, &none);
+}
+
+/* A rank stops its own call that waits for rank 0. */
+static zr_status check_cancel(zr_comm *comm)
+{
+    check_beside_args beside = {.comm = comm, .run = check_wait};
+    check_beside_start(&beside);
+    usleep(5000);
+    zr_comm_cancel(comm);
+    zr_status st = check_beside_join(&beside);
+    ZR_CHECK(st == ZR_ERR_PEER && strstr(zr_error_message(), "rank "), ZR_ERR_INTERNAL, "a stopped call gave %d, '%s'",
+             st, zr_error_message());
+    st = check_wait(comm, NULL);
+    ZR_CHECK(st == ZR_ERR_PEER, ZR_ERR_INTERNAL, "a call after that gave %d, '%s'", st, zr_error_message());
+    return ZR_OK;
 }
 
 #endif

@@ -81,6 +81,7 @@ static zr_comm *create(int ranks_per_node, int64_t chunk_bytes)
     expect_ok(zr__comm_mpi_create(&options, &comm));
     EXPECT(comm->rank == world_rank && comm->size == world_size);
     EXPECT(comm->local_rank == world_rank && comm->local_size == world_size);
+    EXPECT(comm->concurrent == (ranks_per_node > 0 && ranks_per_node < world_size));
     sent_bytes = received_bytes = longest_message = 0;
     return comm;
 }
@@ -100,26 +101,28 @@ static bool messages_are(const zr_comm *comm, bool all)
     return sent_bytes == counted && received_bytes == counted;
 }
 
+static zr_status look_away(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    (void)arg, (void)first, (void)bytes, (void)pieces;
+    return ZR_OK;
+}
+
 /* Rooted calls in turn, so that each rank sends as much as it receives. */
 static void move_some(zr_comm *comm)
 {
     enum { PIECE = 1003 };
     unsigned char *bytes = zr_alloc((size_t)comm->size * PIECE);
-    const void *pieces[16];
     void *stage;
     EXPECT(bytes != NULL);
     expect_ok(zr_comm_stage(comm, (int64_t)comm->size * PIECE, &stage));
-    zr_comm_part part[2] = {{bytes, PIECE, 100}, {bytes, PIECE, PIECE - 100}};
     for (int i = 0; i < 3; i++) {
-        expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, pieces));
-        expect_ok(zr_comm_exchange_parts(comm, part, 2, pieces));
+        expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, look_away, NULL));
         expect_ok(zr_comm_all_gather(comm, bytes + comm->rank * PIECE, bytes, PIECE, PIECE));
         for (int owner = 0; owner < comm->size; owner++) {
-            expect_ok(zr_comm_collect(comm, owner, bytes, PIECE, pieces));
+            expect_ok(zr_comm_collect(comm, owner, bytes, PIECE, look_away, NULL));
             expect_ok(zr_comm_broadcast(comm, owner, bytes, PIECE));
         }
     }
-    expect_ok(zr_comm_barrier(comm)); /* the last pieces are read */
     zr_free(bytes);
 }
 
@@ -150,7 +153,62 @@ static void long_pieces_go_in_chunks(void **state)
 {
     (void)state;
     check_with(1, 1000);
-    EXPECT(longest_message == (world_size > 1 ? 1000 : 0));
+    EXPECT(longest_message == (world_size > 1 ? 960 : 0));
+}
+
+/* While a chunk is looked at, the next one has been sent for; and no more, which would have no room. */
+typedef struct overlap {
+    int64_t chunk_bytes, piece_bytes;
+    int calls;
+} overlap;
+
+static zr_status look_at_messages(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    overlap *o = arg;
+    int64_t asked = first + bytes + o->chunk_bytes;
+    if (asked > o->piece_bytes) asked = o->piece_bytes;
+    EXPECT(bytes == o->chunk_bytes || first + bytes == o->piece_bytes);
+    EXPECT(sent_bytes == asked * (world_size - 1) && received_bytes == sent_bytes);
+    EXPECT(pieces[world_rank] != NULL);
+    o->calls++;
+    return ZR_OK;
+}
+
+static void the_next_chunk_is_on_its_way(void **state)
+{
+    (void)state;
+    static unsigned char bytes[4 * 1000];
+    zr_comm *comm = create(1, 1 << 30);
+    void *stage;
+    expect_ok(zr_comm_stage(comm, world_size * 2 * 192, &stage));
+    overlap o = {.chunk_bytes = world_size > 1 ? 192 : 1000, .piece_bytes = 1000};
+    expect_ok(zr_comm_exchange(comm, bytes, 1000, 1000, look_at_messages, &o));
+    EXPECT(o.calls == (world_size > 1 ? 6 : 1));
+    zr_comm_destroy(&comm);
+}
+
+static void calls_may_come_from_a_second_thread(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(1, 1000);
+    expect_ok(check_comm_beside(comm, NULL));
+    zr_comm_destroy(&comm);
+}
+
+/* Rank 0 comes only when all others have stopped waiting for it. */
+static void a_call_can_be_stopped(void **state)
+{
+    (void)state;
+    for (int ranks_per_node = 0; ranks_per_node <= 1; ranks_per_node++) {
+        zr_comm *comm = create(ranks_per_node, 1000);
+        void *stage;
+        expect_ok(zr_comm_stage(comm, world_size * 1000, &stage));
+        if (world_rank != 0) expect_ok(check_cancel(comm));
+        MPI_Barrier(MPI_COMM_WORLD);
+        zr_comm_cancel(comm);
+        EXPECT(world_size == 1 || check_wait(comm, NULL) == ZR_ERR_PEER);
+        zr_comm_destroy(&comm);
+    }
 }
 
 static void messages_carry_what_is_counted(void **state)
@@ -158,7 +216,7 @@ static void messages_carry_what_is_counted(void **state)
     (void)state;
     zr_comm *comm = create(1, 700);
     move_some(comm);
-    EXPECT(comm->traffic.bytes[ZR_REDUCE_SCATTER] == 9 * 1003 * (world_size - 1));
+    EXPECT(comm->traffic.bytes[ZR_REDUCE_SCATTER] == 6 * 1003 * (world_size - 1));
     EXPECT(comm->traffic.bytes[ZR_ALL_GATHER] == 6 * 1003 * (world_size - 1));
     EXPECT(messages_are(comm, true));
     zr_comm_destroy(&comm);
@@ -244,11 +302,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(point_to_point),
         cmocka_unit_test(windows_and_messages_together),
         cmocka_unit_test(long_pieces_go_in_chunks),
+        cmocka_unit_test(the_next_chunk_is_on_its_way),
+        cmocka_unit_test(calls_may_come_from_a_second_thread),
         cmocka_unit_test(messages_carry_what_is_counted),
         cmocka_unit_test(a_wrong_count_is_noticed),
         cmocka_unit_test(several_communicators_live_together),
         cmocka_unit_test(staging_beyond_shared_memory_is_refused),
         cmocka_unit_test(start_reads_its_settings),
+        cmocka_unit_test(a_call_can_be_stopped),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_mpi_stop();

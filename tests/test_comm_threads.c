@@ -68,13 +68,13 @@ typedef struct failure {
 static zr_status wait_somewhere(zr_comm *comm, int call)
 {
     unsigned char bytes[4 * 64] = {0}, mine[64] = {0};
-    const void *pieces[4];
+    check_taken none = {.comm = comm, .what = "an exchange without rank 2"};
     double one = 1, all[4];
     if (call == 0) return zr_comm_barrier(comm);
     if (call == 1) return zr_comm_scalars(comm, &one, 1, all);
     if (call == 2) return zr_comm_all_gather(comm, mine, bytes, 64, 64);
-    if (call == 3) return zr_comm_exchange(comm, bytes, 64, 64, pieces);
-    if (call == 4) return zr_comm_collect(comm, 0, mine, 64, pieces);
+    if (call == 3) return zr_comm_exchange(comm, bytes, 64, 64, check_take, &none);
+    if (call == 4) return zr_comm_collect(comm, 0, mine, 64, check_take, &none);
     if (call == 5) return zr_comm_broadcast(comm, 0, mine, 64);
     return zr_comm_agree(comm, ZR_OK);
 }
@@ -83,7 +83,7 @@ static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
 {
     failure *f = arg;
     void *stage;
-    ZR_TRY(zr_comm_stage(comm, 4 * 64, &stage));
+    ZR_TRY(zr_comm_stage(comm, 4 * ZR_COMM_STAGE_LEAST, &stage));
     if (comm->rank == 2) {
         if (f->aborts) zr_comm_abort(comm, 71);
         return f->returns || f->aborts ? ZR_OK : ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone");
@@ -119,6 +119,97 @@ static void an_abort_wakes_the_others(void **state)
     assert_int_equal(zr_comm_threads_run(4, fail_on_rank_2, &f), ZR_ERR_PEER);
     assert_string_equal(zr_error_message(), "rank 2 aborted");
     assert_int_equal(f.told, 3);
+}
+
+static void calls_may_come_from_a_second_thread(void **state)
+{
+    (void)state;
+    expect_ok(zr_comm_threads_run(3, check_comm_beside, NULL));
+}
+
+/* Rank 0 never comes; the others stop themselves, or hear that one of them did. */
+static zr_status cancel_all_but_0(zr_comm *comm, void *arg)
+{
+    _Atomic int *stopped = arg;
+    void *stage;
+    ZR_TRY(zr_comm_stage(comm, comm->size * ZR_COMM_STAGE_LEAST, &stage));
+    if (comm->rank == 0) {
+        while (*stopped < comm->size - 1) usleep(1000);
+        return ZR_OK;
+    }
+    zr_status st = check_cancel(comm);
+    *stopped += 1;
+    return st;
+}
+
+static void a_call_can_be_stopped(void **state)
+{
+    (void)state;
+    _Atomic int stopped = 0;
+    assert_int_equal(zr_comm_threads_run(3, cancel_all_but_0, &stopped), ZR_ERR_PEER);
+    assert_int_equal(stopped, 2);
+}
+
+static void one_rank_alone_is_not_stopped(void **state)
+{
+    (void)state;
+    zr_comm *comm = NULL;
+    expect_ok(zr_comm_create_self(&comm));
+    zr_comm_cancel(comm);
+    expect_ok(check_comm(comm, NULL));
+    zr_comm_destroy(&comm);
+    zr_comm_cancel(NULL);
+}
+
+/* Rank 0 reads slowly while rank 1 is stopped in the same call: rank 1's memory must stay until rank 0 has read. */
+enum { LENT_BYTES = 4096 };
+typedef struct slow_reader {
+    _Atomic int reading, read_well;
+} slow_reader;
+
+static zr_status read_slowly(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    slow_reader *s = arg;
+    s->reading = 1;
+    usleep(30000);
+    zr_status st = check_stretch(pieces[1], 1, 0, 7, first, bytes, "a slow exchange");
+    s->read_well = st == ZR_OK;
+    return st;
+}
+
+static zr_status lend_to_rank_0(zr_comm *comm, void *arg)
+{
+    slow_reader *s = arg;
+    unsigned char *send = zr_alloc(LENT_BYTES);
+    ZR_CHECK(send, ZR_ERR_MEMORY, "no memory");
+    check_fill(send, comm->rank, 0, 7, LENT_BYTES);
+    zr_status st = zr_comm_collect(comm, 0, send, LENT_BYTES, read_slowly, s);
+    memset(send, 0xee, LENT_BYTES);
+    zr_free(send);
+    return st;
+}
+
+static zr_status stop_rank_1(zr_comm *comm, void *arg)
+{
+    slow_reader *s = arg;
+    void *stage;
+    ZR_TRY(zr_comm_stage(comm, 2 * ZR_COMM_STAGE_LEAST, &stage));
+    check_beside_args beside = {.comm = comm, .run = lend_to_rank_0, .arg = s};
+    check_beside_start(&beside);
+    if (comm->rank == 1) {
+        while (!s->reading) usleep(100);
+        zr_comm_cancel(comm);
+    }
+    return check_beside_join(&beside);
+}
+
+static void memory_that_is_read_is_not_given_back(void **state)
+{
+    (void)state;
+    slow_reader s = {0};
+    assert_int_equal(zr_comm_threads_run(2, stop_rank_1, &s), ZR_ERR_PEER);
+    assert_string_equal(zr_error_message(), "rank 1 was stopped");
+    assert_int_equal(s.read_well, 1);
 }
 
 /* All return the agreed failure; none may hear ZR_ERR_PEER from a rank that returned it sooner. */
@@ -225,6 +316,10 @@ int main(void)
         cmocka_unit_test(a_failing_rank_wakes_the_others),
         cmocka_unit_test(a_rank_that_returns_too_early_hangs_nobody),
         cmocka_unit_test(an_abort_wakes_the_others),
+        cmocka_unit_test(calls_may_come_from_a_second_thread),
+        cmocka_unit_test(a_call_can_be_stopped),
+        cmocka_unit_test(one_rank_alone_is_not_stopped),
+        cmocka_unit_test(memory_that_is_read_is_not_given_back),
         cmocka_unit_test(an_agreed_failure_is_the_same_everywhere),
         cmocka_unit_test(staging_that_does_not_fit_fails_on_all),
         cmocka_unit_test(a_small_default_stack_is_raised),

@@ -61,7 +61,8 @@ struct zr_comm {
  *  no piece: at least ZR_COMM_STAGE_LEAST * size bytes (none at size 1) serve any. More makes
  *  fewer and longer chunks; a piece goes in one from 2 * size * piece_bytes (rounded up to 64) on, and
  *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
- *  loses nothing that can be measured. */
+ *  is a buffer of constant size. On a host whose ranks outnumber its cores each chunk costs a
+ *  change of turns, and more staging pays. */
 #define ZR_COMM_STAGE_LEAST 128
 ZR_API ZR_NODISCARD zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage);
 

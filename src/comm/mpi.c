@@ -27,7 +27,7 @@
 #include <time.h>
 
 #define ALIGN_BYTES 64
-#define CHUNK_BYTES ((int64_t)256 << 10)   /* long beside a round trip, short beside what waits for the first one */
+#define CHUNK_BYTES ((int64_t)1 << 20)     /* long beside a round trip, short beside what waits for the first one */
 #define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* MPI-3.1 counts are int */
 #define PIECE_TAG 1
 
@@ -74,7 +74,7 @@ static zr_status fail_mpi(int code, const char *call, zr_status status)
 static void relax(const comm_mpi *me, int polls)
 {
     if (me->comm.concurrent) {
-        if (polls >= 16 && polls % 4 == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        if (polls >= 100 && polls % 4 == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     } else if (polls >= 4000) {
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     } else if (polls >= 100) {
@@ -228,8 +228,9 @@ static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
-/* Pieces on their way, in chunks. Everyone's chunk for me comes into `out`, or into slots of staging when there
- * is none; node peers find theirs in the slot of my staging that has their number (the only one if its stride is 0). */
+/* Pieces on their way, in chunks. Each half of the staging has a slot for every rank: an exchange has there what is
+ * for node peer r, or came from remote rank r. A gather receives straight into `out`, and has in its own slot what the
+ * node peers copy: as no message ever comes into that, nothing of the next call can come over it while they read. */
 typedef struct move {
     int from, to; /* the one rank that sends, that receives; or ZR__ALL */
     const unsigned char *send;
@@ -258,12 +259,20 @@ static int64_t half_bytes(const comm_mpi *me)
     return floor_aligned(me->comm.stage_bytes / 2);
 }
 
-/* The longest chunk that fits a slot. All ranks must come to the same, so what only some of them have does not count.
- */
-static int64_t longest_chunk(const comm_mpi *me, int64_t slot_bytes)
+static int64_t slot_bytes(const comm_mpi *me)
 {
-    bool messages = me->node_size < me->comm.size;
-    return messages && me->chunk_bytes < slot_bytes ? me->chunk_bytes : slot_bytes;
+    return floor_aligned(half_bytes(me) / me->comm.size);
+}
+
+/* All ranks or none: a node that is not the world has remote ranks. */
+static bool has_remote(const comm_mpi *me)
+{
+    return me->node_size < me->comm.size;
+}
+
+static int64_t at_most(int64_t bytes, int64_t limit)
+{
+    return bytes < limit ? bytes : limit;
 }
 
 static bool is_node_peer(const comm_mpi *me, int r)
@@ -291,19 +300,20 @@ static zr_status send_remote(comm_mpi *me, const move *m, const chunk *c)
 
 static void fill_node(comm_mpi *me, const move *m, const chunk *c)
 {
-    if (!zr__comm_is(m->from, me->comm.rank)) return;
-    for (int r = 0; r < me->comm.size; r++) {
-        if (!is_node_peer(me, r) || !zr__comm_is(m->to, r)) continue;
-        memcpy(me->comm.stage + c->half + r * m->slot_stride, m->send + r * m->send_stride + c->at, (size_t)c->bytes);
-        if (m->slot_stride == 0) return; /* the same for all */
-    }
+    int rank = me->comm.rank;
+    unsigned char *half = me->comm.stage + c->half;
+    if (me->node_size == 1 || !zr__comm_is(m->from, rank)) return;
+    if (m->out) memcpy(half + rank * m->slot_stride, m->send + c->at, (size_t)c->bytes);
+    for (int r = 0; r < me->comm.size && !m->out; r++)
+        if (is_node_peer(me, r) && zr__comm_is(m->to, r))
+            memcpy(half + r * m->slot_stride, m->send + r * m->send_stride + c->at, (size_t)c->bytes);
 }
 
 static void take_gathered(comm_mpi *me, const move *m, const chunk *c)
 {
     for (int r = 0; r < me->comm.size; r++)
         if (is_node_peer(me, r) && zr__comm_is(m->from, r))
-            memcpy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half, (size_t)c->bytes);
+            memcpy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, (size_t)c->bytes);
 }
 
 static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)
@@ -321,7 +331,7 @@ static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)
 static chunk next_chunk(comm_mpi *me, const move *m, int64_t at)
 {
     int64_t left = m->piece_bytes - at;
-    chunk c = {.at = at, .bytes = left < m->chunk_bytes ? left : m->chunk_bytes};
+    chunk c = {.at = at, .bytes = at_most(left, m->chunk_bytes)};
     c.half = me->half * half_bytes(me);
     c.flight = &me->flight[me->half];
     if (left > 0) me->half ^= 1;
@@ -353,30 +363,33 @@ static zr_status exchange_mpi(zr_comm *comm, int to, const void *send, int64_t s
                               zr_comm_arrived_fn fn, void *arg)
 {
     comm_mpi *me = (comm_mpi *)comm;
-    int64_t slot = floor_aligned(half_bytes(me) / comm->size);
+    int64_t slot = slot_bytes(me);
     return move_pieces(me, &(move){.from = ZR__ALL,
                                    .to = to,
                                    .send = send,
                                    .send_stride = stride_bytes,
                                    .slot_stride = slot,
                                    .piece_bytes = piece_bytes,
-                                   .chunk_bytes = longest_chunk(me, slot),
+                                   .chunk_bytes = has_remote(me) ? at_most(slot, me->chunk_bytes) : slot,
                                    .fn = fn,
                                    .arg = arg});
 }
 
-/* Node peers read a copy of `mine`, since it may change once we return. */
+/* Node peers read a copy of `mine`, since it may change once we return. With no messages to mind it takes the whole
+ * half. */
 static zr_status gather_mpi(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                             int64_t piece_bytes)
 {
     comm_mpi *me = (comm_mpi *)comm;
+    int64_t slot = slot_bytes(me);
     return move_pieces(me, &(move){.from = from,
                                    .to = ZR__ALL,
                                    .send = mine,
                                    .out = out,
                                    .out_stride = stride_bytes,
+                                   .slot_stride = has_remote(me) ? slot : 0,
                                    .piece_bytes = piece_bytes,
-                                   .chunk_bytes = longest_chunk(me, half_bytes(me))});
+                                   .chunk_bytes = has_remote(me) ? at_most(slot, me->chunk_bytes) : half_bytes(me)});
 }
 
 /* As bytes: agree sends text this way, which must not be taken for numbers. */
@@ -509,7 +522,7 @@ static zr_status fill_mpi(comm_mpi *me, const zr__mpi_options *options)
     if (size > 1 && me->node_size == size) ZR_TRY(open_barrier(me));
     int level = 0;
     MPI_Query_thread(&level);
-    me->comm.concurrent = me->node_size < size && level >= MPI_THREAD_SERIALIZED;
+    me->comm.concurrent = has_remote(me) && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }
 
