@@ -69,10 +69,11 @@ check "... still evaluates" "$ZR" eval moved
 
 check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --quiet --optimizer.type=SGD --scheduler=null \
     --optimizer.params='{"lr":1e30}' --gradient_clipping=0 --train.output_dir=nan
-full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full); }
+full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full --trace full.json); }
 check "a full disk ends the run with 74" code 74 full
 check "... and leaves no half weights" test ! -e full/model -a ! -e full/lock
 check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)" || { ls -l full; tail -c 300 full/metrics.jsonl; exit 1; } >&2'
+check "... and a trace that ends early" sh -c 'grep -q "the trace ends early: full.json" err && test "$(tail -n 1 full.json)" = "]}"'
 check "... after all steps, with one note" sh -c 'grep -q "^step 40/40" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
 small() { (ulimit -v 1000000; "$ZR" train c.json --quiet --model.n_embd=1024 --model.n_layer=24 --train.output_dir=small); }
 case $(basename "$(dirname "$ZR")") in
@@ -82,7 +83,16 @@ address* | thread*) skip "memory that is not there" "sanitizers need address spa
     check "... is asked for before anything is created" test ! -e small
     ;;
 esac
-"$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop >out 2>err &
+for f in nowhere/t.json . /dev/full; do
+    check "a trace that cannot be made: $f" code 73 "$ZR" train c.json --ranks 2 --trace $f --train.output_dir=traced
+    check "... before a run is" test ! -e traced/config.json -a ! -e traced/metrics.jsonl -a ! -e traced/lock
+done
+check "steps of a trace, and no trace" code 2 "$ZR" train c.json --trace-steps 1:2 --train.output_dir=traced
+check "... the wrong way round" code 2 "$ZR" train c.json --trace t.json --trace-steps 3:2 --train.output_dir=traced
+check "timings" "$ZR" train c.json --ranks 2 --zero_optimization.stage=3 --train.output_dir=traced --timings --trace traced/t.json
+check "... a table of at most 100 columns" awk '/^where the time goes/ { on = 1 } on && length > 100 { exit 1 } END { exit !on }' err
+check "... the same numbers" same s3 traced
+"$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop --trace stop.json >out 2>err &
 pid=$!
 tries=0
 while [ ! -s stop/metrics.jsonl ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
@@ -90,6 +100,7 @@ check "a second job in the directory" code 73 "$ZR" train c.json --train.output_
 kill -TERM $pid
 wait $pid
 check "SIGTERM stops with 75" test $? = 75
+check "... with a whole trace" test "$(tail -n 1 stop.json)" = "]}"
 check "... and saves the weights" test -f stop/model/model.safetensors -a ! -e stop/lock
 
 mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none

@@ -170,11 +170,13 @@ typedef struct zr_train_eval {
 
 /** Of this many kinds the time is told apart; what is left goes to the last. */
 #define ZR_TIMING_KINDS 64
+#define ZR_TIMING_NAME 48
 
-/** One kind of step: an op of the graph by its name, a step without an op by its kind. Of one optimizer step of one
+/** One kind of step: an op of the graph by its name, a matrix product by the shape of its weight too, a step without an
+ *  op by its kind. Of one optimizer step of one
  *  rank; sec is the mean over the ranks. Computations of an activation again are in it. */
 typedef struct zr_timing {
-    char name[48];
+    char name[ZR_TIMING_NAME]; /* "gelu_dx", "linear 768x3072", "gather" */
     zr_stream stream;
     double calls;
     double replays;                         /* calls that compute an activation again */
@@ -208,6 +210,13 @@ ZR_API zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timi
 /** As one JSON object, "timings" of run.json; zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_timings_json(const zr_timings *timings, char **json);
 
+/** A file to write while training, in Chrome's trace event format: each step of the schedule on its stream, of all
+ *  ranks; whole after each optimizer step. A file that is there is replaced. */
+typedef struct zr_trace {
+    const char *path;              /* NULL: none; written by rank 0 */
+    int64_t first_step, last_step; /* training steps that are in it, from 1 */
+} zr_trace;
+
 /** What is told while training. Any function may be NULL. All but `stop` are called on rank 0 only, but what is given
  *  must be the same on every rank. */
 typedef struct zr_observer {
@@ -218,6 +227,7 @@ typedef struct zr_observer {
     void (*note)(void *arg, const char *text); /* a warning, one line */
     bool (*stop)(void *arg);                   /* asked on every rank after each step: end here? One rank is enough. */
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
+    zr_trace trace;
 } zr_observer;
 
 /** How it went. Zero-initialise. Filled as far as it came, also on failure. */

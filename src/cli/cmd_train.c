@@ -42,9 +42,11 @@ static void leave_binding(void)
 }
 
 /** What of a run is looked at. */
-typedef struct looks {
+typedef struct watch_options {
     bool timings;
-} looks;
+    zr_trace trace;
+    const char *trace_steps; /* FIRST:LAST, as given */
+} watch_options;
 
 typedef struct job {
     const zr_config *config;
@@ -138,13 +140,14 @@ static void print_summary(const zr_config *config, const zr_train_result *result
             result->wall_sec, result->loss, val, zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
 }
 
-static zr_status train(const cli_args *args, const looks *looks, zr_comm *comm, int ranks)
+static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
-    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color), .timed = looks->timings};
+    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings};
     ZR_TRY(load(args, comm, ranks, &config));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
+    j.observer.trace = watch->trace;
     catch_signals();
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
@@ -155,7 +158,21 @@ static zr_status train(const cli_args *args, const looks *looks, zr_comm *comm, 
     return st;
 }
 
-static zr_status parse(cli_args *args, const int64_t *ranks, const zr_comm *comm, int argc, char **argv)
+/** "FIRST:LAST", from 1. */
+static zr_status read_steps(const char *text, zr_trace *trace)
+{
+    int used = 0;
+    long long first = 0, last = 0;
+    bool read = sscanf(text, "%18lld:%18lld%n", &first, &last, &used) == 2 && !text[used];
+    ZR_CHECK(read && first >= 1 && last >= first, ZR_ERR_ARG,
+             "--trace-steps is \"%s\"; the first and the last training step were wanted, from 1, as in 1:20", text);
+    trace->first_step = first;
+    trace->last_step = last;
+    return ZR_OK;
+}
+
+static zr_status parse(cli_args *args, watch_options *watch, const int64_t *ranks, const zr_comm *comm, int argc,
+                       char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
@@ -164,20 +181,24 @@ static zr_status parse(cli_args *args, const int64_t *ranks, const zr_comm *comm
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)*ranks,
              comm ? comm->size : 0);
     ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
+    ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG, "--trace-steps is given without --trace FILE");
+    if (watch->trace_steps) ZR_TRY(read_steps(watch->trace_steps, &watch->trace));
     return ZR_OK;
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     int64_t ranks = 0;
-    looks looks = {0};
+    watch_options watch = {.trace = {NULL, 1, 20}};
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
-        {"timings", CLI_FLAG, &looks.timings, 0, NULL, "at the end, where the time of a step went"},
+        {"timings", CLI_FLAG, &watch.timings, 0, NULL, "say at the end where the time of a step went"},
+        {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
+        {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
         {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
-    zr_status st = parse(&args, &ranks, comm, argc, argv);
+    zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
     /* A launcher may give each rank its own words. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
@@ -187,16 +208,17 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     if (comm) leave_binding();
-    return train(&args, &looks, comm, comm ? comm->size : ranks ? (int)ranks : 1);
+    return train(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }
 
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
-    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--timings]",
+    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--timings] [--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
-                "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n",
+                "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
+                "  zr train config.json --train.steps=10 --timings --trace trace.json\n",
     .run = run,
     .computes = true,
     .all_ranks = true,

@@ -29,14 +29,14 @@ static void add_cell(zr__text *out, bool shown, int wide, const char *text)
 
 static void add_head(zr__text *out, columns c)
 {
-    zr__text_add(out, "  %-18s %-7s", "kind of step", "stream");
+    zr__text_add(out, "  %-22s %-7s", "kind of step", "stream");
     add_cell(out, true, 7, "calls");
     add_cell(out, c.again, 7, "again");
     add_cell(out, true, 9, "ms");
     add_cell(out, c.slowest, 9, "slowest");
-    add_cell(out, true, 7, "share");
-    add_cell(out, true, 15, "rate");
-    add_cell(out, true, 8, "of peak");
+    add_cell(out, true, 6, "share");
+    add_cell(out, true, 14, "rate");
+    add_cell(out, true, 7, "of peak");
     zr__text_add(out, "\n");
 }
 
@@ -45,8 +45,8 @@ static void add_rate(zr__text *out, zr_timing_rate rate)
     char amount[32], per_sec[48], peak[32];
     snprintf(per_sec, sizeof(per_sec), "%s%s", cli_amount(rate.per_sec, amount), rate.flops ? "FLOP/s" : "B/s");
     snprintf(peak, sizeof(peak), "%.0f%%", 100.0 * rate.of_peak);
-    add_cell(out, true, 15, isfinite(rate.per_sec) ? per_sec : "-");
-    add_cell(out, true, 8, isfinite(rate.of_peak) ? peak : "-");
+    add_cell(out, true, 14, isfinite(rate.per_sec) ? per_sec : "-");
+    add_cell(out, true, 7, isfinite(rate.of_peak) ? peak : "-");
 }
 
 static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, columns c)
@@ -55,14 +55,48 @@ static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, 
     snprintf(calls, sizeof(calls), "%.4g", kind->calls);
     snprintf(again, sizeof(again), "%.4g", kind->replays);
     snprintf(share, sizeof(share), "%.1f%%", 100.0 * kind->sec / t->step_sec);
-    zr__text_add(out, "  %-18.18s %-7s", kind->name, zr_stream_name(kind->stream));
+    zr__text_add(out, "  %-22.22s %-7s", kind->name, zr_stream_name(kind->stream));
     add_cell(out, true, 7, calls);
     add_cell(out, c.again, 7, kind->replays > 0 ? again : "-");
     add_cell(out, true, 9, milliseconds(kind->sec, ms));
     add_cell(out, c.slowest, 9, milliseconds(kind->slowest_sec, slowest));
-    add_cell(out, true, 7, share);
+    add_cell(out, true, 6, share);
     add_rate(out, zr_timing_rate_of(t, kind));
     zr__text_add(out, "\n");
+}
+
+/* Down to a thousandth of the step; the rest in one line. */
+static void add_kinds(zr__text *out, const zr_timings *t, columns c)
+{
+    int small = 0;
+    char ms[32];
+    double sec = 0.0;
+    for (int k = 0; k < t->n_kinds; k++) {
+        bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
+        if (shown) add_kind(out, t, &t->kind[k], c);
+        small += !shown && t->kind[k].calls > 0;
+        sec += shown ? 0.0 : t->kind[k].sec;
+    }
+    if (small)
+        zr__text_add(out, "  %d kinds below 0.1%% each take %s together; run.json has all\n", small,
+                     cli_seconds(sec, ms));
+}
+
+/* What computes, as one; what only moves is the rest. */
+static void add_products(zr__text *out, const zr_timings *t)
+{
+    zr_timing all = {0};
+    char ms[32], amount[32], peak[48] = "";
+    for (int k = 0; k < t->n_kinds; k++) {
+        if (!(t->kind[k].flops > 0)) continue;
+        all.sec += t->kind[k].sec;
+        all.flops += t->kind[k].flops;
+    }
+    zr_timing_rate rate = zr_timing_rate_of(t, &all);
+    if (!isfinite(rate.per_sec)) return;
+    if (isfinite(rate.of_peak)) snprintf(peak, sizeof(peak), ", %.0f%% of the measured peak", 100.0 * rate.of_peak);
+    zr__text_add(out, "  matrix products and attention: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),
+                 100.0 * all.sec / t->step_sec, cli_amount(rate.per_sec, amount), peak);
 }
 
 static void add_whole(zr__text *out, const zr_timings *t)
@@ -87,8 +121,8 @@ void cli_timings_print(FILE *out, const zr_timings *t)
                  (long long)t->steps, t->steps == 1 ? "" : "s", t->left_out ? " (the first is left out)" : "",
                  t->ranks > 1 ? ranks : "");
     add_head(&text, c);
-    for (int k = 0; k < t->n_kinds; k++)
-        if (t->kind[k].calls > 0) add_kind(&text, t, &t->kind[k], c);
+    add_kinds(&text, t, c);
+    add_products(&text, t);
     add_whole(&text, t);
     if (zr__text_take(&text, &table) == ZR_OK) fputs(table, out);
     zr_free(table);

@@ -101,7 +101,7 @@ static zr_status check_plan(run *r)
     ZR_TRY(zr_device_create_cpu(&device, &r->device));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
-    ZR_TRY(zr__watch_open(&r->watch, r->observer, r->plan));
+    ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan));
     r->result->planned = zr_report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plan = r->plan,
@@ -133,7 +133,7 @@ static zr_status check(run *r)
     if (st == ZR_OK) st = check_inputs(r);
     ZR_TRY(agree(r, st));
     ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
-    ZR_TRY(agreed(r, zr_comm_same(r->comm, "--timings", r->observer->timings != NULL)));
+    ZR_TRY(agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(settle_limit(r));
     ZR_TRY(agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));
@@ -142,13 +142,18 @@ static zr_status check(run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static zr_status open_dir(run *r)
+static zr_status open_outputs(run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr_config_to_json(r->config, &json));
     zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
     zr_free(json);
+    /* It may lie in that directory. */
+    if (st == ZR_OK && r->watch.trace) {
+        st = zr__trace_open(r->watch.trace);
+        if (st != ZR_OK) zr__run_dir_undo(&r->dir);
+    }
     return st;
 }
 
@@ -201,9 +206,10 @@ static zr_status start(run *r)
     /* While the others wait for it, so that it is alone. */
     if (r->comm->rank == 0) r->device->ops->measure(r->device, product_dtype(r));
     ZR_TRY(agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(agree(r, open_dir(r)));
+    ZR_TRY(agree(r, open_outputs(r)));
     announce(r);
     ZR_TRY(agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
+    if (r->watch.trace) ZR_TRY(agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
 
@@ -313,6 +319,15 @@ static zr_status cannot_skip(zr_status st)
                    what);
 }
 
+static zr_status collect_trace(run *r)
+{
+    if (!r->watch.tracing) return ZR_OK;
+    ZR_TRY(agreed(r, zr__trace_collect(r->watch.trace, r->comm, r->result->steps)));
+    const char *news = zr__trace_note(r->watch.trace);
+    if (news) note(r, news);
+    return ZR_OK;
+}
+
 static zr_status one_step(run *r)
 {
     zr_step_result did = {0};
@@ -322,7 +337,7 @@ static zr_status one_step(run *r)
                          .loss_scale = r->scaler.scale,
                          .batch = read_batch,
                          .arg = r};
-    zr__watch_begin(&r->watch, r->engine);
+    zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
     double sec = zr_clock_sec() - begin;
@@ -332,6 +347,7 @@ static zr_status one_step(run *r)
     if (st == ZR_ERR_DIVERGED) return cannot_skip(st);
     ZR_TRY(st);
     ZR_TRY(agree(r, r->batch_failed));
+    ZR_TRY(collect_trace(r));
     r->result->steps++;
     r->result->loss = did.loss;
     st = count_skipped(r, &did);
@@ -492,7 +508,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
     result->val_loss = NAN;
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);
-    zr__watch_close(&r.watch);
+    zr__watch_destroy(&r.watch);
     zr_engine_destroy(&r.engine);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);

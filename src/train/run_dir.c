@@ -137,11 +137,14 @@ static zr_status open_metrics(zr__run_dir *dir)
     return ZR_OK;
 }
 
-/** A run that did not begin leaves no trace that would refuse the next. */
-static void remove_metrics(zr__run_dir *dir)
+/** A run that did not begin leaves nothing that would refuse the next. What another run has made is not touched:
+ * without the lock, none of it is this run's. */
+void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
     if (dir->metrics >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
+    if (dir->metrics >= 0 && zr__path_join(path, dir->path, "config.json") == ZR_OK) unlink(path);
+    zr__run_dir_close(dir);
 }
 
 zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config)
@@ -157,8 +160,7 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     ZR_TRY_GOTO(st, zr__run_dir_write(dir, "config.json", config), fail);
     return ZR_OK;
 fail:
-    remove_metrics(dir);
-    zr__run_dir_close(dir);
+    zr__run_dir_undo(dir);
     return st;
 }
 

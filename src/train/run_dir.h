@@ -28,6 +28,9 @@ ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
  *  then nothing is left behind but directories that were made. */
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
+/** As if it had not been opened: what was written in it goes. */
+void zr__run_dir_undo(zr__run_dir *dir);
+
 /** Write dir/name whole. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
 

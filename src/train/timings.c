@@ -32,10 +32,26 @@ struct zr__timings {
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static const char *name_of(const zr_plan *plan, zr_schedule_kind schedule, const zr_step *step)
+/* Its matrix of parameters, or of their gradient; NULL: none. */
+static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
-    if (step->kind != ZR_STEP_RUN) return zr_step_kind_name(step->kind);
-    return zr_graph_get_op(plan->graph[schedule], step->op)->def->name;
+    for (int i = 0; i < op->n_in + op->n_out; i++) {
+        zr_value value = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
+        const zr_value_info *info = value != ZR_NONE ? zr_graph_value(graph, value) : NULL;
+        if (info && info->param >= 0 && info->type.shape.ndim == 2) return &info->type.shape;
+    }
+    return NULL;
+}
+
+/* Matrix products of different shapes run at different rates, so the shape of their weight is in their name. */
+static void name_of(const zr_plan *plan, zr_schedule_kind schedule, const zr_step *step, char name[ZR_TIMING_NAME])
+{
+    const zr_graph *graph = plan->graph[schedule];
+    const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
+    const zr_shape *w = op && op->def->cost(graph, op).flops > 0 ? matrix_of(graph, op) : NULL;
+    snprintf(name, ZR_TIMING_NAME, "%s", op ? op->def->name : zr_step_kind_name(step->kind));
+    size_t used = strlen(name);
+    if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
 /* The kind of that name on that stream, a new one where there is room; the last takes what has no place of its own. */
@@ -54,13 +70,15 @@ static int kind_of(zr__timings *t, const char *name, zr_stream stream)
 static zr_status find_kinds(zr__timings *t, const zr_plan *plan, zr_schedule_kind schedule)
 {
     const zr_schedule *s = &plan->schedule[schedule];
+    char name[ZR_TIMING_NAME];
     if (s->n_steps == 0) return ZR_OK;
     site *sites = t->site[schedule] = zr_alloc((size_t)s->n_steps * sizeof *sites);
     ZR_CHECK(sites, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
-        sites[i] = (site){.kind = kind_of(t, name_of(plan, schedule, step), step->stream),
+        name_of(plan, schedule, step, name);
+        sites[i] = (site){.kind = kind_of(t, name, step->stream),
                           .replay = step->replay,
                           .cost = zr_plan_step_cost(plan, schedule, i)};
     }

@@ -1,32 +1,43 @@
 #include "train/watch.h"
 
-zr_status zr__watch_open(zr__watch *w, const zr_observer *observer, const zr_plan *plan)
+zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
+{
+    const zr_trace *trace = &observer->trace;
+    ZR_TRY(zr_comm_same(comm, "--timings", observer->timings != NULL));
+    ZR_TRY(zr_comm_same(comm, "--trace", trace->path != NULL));
+    ZR_TRY(zr_comm_same(comm, "the first step of --trace-steps", (uint64_t)trace->first_step));
+    return zr_comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
+}
+
+zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan)
 {
     if (observer->timings) ZR_TRY(zr__timings_create(plan, &w->timings));
+    if (observer->trace.path) ZR_TRY(zr__trace_create(plan, &observer->trace, &w->trace));
     return ZR_OK;
 }
 
-void zr__watch_close(zr__watch *w)
+void zr__watch_destroy(zr__watch *w)
 {
     zr__timings_destroy(&w->timings);
+    zr__trace_destroy(&w->trace);
 }
 
 static void on_event(void *arg, const zr_event *event)
 {
-    zr__watch *w = arg;
+    const zr__watch *w = arg;
     if (w->timings) zr__timings_event(w->timings, event);
+    if (w->tracing) zr__trace_event(w->trace, event);
 }
 
-void zr__watch_begin(zr__watch *w, zr_engine *engine)
+void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)
 {
-    if (!w->timings) return;
-    zr__timings_begin(w->timings);
-    zr_engine_watch(engine, on_event, w);
+    w->tracing = w->trace && zr__trace_wants(w->trace, step);
+    if (w->timings) zr__timings_begin(w->timings);
+    if (w->timings || w->tracing) zr_engine_watch(engine, on_event, w);
 }
 
 void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)
 {
-    if (!w->timings) return;
     zr_engine_watch(engine, NULL, NULL);
-    zr__timings_end(w->timings, wall_sec);
+    if (w->timings) zr__timings_end(w->timings, wall_sec);
 }

@@ -3,18 +3,23 @@
 #define ZR_TRAIN_WATCH_H
 
 #include "train/timings.h"
+#include "train/trace.h"
 
 /** Zero-initialise: nobody looks, and no clock is read. */
 typedef struct zr__watch {
     zr__timings *timings;
+    zr__trace *trace;
+    bool tracing; /* this step */
 } zr__watch;
 
+/** Is the same asked for on every rank? Collective. */
+ZR_NODISCARD zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm);
 /** Make what the observer asks for. */
-ZR_NODISCARD zr_status zr__watch_open(zr__watch *watch, const zr_observer *observer, const zr_plan *plan);
-void zr__watch_close(zr__watch *watch);
+ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plan *plan);
+void zr__watch_destroy(zr__watch *watch);
 
-/** Around each optimizer step; evaluations are not watched. */
-void zr__watch_begin(zr__watch *watch, zr_engine *engine);
+/** Around each optimizer step, from 0; evaluations are not watched. */
+void zr__watch_begin(zr__watch *watch, zr_engine *engine, int64_t step);
 void zr__watch_end(zr__watch *watch, zr_engine *engine, double wall_sec);
 
 #endif

@@ -1,0 +1,302 @@
+//TEST timeout=120 mpi=1
+/* A trace has every step of the schedule, once a micro-batch, on every rank, in an order that the waits allow; timings
+ * add up to the step, and their FLOPs to the plan's. */
+#include "cli_run.h"
+
+#include <math.h>
+
+#include <zr.h>
+
+enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
+
+#define NS 0.0015 /* a trace is in whole nanoseconds; microseconds */
+
+static void write_config(void)
+{
+    char text[20000], config[2000];
+    size_t used = 0;
+    for (int i = 0; used < sizeof text - 40; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%d pears and %d plums; ", i * i, i % 7);
+    cli_write("text", text);
+    snprintf(config, sizeof config,
+             "{\"model\": {\"type\": \"gpt2\", \"n_layer\": 3, \"n_head\": 3, \"n_embd\": 57, \"n_positions\": 24, "
+             "\"vocab_size\": 256}, \"data\": {\"train\": \"%s/text\", \"seq_length\": 23},"
+             " \"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": %d,"
+             " \"activation_checkpointing\": {\"policy\": \"unit\"}, \"gradient_clipping\": 1.0,"
+             " \"train\": {\"steps\": %d, \"threads\": 1, \"eval_interval\": 0}}",
+             cli_dir, ACCUM, STEPS);
+    cli_write("config.json", config);
+}
+
+static zr_plan *plan_of(int stage)
+{
+    char path[300], key[60];
+    const char *const keys[] = {key};
+    zr_config *config = NULL;
+    zr_device_config wanted = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    snprintf(path, sizeof path, "%s/config.json", cli_dir);
+    snprintf(key, sizeof key, "zero_optimization.stage=%d", stage);
+    assert_int_equal(zr_config_load(path, keys, 1, &config), ZR_OK);
+    assert_int_equal(zr_train_prepare(config, RANKS, 0), ZR_OK);
+    assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
+    assert_int_equal(zr_train_plan(config, RANKS, -1, &device->profile, &plan), ZR_OK);
+    zr_device_destroy(&device);
+    zr_config_destroy(&config);
+    return plan;
+}
+
+static json_t *read_json(const char *name)
+{
+    char path[600];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/%s", cli_dir, name);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!root) fail_msg("%s:%d: %s", path, error.line, error.text);
+    return root;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("no number %s", key);
+    return json_number_value(value);
+}
+
+static bool is(const json_t *object, const char *key, const char *text)
+{
+    const char *have = json_string_value(json_object_get(object, key));
+    return have && strcmp(have, text) == 0;
+}
+
+/* ---- trace ------------------------------------------------------------------------------------ */
+
+typedef struct span {
+    double begin, end;
+    int seen;
+} span;
+
+/* When each step of the schedule train ran: by rank, training step, micro-batch (the first for what is outside of the
+ * REPEAT) and step. */
+typedef struct spans {
+    const zr_plan *plan;
+    bool *inside; /* of the REPEAT */
+    span *span;
+    double last_end[RANKS][ZR_STREAMS]; /* of the newest event */
+    double flops;
+    int64_t events;
+} spans;
+
+static span *span_at(const spans *s, int rank, int step, int micro, int32_t index)
+{
+    assert_in_range(micro, 0, ACCUM - 1);
+    int64_t n = s->plan->schedule[ZR_TRAIN].n_steps;
+    return &s->span[((int64_t)(rank * TRACED + step) * ACCUM + micro) * n + index];
+}
+
+static spans open_spans(const zr_plan *plan)
+{
+    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
+    spans s = {.plan = plan,
+               .inside = calloc((size_t)schedule->n_steps, sizeof(bool)),
+               .span = calloc((size_t)schedule->n_steps * RANKS * TRACED * ACCUM, sizeof(span))};
+    bool inside = false;
+    for (int32_t i = 0; i < schedule->n_steps; i++) {
+        inside = (inside || schedule->step[i].kind == ZR_STEP_REPEAT) && schedule->step[i].kind != ZR_STEP_END;
+        s.inside[i] = inside;
+    }
+    return s;
+}
+
+static void see(spans *s, const json_t *event)
+{
+    const json_t *args = json_object_get(event, "args");
+    int rank = (int)number_of(event, "pid"), stream = (int)number_of(event, "tid");
+    double begin = number_of(event, "ts"), end = begin + number_of(event, "dur");
+    assert_in_range(rank, 0, RANKS - 1);
+    assert_in_range(stream, 0, ZR_STREAMS - 1);
+    if (begin < s->last_end[rank][stream] - NS)
+        fail_msg("rank %d, stream %d: an event at %.3f us, when the one before it ends at %.3f", rank, stream, begin,
+                 s->last_end[rank][stream]);
+    s->last_end[rank][stream] = end;
+    s->events++;
+    if (json_object_get(args, "flops")) s->flops += number_of(args, "flops");
+    if (!is(args, "schedule", "train")) return;
+    int32_t index = (int32_t)number_of(args, "step");
+    assert_in_range(index, 0, s->plan->schedule[ZR_TRAIN].n_steps - 1);
+    int micro = s->inside[index] ? (int)number_of(args, "micro") : 0;
+    span *at = span_at(s, rank, (int)number_of(args, "training_step") - FIRST, micro, index);
+    assert_int_equal(s->plan->schedule[ZR_TRAIN].step[index].stream, stream);
+    *at = (span){begin, end, at->seen + 1};
+}
+
+/* A step begins after those that it waits for: of its own micro-batch; behind the END, of the last. */
+static void check_waits(const spans *s, int rank, int step, int micro, int32_t index)
+{
+    const zr_schedule *schedule = &s->plan->schedule[ZR_TRAIN];
+    const zr_step *at = &schedule->step[index];
+    double begin = span_at(s, rank, step, micro, index)->begin;
+    for (int32_t w = at->waits; w < at->waits + at->n_waits; w++) {
+        int32_t on = schedule->wait[w];
+        zr_step_kind kind = schedule->step[on].kind;
+        if (kind == ZR_STEP_REPEAT || kind == ZR_STEP_END) continue;
+        int of = !s->inside[on] ? 0 : s->inside[index] ? micro : ACCUM - 1;
+        double end = span_at(s, rank, step, of, on)->end;
+        if (begin < end - NS) fail_msg("step %d begins at %.3f us, step %d ends at %.3f", index, begin, on, end);
+    }
+}
+
+static void check_all_seen(const spans *s)
+{
+    const zr_schedule *schedule = &s->plan->schedule[ZR_TRAIN];
+    int waits = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        for (int step = 0; step < TRACED; step++)
+            for (int micro = 0; micro < ACCUM; micro++)
+                for (int32_t i = 0; i < schedule->n_steps; i++) {
+                    zr_step_kind kind = schedule->step[i].kind;
+                    bool runs = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && (micro == 0 || s->inside[i]);
+                    int seen = span_at(s, rank, step, micro, i)->seen;
+                    if (seen != runs)
+                        fail_msg("rank %d, training step %d, micro-batch %d: step %d (%s) ran %d times", rank, step,
+                                 micro, i, zr_step_kind_name(kind), seen);
+                    if (runs) check_waits(s, rank, step, micro, i);
+                    if (runs) waits += schedule->step[i].n_waits;
+                }
+    assert_true(waits > 0);
+}
+
+/* Events of a training step and rank. */
+static double check_trace(const zr_plan *plan, const char *name)
+{
+    json_t *root = read_json(name);
+    const json_t *events = json_object_get(root, "traceEvents"), *event;
+    spans s = open_spans(plan);
+    int names = 0;
+    size_t i;
+    json_array_foreach(events, i, event)
+    {
+        names += is(event, "name", "process_name") || is(event, "name", "thread_name");
+        if (is(event, "ph", "X")) see(&s, event);
+    }
+    assert_int_equal(names, RANKS * (1 + ZR_STREAMS));
+    check_all_seen(&s);
+    assert_true(s.flops == plan->flops_hardware * TRACED);
+    free(s.inside);
+    free(s.span);
+    json_decref(root);
+    return (double)s.events / (TRACED * RANKS);
+}
+
+/* ---- timings ---------------------------------------------------------------------------------- */
+
+/* In run.json as on standard output. */
+static json_t *read_timings(const char *run)
+{
+    char name[60];
+    snprintf(name, sizeof name, "%s/run.json", run);
+    json_t *of_run = read_json(name);
+    snprintf(name, sizeof name, "%s.out", run);
+    json_t *printed = read_json(name);
+    json_t *timings = json_incref(json_object_get(of_run, "timings"));
+    assert_non_null(timings);
+    assert_true(json_equal(timings, json_object_get(printed, "timings")));
+    json_decref(of_run);
+    json_decref(printed);
+    return timings;
+}
+
+static void check_timings(const zr_plan *plan, const char *run, double events)
+{
+    json_t *timings = read_timings(run);
+    const json_t *kind;
+    double flops = 0, calls = 0, ms[ZR_STREAMS] = {0}, last = HUGE_VAL, wire = 0;
+    double step_ms = number_of(timings, "step_ms"), compute_ms = number_of(timings, "compute_ms");
+    double exposed_ms = number_of(timings, "exposed_ms"), comm_ms = number_of(timings, "comm_ms");
+    size_t i;
+    json_array_foreach(json_object_get(timings, "kinds"), i, kind)
+    {
+        ms[is(kind, "stream", "comm") ? ZR_STREAM_COMM : ZR_STREAM_COMPUTE] += number_of(kind, "ms");
+        flops += number_of(kind, "flops");
+        calls += number_of(kind, "calls");
+        wire += number_of(kind, "wire_bytes");
+        assert_true(number_of(kind, "slowest_ms") >= number_of(kind, "ms") * (1 - 1e-8));
+        assert_true(number_of(kind, "ms") <= last); /* longest first */
+        last = number_of(kind, "ms");
+    }
+    assert_int_equal((int)number_of(timings, "steps"), STEPS - 1);
+    assert_int_equal((int)number_of(timings, "ranks"), RANKS);
+    assert_true(fabs(flops * RANKS - plan->flops_hardware) <= 1e-6 * plan->flops_hardware);
+    assert_true(fabs(calls - events) <= 1e-6 * events);
+    assert_true(wire == (double)(plan->traffic.bytes[ZR_REDUCE_SCATTER] + plan->traffic.bytes[ZR_ALL_GATHER]));
+    assert_true(fabs(ms[ZR_STREAM_COMPUTE] - compute_ms) <= 1e-6 * compute_ms);
+    assert_true(fabs(ms[ZR_STREAM_COMM] - comm_ms) <= 1e-6 * comm_ms);
+    assert_true(compute_ms > 0 && compute_ms <= step_ms && comm_ms > 0);
+    assert_true(exposed_ms >= 0 && exposed_ms <= comm_ms * (1 + 1e-6));
+    assert_true(fabs(compute_ms + exposed_ms + number_of(timings, "idle_ms") - step_ms) <= 1e-6 * step_ms);
+    json_decref(timings);
+}
+
+static void check_run(bool mpi, int stage)
+{
+    char run[20], trace[40];
+    snprintf(run, sizeof run, "%s%d", mpi ? "mpi" : "threads", stage);
+    snprintf(trace, sizeof trace, "%s/trace.json", run); /* in the run's own directory, not made yet */
+    int rc = cli_shell("%s %s train '%s/config.json' %s --zero_optimization.stage=%d --train.output_dir='%s/%s' "
+                       "--timings --json --trace '%s/%s' --trace-steps %d:%d >'%s/%s.out'",
+                       cli_launcher(mpi, RANKS), cli_zr(), cli_dir, cli_ranks(mpi, RANKS), stage, cli_dir, run, cli_dir,
+                       trace, FIRST, LAST, cli_dir, run);
+    if (rc != 0) {
+        cli_print_log();
+        fail_msg("%s ended with %d", run, rc);
+    }
+    zr_plan *plan = plan_of(stage);
+    check_timings(plan, run, check_trace(plan, trace));
+    zr_plan_destroy(&plan);
+}
+
+/* Stage 1 has a flush in each step but the first, stage 3 gathers within it. */
+static void test_threads(void **state)
+{
+    (void)state;
+    check_run(false, 1);
+    check_run(false, 3);
+}
+
+static void test_mpi(void **state)
+{
+    (void)state;
+    if (!cli_have_mpirun()) skip();
+    check_run(true, 3);
+}
+
+/* The first step is all there is. */
+static void test_one_step(void **state)
+{
+    (void)state;
+    int rc = cli_shell("%s train '%s/config.json' --quiet --train.steps=1 --train.output_dir='%s/one' --timings",
+                       cli_zr(), cli_dir, cli_dir);
+    assert_int_equal(rc, 0);
+    json_t *root = read_json("one/run.json"), *timings = json_object_get(root, "timings");
+    assert_int_equal((int)number_of(timings, "steps"), 1);
+    assert_true(number_of(timings, "compute_ms") > 0);
+    json_decref(root);
+}
+
+static int setup(void **state)
+{
+    if (cli_setup(state) != 0) return -1;
+    write_config();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_mpi),
+        cmocka_unit_test(test_one_step),
+    };
+    return cmocka_run_group_tests(tests, setup, cli_teardown);
+}
