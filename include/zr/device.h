@@ -52,6 +52,31 @@ typedef struct zr_device_config {
         1, NULL                                                                                                        \
     }
 
+/** A rate of one thread alone, and of all threads together while all work; 0: not possible here. */
+typedef struct zr_rate {
+    double one, all;
+} zr_rate;
+
+/** Operations between registers, FLOP/s: what no kernel exceeds. */
+typedef struct zr_peak {
+    char level[12];   /* processor level, "v3" */
+    zr_rate fma_f32;  /* fused multiply-adds; multiplications and additions where the level has none */
+    zr_rate dot_bf16; /* dot products of bf16, added in F32; 0: the level has none */
+} zr_peak;
+
+#define ZR_PEAKS 8
+
+/** What a device reaches, measured (zr_device_ops.bench). */
+typedef struct zr_rates {
+    int threads;
+    zr_peak peak;            /* of the level that is used */
+    zr_peak level[ZR_PEAKS]; /* of every level that the processor has, lowest first */
+    int n_levels;
+    double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products, one thread's times threads */
+    zr_rate triad;                  /* bytes/s of a = b + s c from memory, 12 bytes an element */
+    zr_rate link; /* bytes/s into ranks of one thread that read each other's memory; all: of all of them */
+} zr_rates;
+
 /** What a device does; one table for each kind of device (cpu now). All pointers are memory of the
  *  device. No function allocates. */
 typedef struct zr_device_ops {
@@ -85,6 +110,9 @@ typedef struct zr_device_ops {
     /** Measure the peak of matrix products in this type: profile.flops_f32 (F16: the same, it is
      *  widened) or flops_bf16, 0 when that is not possible. Takes some 20 ms, and memory of its own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
+    /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds and some 200 MB of its own
+     *  meanwhile. ZR_ERR_MEMORY. */
+    zr_status (*bench)(zr_device *device, zr_rates *rates);
 } zr_device_ops;
 
 struct zr_device {

@@ -9,6 +9,7 @@
 
 #include "zr/comm.h"
 #include "zr/config.h"
+#include "zr/device.h"
 #include "zr/engine.h"
 #include "zr/plan.h"
 
@@ -24,6 +25,49 @@ ZR_API int zr_host_cores(void);
 /** Bytes that can still be taken without swapping or being killed: the smaller of MemAvailable and what
  *  the control groups leave; -1 when neither is known. */
 ZR_API int64_t zr_host_available_bytes(void);
+
+/** The processor's model as the system calls it, in printable ASCII; "unknown". */
+ZR_API void zr_host_processor(char *name, size_t size);
+
+/* What a device's bench measures is remembered in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json, for this
+ * processor, number of cores, kernel level and these versions of zr and its matrix products; anything else has a file
+ * of its own. It prices plans and is what mfu is a share of; no plan depends on it. */
+
+/** Write them, whole or not at all; of several writers the last stays. ZR_ERR_NOT_FOUND: there is no cache directory
+ *  (HOME is not set); ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_rates *rates);
+/** ZR_ERR_NOT_FOUND: nothing is remembered; ZR_ERR_DATA: the file is damaged, or another machine's. */
+ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
+
+/** Fill a profile's rates for one of `local_ranks` ranks on the host that work at once, each with profile->threads
+ *  threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what all reach. FLOPs
+ *  are those between registers, which no product exceeds. */
+ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int local_ranks, zr_profile *profile);
+
+/** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */
+typedef struct zr_product {
+    char what[ZR_NAME_MAX + 16]; /* weight and pass, "h.*.mlp.c_fc forward"; passes: forward, dx, dw */
+    zr_dtype dtype;
+    int64_t m, n, k;
+    int64_t count; /* in a micro-batch */
+    double flops_per_sec;
+} zr_product;
+
+/** The products of one micro-batch, forward and backward. */
+typedef struct zr_products {
+    zr_product *product;
+    int n;
+    double flops;
+    double rest_flops; /* of ops that are no linear products: attention */
+    double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels */
+} zr_products;
+
+/** Time each product of a model by itself, through the device's kernels, best of some runs on operands in memory; one
+ *  that takes long on a part of its rows. dtype: F32 or BF16. Takes a tenth of a second or two a product, and memory
+ *  for its operands. Clear it after success. */
+ZR_API ZR_NODISCARD zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
+                                                  zr_device *device, zr_products *products);
+ZR_API void zr_products_clear(zr_products *products);
 
 /* ---- learning rate --------------------------------------------------------------------------- */
 

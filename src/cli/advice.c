@@ -141,11 +141,16 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
 static const char *unknown_rates(const cli_choices *choices)
 {
     if (!choices->compute_known) {
-        return "Times are not known: nobody has measured the rates of this machine. --profile takes another's.";
+        return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
+               "take another's with --profile.";
     }
     if (!choices->link_known) {
-        return "Times are without communication: the rate of this machine's link is not known. --profile takes "
-               "another's.";
+        return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
+               "once, or take another's with --profile.";
+    }
+    if (choices->profile->memory_bytes_sec <= 0) {
+        return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
+               "once, or take another's with --profile.";
     }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower.";
 }

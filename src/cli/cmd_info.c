@@ -1,4 +1,4 @@
-#include "cli/cli.h"
+#include "cli/bench.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -9,36 +9,46 @@ typedef struct info {
     double memory_bytes;
     char mpi[160];
     zr_profile profile;
+    zr_rates rates;
+    bool measured; /* rates are remembered */
 } info;
 
-static void read_processor(char *name, size_t size)
+static zr_status make_device(zr_device **device)
 {
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    snprintf(name, size, "unknown");
-    while (file && fgets(line, sizeof(line), file)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (file) fclose(file);
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    config.threads = zr_host_cores();
+    ZR_TRY(zr_device_create_cpu(&config, device));
+    return ZR_OK;
 }
 
 static zr_status collect(info *i)
 {
     zr_device *device = NULL;
-    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
-    config.threads = zr_host_cores();
-    ZR_TRY(zr_device_create_cpu(&config, &device));
+    ZR_TRY(make_device(&device));
     i->profile = device->profile;
     zr_device_destroy(&device);
-    read_processor(i->processor, sizeof(i->processor));
-    i->cores = config.threads;
+    zr_host_processor(i->processor, sizeof(i->processor));
+    i->cores = i->profile.threads;
+    zr_status st = zr_rates_recall(&i->rates);
+    i->measured = st == ZR_OK;
+    if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
     i->memory_bytes = (double)zr_host_available_bytes();
     const char *mpi = zr_comm_mpi_version();
     snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
     return ZR_OK;
+}
+
+/** What is remembered, of all threads. */
+static void print_rates_json(const info *i)
+{
+    char n[4][ZR_NUMBER_BYTES];
+    if (!i->measured) {
+        printf("\"rates\":null, ");
+        return;
+    }
+    printf("\"rates\":{\"f32_flops\":%s, \"bf16_flops\":%s, \"memory_bytes_sec\":%s, \"link_bytes_sec\":%s}, ",
+           cli_json_number(i->rates.peak.fma_f32.all, n[0]), cli_json_number(i->rates.peak.dot_bf16.all, n[1]),
+           cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 
 static void print_json(const info *i)
@@ -48,6 +58,7 @@ static void print_json(const info *i)
     printf(", \"cores\":%d, \"memory_available\":%.0f, \"kernels\":\"%s\", \"bf16_products\":%s, \"matmul\":\"%s\", ",
            i->cores, i->memory_bytes, zr_device_cpu_level(), i->profile.bf16_products ? "true" : "false",
            zr_device_cpu_matmul());
+    print_rates_json(i);
     printf("\"mpi\":");
     if (i->mpi[0]) {
         cli_json_print(stdout, i->mpi, (int64_t)strlen(i->mpi));
@@ -60,29 +71,40 @@ static void print_json(const info *i)
 
 static void print_text(const info *i)
 {
-    char memory[32];
+    char memory[32], rates[192];
     printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->cores,
            i->cores == 1 ? "" : "s");
     printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
     printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->profile.bf16_products ? "yes" : "no");
+    printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
     printf("devices     cpu\ntransports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
     printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(), __VERSION__);
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status bench(const cli_args *args, const zr_comm *comm, cli_bench *b)
 {
-    (void)comm;
+    char processor[160];
+    zr_device *device = NULL;
+    /* The other ranks would wait for this one, and waiting takes the cores that are measured. */
+    ZR_CHECK(!comm || comm->size == 1, ZR_ERR_ARG,
+             "zr info --bench measures a machine by itself, not under a launcher that started %d ranks",
+             comm ? comm->size : 0);
+    zr_host_processor(processor, sizeof(processor));
+    b->processor = processor;
+    b->quiet = args->quiet;
+    b->json = args->json;
+    ZR_TRY(make_device(&device));
+    zr_status st = cli_bench_run(b, device);
+    zr_device_destroy(&device);
+    return st;
+}
+
+static zr_status show(const cli_args *args)
+{
     info i = {0};
-    const cli_option options[] = {{"bench", CLI_NOT_BUILT, NULL, 0, NULL, NULL}, {0}};
-    cli_args args = {.command = command->name, .options = options};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
     ZR_TRY(collect(&i));
-    if (args.json) {
+    if (args->json) {
         print_json(&i);
     } else {
         print_text(&i);
@@ -90,10 +112,39 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     return ZR_OK;
 }
 
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    cli_bench b = {0};
+    bool wanted = false;
+    const cli_option options[] = {
+        {"bench", CLI_FLAG, &wanted, 0, NULL, "measure this machine, and remember it for plans and mfu"},
+        {"preset", CLI_TEXT, &b.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
+        {"batch", CLI_INT, &b.batch, 1, "B", "... of so many samples (4)"},
+        {"seq", CLI_INT, &b.seq, 1, "T", "... of so many tokens (1024)"},
+        {"bf16", CLI_FLAG, &b.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options};
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        cli_help(command, options, false);
+        return ZR_OK;
+    }
+    ZR_CHECK(wanted || (!b.preset && !b.batch && !b.seq && !b.bf16), ZR_ERR_ARG,
+             "--preset, --batch, --seq and --bf16 say what --bench measures; give that too");
+    if (!wanted) return show(&args);
+    if (!b.preset) b.preset = "gpt2-124m";
+    if (!b.batch) b.batch = 4;
+    return bench(&args, comm, &b);
+}
+
 const cli_command cli_info = {
     .name = "info",
-    .summary = "version, processor, kernels, libraries",
-    .usage = "zr info",
-    .examples = "  zr info\n  zr info --json\n",
+    .summary = "version, processor, kernels, libraries; what the machine reaches",
+    .usage = "zr info [--bench]",
+    .examples = "  zr info\n"
+                "  zr info --json\n"
+                "  zr info --bench\n"
+                "  zr info --bench --preset gpt2-350m --batch 2 --json\n",
     .run = run,
+    .computes = true,
 };

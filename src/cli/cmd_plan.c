@@ -154,16 +154,26 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** The profile of this machine's processor, for a rank's share of it; its rates are measured where they are shown. */
+/** Rates of this machine: what `zr info --bench` remembers, or else its products alone, measured now. */
+static void know_rates(const planning *p, zr_device *device)
+{
+    zr_rates rates;
+    bool narrow = p->config->bf16 && device->profile.bf16_products;
+    if (zr_rates_recall(&rates) == ZR_OK)
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->local_ranks, &device->profile);
+    else
+        device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
+}
+
+/** The profile of this machine's processor, for a rank's share of it, with rates where they are shown. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
     zr_device_config want = ZR_DEVICE_CONFIG_INIT;
     want.threads = zr_train_threads(p->config, p->local_ranks);
     ZR_TRY(zr_device_create_cpu(&want, &device));
-    bool narrow = p->config->bf16 && device->profile.bf16_products;
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
-    if (timed) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
+    if (timed) know_rates(p, device);
     p->profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;

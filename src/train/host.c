@@ -122,6 +122,22 @@ int zr_host_cores(void)
     return cores < 1 ? 1 : (int)cores;
 }
 
+void zr_host_processor(char *name, size_t size)
+{
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "unknown");
+    while (file && fgets(line, sizeof(line), file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon || !colon[1]) continue;
+        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (file) fclose(file);
+    for (char *c = name; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
+}
+
 int64_t zr__host_peak_bytes(void)
 {
     int64_t peak = read_number("/proc/self/status", "VmHWM:");

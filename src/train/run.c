@@ -198,13 +198,23 @@ static zr_dtype product_dtype(const run *r)
     return r->plan->layout.dtype == ZR_BF16 && r->device->profile.bf16_products ? ZR_BF16 : ZR_F32;
 }
 
+/** What mfu is a share of: as `zr info --bench` remembers it, or measured now, in a few milliseconds. */
+static void know_peak(run *r)
+{
+    zr_rates rates;
+    if (zr_rates_recall(&rates) == ZR_OK)
+        zr_rates_profile(&rates, product_dtype(r), r->comm->local_size, &r->device->profile);
+    else
+        r->device->ops->measure(r->device, product_dtype(r));
+}
+
 /** Memory is taken before the directory is made: it is the last thing that may not be there. */
 static zr_status start(run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
     zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
     /* While the others wait for it, so that it is alone. */
-    if (r->comm->rank == 0) r->device->ops->measure(r->device, product_dtype(r));
+    if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
     ZR_TRY(agree(r, open_outputs(r)));
     announce(r);

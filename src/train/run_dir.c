@@ -70,7 +70,7 @@ zr_status zr__run_dir_check(const char *path)
     return ZR_OK;
 }
 
-static zr_status make_parents(const char *path)
+zr_status zr__make_folders(const char *path)
 {
     char part[PATH_MAX], shown[SHOWN_BYTES];
     snprintf(part, sizeof(part), "%s", path);
@@ -152,7 +152,7 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     zr_status st = ZR_OK;
     ZR_TRY(zr__run_dir_check(path));
     snprintf(dir->path, sizeof(dir->path), "%s", path);
-    ZR_TRY(make_parents(path));
+    ZR_TRY(zr__make_folders(path));
     ZR_TRY_GOTO(st, take_lock(dir), fail);
     /* A second job may have come and gone between the look and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);

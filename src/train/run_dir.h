@@ -40,6 +40,9 @@ bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
 /** Close and unlock. */
 void zr__run_dir_close(zr__run_dir *dir);
 
+/** Make a folder and those that hold it, where they are not there. ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__make_folders(const char *path);
+
 /** dir/name into `path`; ZR_ERR_CREATE when it is too long. */
 ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name);
 

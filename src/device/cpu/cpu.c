@@ -15,7 +15,8 @@
     extern const zr__shards zr__shards_##level;                                                                        \
     extern const zr__square_exact zr__square_exact_##level;                                                            \
     extern const zr__rule zr__rules_##level[];                                                                         \
-    extern const zr__panel_ops zr__panels_##level;
+    extern const zr__panel_ops zr__panels_##level;                                                                     \
+    extern const zr__peak_ops zr__peaks_##level;
 ZR_KERNEL_LEVELS(DECLARE_LEVEL)
 
 typedef struct level {
@@ -25,6 +26,7 @@ typedef struct level {
     const zr__square_exact *square_exact;
     const zr__rule *rules;
     const zr__panel_ops *panels;
+    const zr__peak_ops *peaks;
 } level;
 
 #define FAMILY_ENTRY(family, level) zr__kernels_##family##_##level,
@@ -33,7 +35,13 @@ typedef struct level {
 ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
 
 #define LEVEL_ENTRY(level)                                                                                             \
-    {#level, families_##level, &zr__shards_##level, &zr__square_exact_##level, zr__rules_##level, &zr__panels_##level},
+    {#level,                                                                                                           \
+     families_##level,                                                                                                 \
+     &zr__shards_##level,                                                                                              \
+     &zr__square_exact_##level,                                                                                        \
+     zr__rules_##level,                                                                                                \
+     &zr__panels_##level,                                                                                              \
+     &zr__peaks_##level},
 static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
 #define LEVELS ((int)(sizeof levels / sizeof *levels))
 
@@ -282,6 +290,30 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
         profile->flops_f32 = zr__cpu_peak_flops(profile->threads, ZR_F32);
 }
 
+static zr_peak peak_of(const level *at, int threads)
+{
+    zr_peak peak = {.fma_f32 = zr__cpu_register_flops(at->peaks->fma_f32, threads),
+                    .dot_bf16 = zr__cpu_register_flops(at->peaks->dot_bf16, threads)};
+    snprintf(peak.level, sizeof peak.level, "%s", at->name);
+    return peak;
+}
+
+static zr_status cpu_bench(zr_device *device, zr_rates *rates)
+{
+    const int threads = device->profile.threads;
+    *rates = (zr_rates){.threads = threads};
+    for (int i = 0; i < LEVELS && rates->n_levels < ZR_PEAKS; i++) {
+        if (!zr__cpu_has(levels[i].name)) continue;
+        zr_peak *peak = &rates->level[rates->n_levels++];
+        *peak = peak_of(&levels[i], threads);
+        if (&levels[i] == level_of(device)) rates->peak = *peak;
+    }
+    rates->matmul_f32 = zr__cpu_peak_flops(threads, ZR_F32);
+    if (device->profile.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(threads, ZR_BF16);
+    ZR_TRY(zr__cpu_bandwidth(level_of(device)->peaks, threads, &rates->triad, &rates->link));
+    return ZR_OK;
+}
+
 static const zr_device_ops cpu_ops = {
     .destroy = cpu_destroy,
     .fork = cpu_fork,
@@ -297,6 +329,7 @@ static const zr_device_ops cpu_ops = {
     .cast = cpu_cast,
     .total = cpu_total,
     .measure = cpu_measure,
+    .bench = cpu_bench,
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */

@@ -1,0 +1,194 @@
+#include "cli/bench.h"
+
+#include <string.h>
+
+#define DEFAULT_SEQ 1024
+
+static void tell(const cli_bench *b, const char *what)
+{
+    if (!b->quiet) cli_say("measuring %s ...", what);
+}
+
+/* ---- measure --------------------------------------------------------------------------------- */
+
+static zr_status measure(cli_bench *b, zr_device *device)
+{
+    char what[160];
+    zr_gpt2_config sizes;
+    ZR_TRY(zr_gpt2_preset(b->preset, &sizes));
+    if (b->seq == 0) b->seq = sizes.n_positions < DEFAULT_SEQ ? sizes.n_positions : DEFAULT_SEQ;
+    const zr_model model = zr_gpt2(&sizes);
+    tell(b, "arithmetic, memory, and copies between ranks");
+    ZR_TRY(device->ops->bench(device, &b->rates));
+    bool native = device->profile.bf16_products;
+    /* They say how many rows of a large product are enough. */
+    zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, &device->profile);
+    snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);
+    tell(b, what);
+    ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
+    if (!native && !b->bf16) return ZR_OK;
+    snprintf(what, sizeof(what), "the products of %s in bf16%s", b->preset, native ? "" : ", by widened panels");
+    tell(b, what);
+    ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
+    return ZR_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/** A rate as a JSON number, null where there is none. */
+static const char *rate_json(double rate, char text[ZR_NUMBER_BYTES])
+{
+    return rate > 0.0 ? cli_json_number(rate, text) : "null";
+}
+
+static void levels_json(const zr_rates *rates)
+{
+    char n[4][ZR_NUMBER_BYTES];
+    for (int i = 0; i < rates->n_levels; i++) {
+        const zr_peak *peak = &rates->level[i];
+        printf("%s\n  {\"level\":\"%s\", \"fma_f32_flops\":%s, \"fma_f32_all_flops\":%s, \"dot_bf16_flops\":%s, "
+               "\"dot_bf16_all_flops\":%s}",
+               i ? "," : "", peak->level, rate_json(peak->fma_f32.one * rates->threads, n[0]),
+               rate_json(peak->fma_f32.all, n[1]), rate_json(peak->dot_bf16.one * rates->threads, n[2]),
+               rate_json(peak->dot_bf16.all, n[3]));
+    }
+}
+
+static void shapes_json(const zr_products *products, bool first)
+{
+    char rate[ZR_NUMBER_BYTES];
+    for (int i = 0; i < products->n; i++) {
+        const zr_product *p = &products->product[i];
+        printf("%s\n  {\"what\":\"%s\", \"m\":%lld, \"n\":%lld, \"k\":%lld, \"dtype\":\"%s\", \"flops_per_sec\":%s, "
+               "\"count\":%lld}",
+               first && i == 0 ? "" : ",", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
+               p->dtype == ZR_BF16 ? "bf16" : "f32", rate_json(p->flops_per_sec, rate), (long long)p->count);
+    }
+}
+
+static double rest_share(const zr_products *products)
+{
+    double all = products->flops + products->rest_flops;
+    return all > 0.0 ? products->rest_flops / all : 0.0;
+}
+
+static void print_json(const cli_bench *b)
+{
+    const zr_rates *r = &b->rates;
+    char n[6][ZR_NUMBER_BYTES];
+    printf("{\"processor\":");
+    cli_json_print(stdout, b->processor, (int64_t)strlen(b->processor));
+    printf(", \"level\":\"%s\", \"threads\":%d, \"matmul\":\"%s\", \"levels\":[", r->peak.level, r->threads,
+           zr_device_cpu_matmul());
+    levels_json(r);
+    printf("],\n \"matmul_f32_flops\":%s, \"matmul_bf16_flops\":%s, \"triad_bytes_sec\":%s, "
+           "\"triad_thread_bytes_sec\":%s, \"link_bytes_sec\":%s, \"link_alone_bytes_sec\":%s,\n",
+           rate_json(r->matmul_f32, n[0]), rate_json(r->matmul_bf16, n[1]), rate_json(r->triad.all, n[2]),
+           rate_json(r->triad.one, n[3]), rate_json(r->link.all / r->threads, n[4]), rate_json(r->link.one, n[5]));
+    printf(" \"preset\":\"%s\", \"batch\":%lld, \"seq\":%lld, \"shapes\":[", b->preset, (long long)b->batch,
+           (long long)b->seq);
+    shapes_json(&b->f32, true);
+    shapes_json(&b->narrow, false);
+    printf("],\n \"bound_sec\":{\"f32\":%s, \"bf16\":%s}, \"flops\":%s, \"rest_flops_share\":%s}\n",
+           rate_json(b->f32.bound_sec, n[0]), rate_json(b->narrow.bound_sec, n[1]), rate_json(b->f32.flops, n[2]),
+           cli_json_number(rest_share(&b->f32), n[3]));
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/** In units of 10^9, "-" where there is none. */
+static const char *giga(double rate, char text[32])
+{
+    if (rate > 0.0)
+        snprintf(text, 32, "%.1f", rate / 1e9);
+    else
+        snprintf(text, 32, "-");
+    return text;
+}
+
+static void print_levels(const zr_rates *rates)
+{
+    char n[4][32];
+    printf("GFLOP/s between registers     fp32   at once   bf16 dot   at once\n");
+    for (int i = 0; i < rates->n_levels; i++) {
+        const zr_peak *peak = &rates->level[i];
+        bool used = strcmp(peak->level, rates->peak.level) == 0;
+        printf("  %c %-10s%18s%10s%11s%10s\n", used ? '*' : ' ', peak->level,
+               giga(peak->fma_f32.one * rates->threads, n[0]), giga(peak->fma_f32.all, n[1]),
+               giga(peak->dot_bf16.one * rates->threads, n[2]), giga(peak->dot_bf16.all, n[3]));
+    }
+    printf("    %-10s%18s%10s%11s\n", "products", giga(rates->matmul_f32, n[0]), "", giga(rates->matmul_bf16, n[1]));
+}
+
+static double share(double rate, double peak)
+{
+    return peak > 0.0 ? 100.0 * rate / peak : 0.0;
+}
+
+/** Against what bf16 products stand: fp32's peak where they are made in fp32. */
+static double narrow_peak(const zr_rates *rates)
+{
+    return rates->peak.dot_bf16.all > 0.0 ? rates->peak.dot_bf16.all : rates->peak.fma_f32.all;
+}
+
+static void print_products(const cli_bench *b)
+{
+    char n[2][32];
+    printf("\nproducts of %s, %lld x %lld tokens\n%-30s%7s%7s%7s%6s%9s  of peak%s\n", b->preset, (long long)b->batch,
+           (long long)b->seq, "", "m", "n", "k", "times", "fp32", b->narrow.n ? "     bf16  of peak" : "");
+    for (int i = 0; i < b->f32.n; i++) {
+        const zr_product *p = &b->f32.product[i];
+        printf("  %-28s%7lld%7lld%7lld%6lld%9s%7.0f %%", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
+               (long long)p->count, giga(p->flops_per_sec, n[0]), share(p->flops_per_sec, b->rates.peak.fma_f32.all));
+        double bf16 = b->narrow.n ? b->narrow.product[i].flops_per_sec : 0.0;
+        if (b->narrow.n) printf("%9s%7.0f %%", giga(bf16, n[1]), share(bf16, narrow_peak(&b->rates)));
+        putchar('\n');
+    }
+}
+
+static void print_bound(const cli_bench *b)
+{
+    char f32[32], bf16[32];
+    printf("\nbound       %s", cli_seconds(b->f32.bound_sec, f32));
+    if (b->narrow.n) printf(" in fp32, %s in bf16,", cli_seconds(b->narrow.bound_sec, bf16));
+    printf(" for the products of a micro-batch; the other %.1f %% of its FLOPs\n            (attention) come on top\n",
+           100.0 * rest_share(&b->f32));
+}
+
+static void print_text(const cli_bench *b)
+{
+    char n[4][32];
+    const zr_rates *r = &b->rates;
+    printf("machine     %s, %d thread%s, kernels %s, %s\n\n", b->processor, r->threads, r->threads == 1 ? "" : "s",
+           r->peak.level, zr_device_cpu_matmul());
+    print_levels(r);
+    printf("\nmemory      %s GB/s (triad, 12 bytes an element), one thread %s\n", giga(r->triad.all, n[0]),
+           giga(r->triad.one, n[1]));
+    printf("ranks       %s GB/s into each of %d that read each other's memory, one alone %s\n",
+           giga(r->link.all / r->threads, n[2]), r->threads, giga(r->link.one, n[3]));
+    print_products(b);
+    print_bound(b);
+}
+
+const char *cli_rates_line(const zr_rates *rates, char text[192])
+{
+    char n[4][32];
+    snprintf(text, 192, "%s GFLOP/s fp32, %s bf16, %s GB/s memory, %s between ranks",
+             giga(rates->peak.fma_f32.all, n[0]), giga(rates->peak.dot_bf16.all, n[1]), giga(rates->triad.all, n[2]),
+             giga(rates->link.all / rates->threads, n[3]));
+    return text;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+zr_status cli_bench_run(cli_bench *b, zr_device *device)
+{
+    zr_status st = measure(b, device);
+    if (st == ZR_OK && b->json) print_json(b);
+    if (st == ZR_OK && !b->json) print_text(b);
+    zr_products_clear(&b->f32);
+    zr_products_clear(&b->narrow);
+    ZR_TRY(st);
+    if (zr_rates_remember(&b->rates) != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
+    return ZR_OK;
+}

@@ -1,0 +1,73 @@
+/*
+ * Loops that reach the level's limits, for `zr info --bench`: arithmetic between registers, and the memory triad.
+ */
+#include "device/cpu/peak.h"
+
+#include "device/cpu/level.h"
+
+/* Independent chains: at least the latency of an operation times the units that execute it, in the registers there
+ * are beside two operands. */
+#if ZR_VEC == 16
+#define CHAINS 24
+#else
+#define CHAINS 12
+#endif
+/* Every chain in a register of its own; chains begin with values of their own, lest equal ones be computed once. */
+#define FOR_CHAINS(i) _Pragma("GCC unroll 32") for (int i = 0; i < CHAINS; i++)
+
+static zr__vec splat(float x)
+{
+    zr__vec v;
+    for (int l = 0; l < ZR_VEC; l++) v[l] = x;
+    return v;
+}
+
+static float any_lane(const zr__vec acc[CHAINS])
+{
+    zr__vec sum = splat(0.0f);
+    FOR_CHAINS(i) sum += acc[i];
+    return sum[0];
+}
+
+/* x * a + b, as products of this level do it. */
+static inline zr__vec multiply_add(zr__vec x, zr__vec a, zr__vec b)
+{
+#if defined(__FP_FAST_FMAF)
+    return zr__vec_fma(x, a, b);
+#else
+    return x * a + b;
+#endif
+}
+
+static double fma_f32(int64_t rounds, const float in[2], float *out)
+{
+    const zr__vec a = splat(in[0]), b = splat(in[1]);
+    zr__vec acc[CHAINS];
+    FOR_CHAINS(i) acc[i] = b * splat((float)i);
+    for (int64_t r = 0; r < rounds; r++) FOR_CHAINS(i) acc[i] = multiply_add(acc[i], a, b);
+    *out = any_lane(acc);
+    return 2.0 * ZR_VEC * CHAINS * (double)rounds;
+}
+
+#if defined(__AVX512BF16__)
+static double dot_bf16(int64_t rounds, const float in[2], float *out)
+{
+    const __m512 x = (__m512)splat(in[0]), y = (__m512)splat(in[1]);
+    const __m512bh a = _mm512_cvtne2ps_pbh(x, x), b = _mm512_cvtne2ps_pbh(y, y);
+    zr__vec acc[CHAINS];
+    FOR_CHAINS(i) acc[i] = (zr__vec)y * splat((float)i);
+    for (int64_t r = 0; r < rounds; r++) FOR_CHAINS(i) acc[i] = (zr__vec)_mm512_dpbf16_ps((__m512)acc[i], a, b);
+    *out = any_lane(acc);
+    return 4.0 * ZR_VEC * CHAINS * (double)rounds;
+}
+#else
+#define dot_bf16 NULL
+#endif
+
+static void triad(float *restrict a, const float *restrict b, const float *restrict c, float s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) a[i] = b[i] + s * c[i];
+}
+
+const zr__peak_ops ZR_LEVEL_NAME(zr__peaks) = {fma_f32, dot_bf16, triad};
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_peak)[] = {{0}};

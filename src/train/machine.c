@@ -1,0 +1,184 @@
+/*
+ * What `zr info --bench` measured, in a small file of the user's cache. Its name is a hash of all that the numbers hold
+ * for, and it repeats that in words: another machine that shares the home directory, a forced level or a new version
+ * never reads numbers that are not its own. Writers rename whole files into place; the last one stays.
+ */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "train/run_dir.h"
+#include "zr/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { KEY_BYTES = 384 };
+
+static void machine_key(char key[KEY_BYTES])
+{
+    char processor[160];
+    zr_host_processor(processor, sizeof(processor));
+    snprintf(key, KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(), zr_device_cpu_level(),
+             zr_version(), zr_device_cpu_matmul());
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+/** The folder of zr's files in the user's cache (XDG Base Directory Specification: a relative path is ignored). */
+static zr_status cache_folder(char folder[PATH_MAX])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/') return zr__path_join(folder, cache, "zr");
+    ZR_CHECK(home && home[0] == '/', ZR_ERR_NOT_FOUND,
+             "neither XDG_CACHE_HOME nor HOME is an absolute path: set one, so that measured rates can be kept");
+    return zr__path_join(folder, home, ".cache/zr");
+}
+
+static zr_status machine_path(const char *key, char folder[PATH_MAX], char path[PATH_MAX])
+{
+    char name[48];
+    ZR_TRY(cache_folder(folder));
+    snprintf(name, sizeof(name), "machine-%016llx.json", (unsigned long long)XXH3_64bits(key, strlen(key)));
+    ZR_TRY(zr__path_join(path, folder, name));
+    return ZR_OK;
+}
+
+/* ---- numbers to JSON and back ---------------------------------------------------------------- */
+
+static json_t *rate_to_json(zr_rate rate)
+{
+    return json_pack("{s:f, s:f}", "one", rate.one, "all", rate.all);
+}
+
+static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
+{
+    json_t *levels = json_array();
+    for (int i = 0; i < rates->n_levels; i++) {
+        const zr_peak *peak = &rates->level[i];
+        json_array_append_new(levels,
+                              json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops",
+                                        rate_to_json(peak->fma_f32), "dot_bf16_flops", rate_to_json(peak->dot_bf16)));
+    }
+    json_t *root =
+        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "machine", key, "threads", rates->threads, "levels", levels,
+                  "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec",
+                  rate_to_json(rates->triad), "link_bytes_sec", rate_to_json(rates->link));
+    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
+    zr_status st = zr__json_print(root, text);
+    json_decref(root);
+    return st;
+}
+
+/** A rate that is there, is finite and, when it has to be, is more than 0. */
+static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
+{
+    const json_t *json = json_object_get(object, key);
+    rate->one = json_number_value(json_object_get(json, "one"));
+    rate->all = json_number_value(json_object_get(json, "all"));
+    bool known = json_is_number(json_object_get(json, "one")) && json_is_number(json_object_get(json, "all"));
+    return known && (positive ? rate->one > 0.0 && rate->all > 0.0 : rate->one >= 0.0 && rate->all >= 0.0);
+}
+
+static bool get_number(const json_t *object, const char *key, double *number)
+{
+    const json_t *json = json_object_get(object, key);
+    *number = json_number_value(json);
+    return json_is_number(json) && *number >= 0.0;
+}
+
+static bool get_levels(const json_t *levels, zr_rates *rates)
+{
+    bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
+    for (size_t i = 0; good && i < json_array_size(levels); i++) {
+        const json_t *json = json_array_get(levels, i);
+        const char *name = json_string_value(json_object_get(json, "level"));
+        zr_peak *peak = &rates->level[rates->n_levels++];
+        good = name && get_rate(json, "fma_f32_flops", true, &peak->fma_f32) &&
+               get_rate(json, "dot_bf16_flops", false, &peak->dot_bf16);
+        if (!good) break;
+        snprintf(peak->level, sizeof(peak->level), "%s", name);
+        if (strcmp(name, zr_device_cpu_level()) == 0) rates->peak = *peak;
+    }
+    return good && rates->peak.level[0];
+}
+
+static bool rates_from_json(const json_t *root, const char *key, zr_rates *rates)
+{
+    const char *machine = json_string_value(json_object_get(root, "machine"));
+    *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
+    return machine && strcmp(machine, key) == 0 && rates->threads > 0 &&
+           get_levels(json_object_get(root, "levels"), rates) &&
+           get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
+           get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
+           get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
+           get_rate(root, "link_bytes_sec", true, &rates->link);
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+/** `text` under a name of its own beside `path`, then renamed to it. */
+static zr_status write_whole(const char *path, const char *text)
+{
+    char tmp[PATH_MAX + 8], shown[ZR_FILE_NAME_BYTES];
+    snprintf(tmp, sizeof(tmp), "%s.XXXXXX", path);
+    zr__text_escape(path, shown, sizeof(shown));
+    zr__file file = {.fd = mkstemp(tmp)};
+    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "%s: cannot be made: %s", shown, strerror(errno));
+    memcpy(file.name, shown, sizeof(shown));
+    zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
+    zr__file_close(&file);
+    if (st == ZR_OK && rename(tmp, path) != 0)
+        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot be put in its place: %s", shown, strerror(errno));
+    if (st != ZR_OK) unlink(tmp);
+    return st;
+}
+
+zr_status zr_rates_remember(const zr_rates *rates)
+{
+    char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], *text = NULL;
+    machine_key(key);
+    ZR_TRY(machine_path(key, folder, path));
+    ZR_TRY(zr__make_folders(folder));
+    ZR_TRY(rates_to_json(rates, key, &text));
+    zr_status st = write_whole(path, text);
+    zr_free(text);
+    return st;
+}
+
+zr_status zr_rates_recall(zr_rates *rates)
+{
+    char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    machine_key(key);
+    ZR_TRY(machine_path(key, folder, path));
+    ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND, "nothing is remembered of this machine; run `zr info --bench`");
+    bool good = zr__json_read(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK &&
+                rates_from_json(root, key, rates);
+    json_decref(root);
+    zr_free(text);
+    ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold the rates of this machine; `zr info --bench` writes it anew",
+             zr__text_escape(path, shown, sizeof(shown)));
+    return ZR_OK;
+}
+
+/** A rank's part: its threads' own rate, as long as the ranks of the host do not want more than there is. */
+static double part_of(zr_rate rate, int threads, int local_ranks)
+{
+    return fmin(rate.one * threads, rate.all / local_ranks);
+}
+
+void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int local_ranks, zr_profile *profile)
+{
+    int threads = profile->threads;
+    profile->flops_f32 = part_of(rates->peak.fma_f32, threads, local_ranks);
+    /* fp16 is multiplied as fp32 */
+    if (dtype == ZR_BF16) profile->flops_bf16 = part_of(rates->peak.dot_bf16, threads, local_ranks);
+    profile->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
+    profile->link_bytes_sec = part_of(rates->link, 1, local_ranks);
+}

@@ -1,0 +1,239 @@
+/*
+ * The matrix products of a model's step, each shape measured by itself through the kernels that the step uses, and what
+ * they take together: a bound that no schedule of these kernels beats.
+ */
+#include "zr/train.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEASURE_SEC 0.06
+/* A product that takes longer is measured on a part of its rows: the head has ten times the work of a block's. */
+#define LONGEST_SEC 0.1
+#define GUESSED_FLOPS 1e11 /* where the device's peak is not known */
+enum { LEAST_RUNS = 2, ROW_GRAIN = 64 };
+
+/* What a product runs on. */
+typedef struct operands {
+    zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
+    void *scratch;
+} operands;
+
+/* ---- which products -------------------------------------------------------------------------- */
+
+static const char *pass_of(const zr_op *op)
+{
+    static const char *const names[][2] = {{"linear", "forward"}, {"linear_dx", "dx"}, {"linear_dw", "dw"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(op->def->name, names[i][0]) == 0) return names[i][1];
+    return NULL;
+}
+
+static int32_t weight_of(const zr_graph *graph, const zr_op *op)
+{
+    bool dw = strcmp(op->def->name, "linear_dw") == 0;
+    return zr_graph_value(graph, dw ? op->out[0] : op->in[1])->param;
+}
+
+/** "transformer.h.3.mlp.c_fc.weight" as "h.*.mlp.c_fc": from its unit's name on, numbers left open. */
+static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_MAX])
+{
+    const zr_param_info *info = zr_graph_param(graph, param);
+    const char *unit = strstr(info->name, zr_graph_unit_info(graph, info->unit)->name);
+    const char *from = unit ? unit : info->name, *suffix = strstr(from, ".weight");
+    int n = 0;
+    for (; *from && from != suffix; from++) {
+        bool digit = isdigit((unsigned char)*from) != 0;
+        if (digit && n > 0 && out[n - 1] == '*') continue;
+        bool starts = n == 0 || out[n - 1] == '.';
+        out[n++] = digit && starts ? '*' : *from;
+    }
+    out[n] = '\0';
+}
+
+static zr_product describe(const zr_graph *graph, const zr_op *op)
+{
+    char weight[ZR_NAME_MAX];
+    const zr_shape *a = &zr_graph_value(graph, op->in[0])->type.shape,
+                   *c = &zr_graph_value(graph, op->out[0])->type.shape;
+    bool dw = strcmp(op->def->name, "linear_dw") == 0;
+    zr_product p = {.dtype = zr_graph_get_spec(graph)->dtype, .m = zr_shape_rows(c), .n = zr_shape_cols(c)};
+    p.k = dw ? zr_shape_rows(a) : zr_shape_cols(a);
+    name_weight(graph, weight_of(graph, op), weight);
+    snprintf(p.what, sizeof(p.what), "%s %s", weight, pass_of(op));
+    return p;
+}
+
+static bool alike(const zr_product *a, const zr_product *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && strcmp(a->what, b->what) == 0;
+}
+
+/* ---- one product ----------------------------------------------------------------------------- */
+
+/** Values of both signs, small and normal: zeros would flatter a processor whose clock depends on its load. */
+static void fill(void *data, zr_dtype dtype, int64_t n)
+{
+    uint16_t narrow[8];
+    float wide[8];
+    for (int i = 0; i < 8; i++) {
+        wide[i] = (float)(2 * i - 7) / 16.0f;
+        narrow[i] = zr_bf16_from_f32(wide[i]);
+    }
+    if (dtype == ZR_F32)
+        for (int64_t i = 0; i < n; i++) ((float *)data)[i] = wide[i * 5 % 8];
+    else
+        for (int64_t i = 0; i < n; i++) ((uint16_t *)data)[i] = narrow[i * 5 % 8];
+}
+
+/** An operand of its own; of an activation `rows` rows. */
+static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value value, int64_t rows, zr_tensor *tensor)
+{
+    if (value == ZR_NONE) return ZR_OK;
+    const zr_value_info *info = zr_graph_value(graph, value);
+    zr_shape shape = info->type.shape;
+    if (info->param < 0) shape = (zr_shape){2, {rows, zr_shape_cols(&info->type.shape)}};
+    int64_t n = zr_shape_elems(&shape);
+    tensor->dtype = info->type.dtype;
+    tensor->shape = shape;
+    ZR_TRY(device->ops->alloc(device, n * zr_dtype_bytes(tensor->dtype), &tensor->data));
+    fill(tensor->data, tensor->dtype, n);
+    return ZR_OK;
+}
+
+static zr_status make_operands(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, operands *o)
+{
+    for (int i = 0; i < op->n_in; i++) ZR_TRY(make_tensor(device, graph, op->in[i], rows, &o->in[i]));
+    for (int i = 0; i < op->n_out; i++) ZR_TRY(make_tensor(device, graph, op->out[i], rows, &o->out[i]));
+    int64_t bytes = op->def->scratch_bytes ? op->def->scratch_bytes(graph, op, &device->profile) : 0;
+    if (bytes > 0) ZR_TRY(device->ops->alloc(device, bytes, &o->scratch));
+    return ZR_OK;
+}
+
+static void free_operands(zr_device *device, operands *o)
+{
+    for (int i = 0; i < ZR_OP_INS; i++) device->ops->free(device, o->in[i].data);
+    for (int i = 0; i < ZR_OP_OUTS; i++) device->ops->free(device, o->out[i].data);
+    device->ops->free(device, o->scratch);
+}
+
+/** The best of some runs behind one that warms up. */
+static zr_status time_runs(const zr_kernel *kernel, const zr_kernel_args *args, double *best)
+{
+    ZR_TRY(kernel->run(args));
+    double spent = 0.0;
+    for (int runs = 0; runs < LEAST_RUNS || spent < MEASURE_SEC; runs++) {
+        double begin = zr_clock_sec();
+        ZR_TRY(kernel->run(args));
+        double sec = fmax(zr_clock_sec() - begin, 1e-9);
+        *best = runs == 0 ? sec : fmin(*best, sec);
+        spent += sec;
+    }
+    return ZR_OK;
+}
+
+static zr_status time_kernel(zr_device *device, const zr_op *op, const operands *o, double *sec)
+{
+    static const zr_runtime runtime = {0};
+    const zr_kernel *kernel = device->ops->kernel(device, op->def->name);
+    ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel \"%s\"", op->def->name);
+    zr_kernel_args args = {.op = op,
+                           .n_in = op->n_in,
+                           .n_out = op->n_out,
+                           .in = o->in,
+                           .out = o->out,
+                           .scratch = o->scratch,
+                           .runtime = &runtime,
+                           .threads = device->profile.threads};
+    if (kernel->prepare) ZR_TRY(kernel->prepare(&args, &args.state));
+    zr_status st = time_runs(kernel, &args, sec);
+    if (kernel->release) kernel->release(args.state);
+    return st;
+}
+
+/** Rows of the activations on which a run takes no longer than is good. */
+static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops, int64_t rows)
+{
+    bool narrow = dtype == ZR_BF16 && device->profile.flops_bf16 > 0.0;
+    double peak = narrow ? device->profile.flops_bf16 : device->profile.flops_f32;
+    double some = (peak > 0.0 ? peak : GUESSED_FLOPS) * LONGEST_SEC / (flops / (double)rows);
+    if (some >= (double)rows) return rows;
+    int64_t grains = (int64_t)(some / ROW_GRAIN);
+    return grains > 0 ? grains * ROW_GRAIN : rows < ROW_GRAIN ? rows : ROW_GRAIN;
+}
+
+static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *op, zr_product *product)
+{
+    operands o = {.scratch = NULL};
+    double sec = 0.0, flops = op->def->cost(graph, op).flops;
+    int64_t rows = zr_shape_rows(&zr_graph_value(graph, op->in[0])->type.shape);
+    int64_t run = rows_to_run(device, product->dtype, flops, rows);
+    zr_status st = make_operands(device, graph, op, run, &o);
+    if (st == ZR_OK) st = time_kernel(device, op, &o, &sec);
+    free_operands(device, &o);
+    ZR_TRY(st);
+    product->flops_per_sec = flops * (double)run / (double)rows / sec;
+    return ZR_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, zr_products *all)
+{
+    zr_product found = describe(graph, op);
+    int at = 0;
+    while (at < all->n && !alike(&all->product[at], &found)) at++;
+    zr_product *product = &all->product[at];
+    if (at == all->n) {
+        ZR_TRY(measure(device, graph, op, &found));
+        *product = found;
+        all->n++;
+    }
+    double flops = op->def->cost(graph, op).flops;
+    product->count++;
+    all->flops += flops;
+    all->bound_sec += flops / product->flops_per_sec;
+    return ZR_OK;
+}
+
+static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr_products *all)
+{
+    int32_t n = zr_graph_ops(graph);
+    all->product = zr_alloc((size_t)n * sizeof(*all->product));
+    ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list %d ops", (int)n);
+    for (int32_t i = 0; i < n; i++) {
+        const zr_op *op = zr_graph_get_op(graph, i);
+        if (pass_of(op))
+            ZR_TRY(add(device, graph, op, all));
+        else
+            all->rest_flops += op->def->cost(graph, op).flops;
+    }
+    return ZR_OK;
+}
+
+zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype, zr_device *device,
+                              zr_products *products)
+{
+    zr_graph *graph = NULL;
+    zr_status st = ZR_OK;
+    *products = (zr_products){.n = 0};
+    ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "products are measured in F32 or BF16, not in %s",
+             zr_dtype_name(dtype));
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = batch, .seq = seq, .dtype = dtype, .grad_dtype = dtype};
+    ZR_TRY(zr_graph_create(&spec, &graph));
+    model->build(graph, model->config);
+    ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
+    ZR_TRY_GOTO(st, measure_graph(device, graph, products), done);
+done:
+    zr_graph_destroy(&graph);
+    if (st != ZR_OK) zr_products_clear(products);
+    return st;
+}
+
+void zr_products_clear(zr_products *products)
+{
+    zr_free(products->product);
+    *products = (zr_products){.n = 0};
+}

@@ -1,0 +1,78 @@
+#TEST timeout=300
+# `zr info --bench`: one document with rates that can be, remembered for `zr plan` and `zr train`; notes, not failures,
+# where they cannot be. No speed is tested, only what holds between rates.
+. tests/command.inc
+
+XDG_CACHE_HOME=$DIR/cache
+export XDG_CACHE_HOME
+small="--preset gpt2-124m --batch 1 --seq 16"
+says() { # PATTERN COMMAND...: on stderr
+    pattern=$1
+    shift
+    "$@" 2>message >/dev/null && grep -q -- "$pattern" message || { cat message >&2; return 1; }
+}
+# The number of a JSON key in a file, the first one.
+number() { tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\)\$/\1/p" | head -n 1; }
+plan() { "$ZR" plan --preset gpt2-124m --ranks 2 "$@"; }
+
+check "before: nothing is measured" sh -c "$ZR info | grep -q '^measured *nothing yet'"
+check "... and a plan says what to do" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | tr '\n' ' ' |
+    grep -q 'Run .zr info --bench. once'"
+check "the memory of one rank is not known either" sh -c "$ZR plan --preset gpt2-124m --quiet | tr '\n' ' ' |
+    grep -q 'memory is not known. Run .zr info --bench. once'"
+check "no time without the link" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet --json --advice |
+    grep -q '\"time\": {\"step_sec\": null'"
+
+check "it measures" "$ZR" info --bench --json --quiet $small
+cp out bench.json
+check "... and says nothing of it" test ! -s err
+if command -v python3 >/dev/null; then
+    check "one whole document" python3 - bench.json <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+top = next(l for l in d["levels"] if l["level"] == d["level"])
+assert d["threads"] >= 1 and len(d["levels"]) >= 1
+for l in d["levels"]:
+    assert l["fma_f32_flops"] > 0 and l["fma_f32_all_flops"] > 0, l
+assert top["fma_f32_flops"] >= 0.9 * d["matmul_f32_flops"] > 0
+if d["matmul_bf16_flops"]:
+    assert top["dot_bf16_flops"] >= 0.9 * d["matmul_bf16_flops"]
+for key in ("triad_bytes_sec", "triad_thread_bytes_sec", "link_bytes_sec", "link_alone_bytes_sec"):
+    assert d[key] > 0, key
+assert {s["what"] for s in d["shapes"]} >= {"h.*.mlp.c_fc " + p for p in ("forward", "dx", "dw")}
+f32 = [s for s in d["shapes"] if s["dtype"] == "f32"]
+bound = sum(s["count"] * 2 * s["m"] * s["n"] * s["k"] / s["flops_per_sec"] for s in f32)
+assert abs(bound / d["bound_sec"]["f32"] - 1) < 1e-6 and 0 < d["rest_flops_share"] < 1
+END
+else
+    skip "one whole document" "no python3 to read it"
+    check "products do not exceed the registers" awk -v f="$(number fma_f32_flops bench.json)" 'BEGIN { exit !(f > 0) }'
+fi
+
+check "it is remembered" sh -c "$ZR info | grep -q '^measured *[0-9.]* GFLOP/s'"
+check "... in JSON" sh -c "$ZR info --json | grep -q '\"rates\":{\"f32_flops\":[1-9]'"
+plan --quiet --json --advice >timed.json
+check "a plan of two ranks now has times" awk -v s="$(number step_sec timed.json)" -v c="$(number comm_sec timed.json)" \
+    'BEGIN { exit !(s > 0 && c > 0) }'
+check "... and says that they are peak rates" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'peak rates'"
+check "the plan itself is the same" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --schedule >with &&
+    XDG_CACHE_HOME=$DIR/empty $ZR plan --preset gpt2-124m --ranks 2 --schedule >without && cmp with without"
+
+for file in cache/zr/machine-*.json; do echo '{' >"$file"; done
+check "a damaged file is a note" says 'note: .*machine-' "$ZR" info
+check "... and nothing is measured" sh -c "$ZR info 2>/dev/null | grep -q '^measured *nothing yet'"
+check "... nor does a plan read it" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'link is not'"
+: >plain
+check "no place to remember is a note" says 'note: not remembered: ' \
+    env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench --quiet $small
+check "text, without HOME: numbers and a note" says 'note: not remembered: .*HOME' \
+    env -u XDG_CACHE_HOME -u HOME "$ZR" info --bench $small
+check "options of --bench alone" code 2 "$ZR" info --batch 2
+check "an unknown shape" code 66 "$ZR" info --bench --preset gpt2-125m --quiet
+if [ -n "${ZR_MPIRUN-}" ]; then
+    check "under a launcher info is as ever" sh -c "$ZR_MPIRUN -n 2 $ZR info | grep -c '^kernels' | grep -qx 1"
+    check "... and does not measure" sh -c "! $ZR_MPIRUN -n 2 $ZR info --bench >said 2>&1 && grep -q 'by itself' said"
+else
+    skip "under a launcher" "no mpirun"
+fi
+echo "1..$n"

@@ -1,0 +1,312 @@
+//TEST timeout=120
+/* What is remembered of a machine: written whole, read back, not believed when it is damaged or another's, and no part
+ * of what a plan is. */
+#include "tempdir.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "zr/train.h"
+
+static zr_rates some_rates(double scale)
+{
+    zr_rates rates = {.threads = zr_host_cores(), .n_levels = 2, .matmul_f32 = 90e9 * scale};
+    snprintf(rates.level[0].level, sizeof rates.level[0].level, "lowest");
+    snprintf(rates.level[1].level, sizeof rates.level[1].level, "%s", zr_device_cpu_level());
+    rates.level[0].fma_f32 = (zr_rate){25e9 * scale, 50e9 * scale};
+    rates.level[1].fma_f32 = (zr_rate){0.1 + 50e9 * scale, 100e9 * scale};
+    rates.level[1].dot_bf16 = (zr_rate){100e9 * scale, 200e9 * scale};
+    rates.peak = rates.level[1];
+    rates.triad = (zr_rate){20e9 * scale, 30e9 * scale};
+    rates.link = (zr_rate){8e9 * scale, 12e9 * scale};
+    return rates;
+}
+
+static int setup(void **state)
+{
+    int rc = tempdir_make(state);
+    setenv("XDG_CACHE_HOME", in_tempdir("deep/cache"), 1);
+    return rc;
+}
+
+/* Files of zr's folder; *path: the last of them. */
+static int files(char path[PATH_MAX])
+{
+    int n = 0;
+    DIR *dir = opendir(in_tempdir("deep/cache/zr"));
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (e->d_name[0] == '.') continue;
+        n++;
+        snprintf(path, PATH_MAX, "%s/deep/cache/zr/%s", tempdir, e->d_name);
+    }
+    if (dir) closedir(dir);
+    return n;
+}
+
+static void overwrite(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_there_and_back(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    zr_rates rates = some_rates(1.0), back;
+    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "zr info --bench"));
+    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(files(path), 1);
+    assert_int_equal(zr_rates_recall(&back), ZR_OK);
+    assert_int_equal(back.threads, rates.threads);
+    assert_int_equal(back.n_levels, 2);
+    assert_memory_equal(&back.peak, &rates.peak, sizeof rates.peak);
+    assert_memory_equal(back.level, rates.level, sizeof rates.level);
+    assert_true(back.matmul_f32 == rates.matmul_f32 && back.matmul_bf16 == 0.0);
+    assert_true(back.triad.one == rates.triad.one && back.triad.all == rates.triad.all);
+    assert_true(back.link.one == rates.link.one && back.link.all == rates.link.all);
+}
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "{", "[]", "{}", "{\"machine\": 3}"};
+    char path[PATH_MAX], text[4096];
+    zr_rates rates = some_rates(1.0), back;
+    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(files(path), 1);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        overwrite(path, bad[i]);
+        assert_int_equal(zr_rates_recall(&back), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "machine-"));
+    }
+    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+
+    /* Whole, but of another machine; a rate that cannot be. */
+    static const char *const turned[][2] = {{"\"machine\": \"", "\"machine\": \"Another "},
+                                            {"\"threads\": ", "\"threads\": -"},
+                                            {"\"triad_bytes_sec\": {", "\"triad_bytes_sec\": {\"x\": 1, \"on"}};
+    for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
+        char changed[4200];
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        char *at = strstr(text, turned[i][0]);
+        assert_non_null(at);
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, turned[i][1], at + strlen(turned[i][0]));
+        overwrite(path, changed);
+        assert_int_equal(zr_rates_recall(&back), ZR_ERR_DATA);
+        assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+        assert_int_equal(zr_rates_recall(&back), ZR_OK);
+    }
+}
+
+/* A name of its own for each level: what one measured, another does not read. */
+static void test_levels_apart(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    zr_rates rates = some_rates(1.0), back;
+    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    int before = files(path);
+    setenv("ZR_KERNELS", "v2", 1);
+    if (strcmp(zr_device_cpu_level(), rates.peak.level) != 0) {
+        assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+        rates = some_rates(0.5);
+        assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+        assert_int_equal(files(path), before + 1);
+    }
+    unsetenv("ZR_KERNELS");
+    assert_int_equal(zr_rates_recall(&back), ZR_OK);
+    assert_true(back.matmul_f32 == some_rates(1.0).matmul_f32);
+}
+
+static void *write_often(void *scale)
+{
+    zr_rates rates = some_rates(*(double *)scale);
+    for (int i = 0; i < 50; i++)
+        if (zr_rates_remember(&rates) != ZR_OK) return (void *)1;
+    return NULL;
+}
+
+static void test_writers_at_once(void **state)
+{
+    (void)state;
+    enum { WRITERS = 4 };
+    char path[PATH_MAX];
+    double scale[WRITERS] = {1, 2, 3, 4};
+    pthread_t thread[WRITERS];
+    zr_rates back = some_rates(1.0);
+    assert_int_equal(zr_rates_remember(&back), ZR_OK);
+    int before = files(path);
+    for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, write_often, &scale[i]), 0);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(zr_rates_recall(&back), ZR_OK);
+        assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* of one writer */
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        void *failed;
+        pthread_join(thread[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(files(path), before); /* no temporary file is left */
+}
+
+static void test_nowhere(void **state)
+{
+    (void)state;
+    zr_rates rates = some_rates(1.0), back;
+    const char *home = getenv("HOME");
+    char kept[PATH_MAX];
+    snprintf(kept, sizeof kept, "%s", home ? home : "/");
+    setenv("XDG_CACHE_HOME", "relative", 1); /* ignored, as its specification wants */
+    unsetenv("HOME");
+    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "HOME"));
+    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    setenv("HOME", in_tempdir("home"), 1);
+    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(access(in_tempdir("home/.cache/zr"), F_OK), 0);
+    put_file("plain", "x", 1);
+    setenv("XDG_CACHE_HOME", in_tempdir("plain"), 1);
+    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_CREATE);
+    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    setenv("HOME", kept, 1);
+    setenv("XDG_CACHE_HOME", in_tempdir("deep/cache"), 1);
+}
+
+/* threads: what a rank uses; ranks: on the host. */
+static void test_shares(void **state)
+{
+    (void)state;
+    zr_rates rates = {
+        .threads = 4, .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}}, .triad = {20, 40}, .link = {10, 16}};
+    static const struct {
+        int threads, ranks;
+        double f32, memory, link;
+    } want[] = {{1, 1, 30, 20, 10}, {2, 1, 60, 40, 10}, {4, 1, 100, 40, 10}, {2, 2, 50, 20, 8}, {1, 8, 12.5, 5, 2}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        zr_profile profile = {.threads = want[i].threads};
+        zr_rates_profile(&rates, ZR_F16, want[i].ranks, &profile);
+        assert_true(profile.flops_f32 == want[i].f32 && profile.flops_bf16 == 0.0);
+        assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == want[i].link);
+        zr_rates_profile(&rates, ZR_BF16, want[i].ranks, &profile);
+        assert_true(profile.flops_bf16 == 2 * want[i].f32);
+    }
+}
+
+static zr_plan *make_plan(const zr_profile *profile, int64_t limit_bytes)
+{
+    zr_plan *plan = NULL;
+    zr_gpt2_config sizes = {.n_layer = 4,
+                            .n_head = 2,
+                            .n_embd = 32,
+                            .n_positions = 64,
+                            .vocab_size = 96,
+                            .layer_norm_epsilon = 1e-5,
+                            .initializer_range = 0.02};
+    zr_model model = zr_gpt2(&sizes);
+    zr_layout layout = ZR_LAYOUT_INIT;
+    layout.ranks = 2;
+    layout.stage = 3;
+    layout.batch = 4;
+    layout.seq = 64;
+    layout.recompute = ZR_RECOMPUTE_AUTO;
+    layout.limit_bytes = limit_bytes;
+    layout.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0.0);
+    assert_int_equal(zr_plan_create(&model, &layout, profile, &plan), ZR_OK);
+    return plan;
+}
+
+/* Policy auto finds the same mix whatever is known of the machine's speed. */
+static void test_same_plan(void **state)
+{
+    (void)state;
+    zr_rates rates = some_rates(1.0);
+    zr_profile blank = {.threads = 1}, known = blank;
+    zr_rates_profile(&rates, ZR_F32, 2, &known);
+    zr_plan *whole = make_plan(&blank, 0);
+    int64_t limit = whole->memory.total_bytes * 3 / 4;
+    zr_plan *a = make_plan(&blank, limit), *b = make_plan(&known, limit);
+    assert_true(a->flops_hardware > whole->flops_hardware); /* there was something to decide */
+    assert_true(a->flops_hardware == b->flops_hardware);
+    assert_memory_equal(&a->memory, &b->memory, sizeof a->memory);
+    const zr_schedule *s = &a->schedule[ZR_TRAIN], *t = &b->schedule[ZR_TRAIN];
+    assert_int_equal(s->n_steps, t->n_steps);
+    assert_int_equal(s->n_buffers, t->n_buffers);
+    for (int32_t i = 0; i < s->n_steps; i++)
+        assert_true(s->step[i].kind == t->step[i].kind && s->step[i].op == t->step[i].op &&
+                    s->step[i].first == t->step[i].first && s->step[i].count == t->step[i].count);
+    for (int32_t i = 0; i < s->n_buffers; i++) assert_true(s->buffer[i].offset == t->buffer[i].offset);
+    zr_plan_destroy(&whole);
+    zr_plan_destroy(&a);
+    zr_plan_destroy(&b);
+}
+
+/* Every product of a small model once, with rates and a bound that follows from them. */
+static void test_products(void **state)
+{
+    (void)state;
+    zr_gpt2_config sizes = {.n_layer = 3,
+                            .n_head = 2,
+                            .n_embd = 32,
+                            .n_positions = 64,
+                            .vocab_size = 96,
+                            .layer_norm_epsilon = 1e-5,
+                            .initializer_range = 0.02};
+    zr_model model = zr_gpt2(&sizes);
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
+    static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
+    for (int d = 0; d < 2; d++) {
+        zr_products products;
+        double bound = 0.0, flops = 0.0;
+        int64_t count = 0;
+        assert_int_equal(zr_products_measure(&model, 2, 64, dtypes[d], device, &products), ZR_OK);
+        assert_int_equal(products.n, 3 * 4 + 3);
+        for (int i = 0; i < products.n; i++) {
+            const zr_product *p = &products.product[i];
+            double work = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
+            assert_true(p->flops_per_sec > 0.0 && p->dtype == dtypes[d]);
+            flops += work;
+            bound += work / p->flops_per_sec;
+            count += p->count;
+        }
+        assert_string_equal(products.product[2].what, "h.*.mlp.c_fc forward");
+        assert_true(products.product[2].m == 128 && products.product[2].n == 128 && products.product[2].k == 32);
+        assert_int_equal(count, 3 * (3 * 4 + 1));
+        assert_true(fabs(products.flops / flops - 1.0) < 1e-9 && fabs(products.bound_sec / bound - 1.0) < 1e-9);
+        assert_true(products.rest_flops > 0.0);
+        zr_products_clear(&products);
+    }
+    zr_products products;
+    assert_int_equal(zr_products_measure(&model, 2, 64, ZR_F16, device, &products), ZR_ERR_DTYPE);
+    zr_device_destroy(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_there_and_back, setup, tempdir_remove),
+        cmocka_unit_test_setup_teardown(test_damaged, setup, tempdir_remove),
+        cmocka_unit_test_setup_teardown(test_levels_apart, setup, tempdir_remove),
+        cmocka_unit_test_setup_teardown(test_writers_at_once, setup, tempdir_remove),
+        cmocka_unit_test_setup_teardown(test_nowhere, setup, tempdir_remove),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_same_plan),
+        cmocka_unit_test(test_products),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
