@@ -147,7 +147,6 @@ static zr_status run_watched(const zr__lane *lane, int32_t index)
     if (e->watch) event.begin_sec = zr_clock_sec();
     ZR_TRY(run_step(lane, index));
     if (e->watch) event.end_sec = zr_clock_sec();
-    zr__lane_publish(lane, ticket_of(lane, index));
     if (e->watch) e->watch(e->watch_arg, &event);
     return ZR_OK;
 }
@@ -186,6 +185,7 @@ zr_status zr__lane_walk(zr__lane *lane)
         } else {
             take_buffers(lane, i, mine);
             if (mine && is_due(lane, step)) ZR_TRY(run_watched(lane, i));
+            if (mine) zr__lane_publish(lane, ticket_of(lane, i));
             give_buffers(lane, i);
         }
     }
