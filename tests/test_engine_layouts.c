@@ -2,6 +2,7 @@
 /* Every way to keep, move and compute again gives the same bits: recompute policies, layouts, buckets, gathers ahead,
  * thresholds and the papers' baselines, at every stage, in every number type, on 1 to 4 ranks, with dropout. Each run
  * also holds planned against measured (trainer.h), and its plan against the independent proof. */
+#include "cheap_kept.h"
 #include "layout_variants.h"
 
 #include <math.h>
@@ -74,6 +75,23 @@ static void test_four_ranks(void **state)
     check(4, ZR_F32, 1, 0);
 }
 
+/* With all that cheap ops write kept for the backward. */
+static void test_cheap_ops_kept(void **state)
+{
+    (void)state;
+    static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int d = 0; d < 3; d++) {
+        trainer want = layout_trainer(1 + d % 2, type[d], 1, 0.5), got = want;
+        zr_model model = zr_gpt2(&want.config), kept = cheap_kept(&model);
+        trainer_run(&want);
+        got.model = &kept;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "cheap ops kept");
+        assert_true(want.planned.category_bytes[ZR_ACT] < got.planned.category_bytes[ZR_ACT]);
+        layout_check(&got, d, 5);
+    }
+}
+
 /* The sum in another order: equal but for rounding, so no micro-batch is left out of the tree. */
 static void check_near_layout(const trainer *world)
 {
@@ -131,8 +149,13 @@ static void test_world_is_not_layout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank),   cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_three_ranks),
-        cmocka_unit_test(test_four_ranks), cmocka_unit_test(test_world),     cmocka_unit_test(test_world_is_not_layout),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_three_ranks),
+        cmocka_unit_test(test_four_ranks),
+        cmocka_unit_test(test_cheap_ops_kept),
+        cmocka_unit_test(test_world),
+        cmocka_unit_test(test_world_is_not_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

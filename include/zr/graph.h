@@ -122,8 +122,9 @@ struct zr_op_def {
     int64_t (*scratch_bytes)(const zr_graph *graph, const zr_op *op, const zr_profile *profile);
     /** Its outputs are large for the work that makes them (attention): selective recompute makes them again. */
     bool selective;
-    /** Its outputs cost little more than one pass over memory (norms, activation functions): what the backward needs of
-     *  them is made again rather than kept, under every policy. */
+    /** Its outputs cost little more than one pass over memory (norms, activation functions): under every policy they
+     * are made again for the backward rather than kept, where that saves memory: no other unit reads them and the
+     *  operands are kept anyway. It must give the same bits again. */
     bool cheap;
     /** 1 + the input whose place output i may take when that input dies here; 0: none. Only
      *  inputs of the same byte size are taken, and the kernel must allow it. */

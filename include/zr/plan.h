@@ -26,9 +26,11 @@ typedef enum zr_states {
                         a unit's gradient is used up as it is reduced. 12 bytes a parameter, shared by all ranks */
 } zr_states;
 
-/** Which activations are computed again in the backward pass instead of being kept (Chen et al. 2016). */
+/** Which activations are computed again in the backward pass instead of being kept (Chen et al. 2016). With every
+ * policy the outputs of cheap ops are (zr_op_def.cheap: norms, GELU), where their operands are kept anyway and their
+ * own unit alone reads them: one more pass over memory and no FLOPs. */
 typedef enum zr_recompute {
-    ZR_RECOMPUTE_NONE,
+    ZR_RECOMPUTE_NONE,      /* no product and no attention runs again */
     ZR_RECOMPUTE_UNIT,      /* of each `recompute_every` units in a row the input of the first is kept */
     ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
     ZR_RECOMPUTE_AUTO       /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
@@ -159,7 +161,7 @@ typedef struct zr_step {
     int32_t unit;
     int32_t op;
     int32_t owner; /* REDUCE, BROADCAST: the rank; -1 */
-    bool replay;   /* RUN: computed again in the backward */
+    bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
     bool once;     /* GATHER, BROADCAST: of what the step before has updated (stages 1, 2); in the first micro-batch, and
                       only where `flush` has not done it. Its bytes belong to the step that updated */
     int64_t first, count;

@@ -75,11 +75,15 @@ static const char *states_sentence(const zr_plan *plan)
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
 {
-    bool again = false;
+    bool again = false; /* by the policy */
     const zr_layout *layout = &p->plan->layout;
-    for (int32_t i = 0; i < p->schedule->n_steps; i++) again |= p->schedule->step[i].replay;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        const zr_step *step = &p->schedule->step[i];
+        again |= step->replay && p->plan->unit[step->unit].recompute != ZR_RECOMPUTE_NONE;
+    }
     if (!again)
-        return "Activations are kept from the forward pass until the backward pass has used them: the grey hill.";
+        return "Activations, but what is cheap to compute again, are kept until the backward pass has used them: the "
+               "grey hill.";
     if (layout->recompute == ZR_RECOMPUTE_AUTO)
         return "Just enough activations are dropped, and computed again in the backward pass, to stay within the "
                "limit.";

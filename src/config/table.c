@@ -246,10 +246,12 @@ static const zr_key table[] = {
         .help = "MiCS: ranks of a shard group"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
-    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
-           .help =
-               "activations that the backward pass computes again; unit: all but a unit's input; selective: attention "
-               "and the widened parts; auto: the least work that fits memory.limit, or else what the host has left"),
+    CHOICE(
+        "activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
+        .help =
+            "activations that the backward pass computes again; none: norms and GELU, one pass over memory each, but "
+            "no product and no attention; unit: all but a unit's input; selective: attention and the widened parts; "
+            "auto: the least work that fits memory.limit, or else what the host has left"),
     INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
         .help = "policy unit: of so many units in a row the first one's input is kept"),
     BOOL("activation_checkpointing.partition_activations", "false", UNUSED,

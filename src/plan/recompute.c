@@ -1,6 +1,7 @@
 /*
  * Activation checkpointing: which values of the forward pass are not kept for the backward but computed
- * again. The policy says what may go; what is needed again, and only that, program.c runs again.
+ * again. The policy says what may go; what is needed again, and only that, program.c runs again. Whatever the policy,
+ * cheap ops go whose operands are there anyway.
  *
  * Units are replayed in groups: with `every` k, k units in a row. What another group reads (its
  * input, above all) is kept, so that a replay never reaches beyond its own group.
@@ -87,28 +88,111 @@ static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *
     return false;
 }
 
-zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped)
+static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t *group, const int64_t *input_bytes,
+                           bool *dropped)
 {
-    size_t units = (size_t)plan->n_units;
-    int32_t *group = zr_alloc(sizeof *group * (units + 1));
-    int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
-    zr_status st = ZR_OK;
-    if (!group || !input_bytes) {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to group %zu units", units);
-        goto done;
-    }
-    find_groups(plan, group);
-    find_inputs(g, input_bytes);
-    for (int32_t v = 0; v < zr_graph_values(g); v++)
-        dropped[v] = may_go(plan, g, zr_graph_value(g, v), input_bytes);
+    for (int32_t v = 0; v < zr_graph_values(g); v++) dropped[v] = may_go(plan, g, zr_graph_value(g, v), input_bytes);
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in; j++)
-            if (op->in[j] != ZR_NONE && dropped[op->in[j]] && group[zr_graph_value(g, op->in[j])->unit] != group[op->unit])
+            if (op->in[j] != ZR_NONE && dropped[op->in[j]] &&
+                group[zr_graph_value(g, op->in[j])->unit] != group[op->unit])
                 dropped[op->in[j]] = false;
     }
-done:
-    zr_free(group);
+}
+
+/* ---- cheap ops ------------------------------------------------------------------------------- */
+
+/* Who reads what in the backward. */
+typedef struct readers {
+    int32_t *first, *last; /* value -> backward op, -1: none */
+    bool *elsewhere;       /* value -> an op of another unit reads it */
+    bool *whole;           /* unit -> its backward reads its parameters, so that at stage 3 it is gathered then */
+} readers;
+
+static void find_readers(const zr_graph *g, readers *r)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) r->first[v] = r->last[v] = -1;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in; j++) {
+            zr_value in = op->in[j];
+            if (in == ZR_NONE) continue;
+            const zr_value_info *v = zr_graph_value(g, in);
+            if (v->unit != op->unit) r->elsewhere[in] = true;
+            if (!op->backward) continue;
+            if (r->first[in] < 0) r->first[in] = i;
+            r->last[in] = i;
+            if (v->kind == ZR_VALUE_PARAM && v->unit == op->unit) r->whole[op->unit] = true;
+        }
+    }
+}
+
+/* The backward op before which `op` would run again; -1: it is not worth it, or another unit needs it kept. Most of
+ * what it writes must be read: a norm whose output nobody reads would run for its two numbers a row. */
+static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
+{
+    int64_t written = 0, read = 0;
+    int32_t at = -1;
+    for (int j = 0; j < op->n_out; j++) {
+        zr_value out = op->out[j];
+        if (r->elsewhere[out]) return -1;
+        int64_t bytes = bytes_of(zr_graph_value(g, out));
+        written += bytes;
+        if (r->first[out] < 0) continue;
+        read += bytes;
+        if (at < 0 || r->first[out] < at) at = r->first[out];
+    }
+    return 2 * read > written ? at : -1;
+}
+
+/* Would all that `op` reads be there at backward op `at` even if it did not run again? What is itself computed again
+ * does not count, so that replays do not chain and the bytes of one are not exchanged for those of another. */
+static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
+{
+    for (int j = 0; j < op->n_in; j++) {
+        zr_value in = op->in[j];
+        if (in == ZR_NONE) continue;
+        const zr_value_info *v = zr_graph_value(g, in);
+        bool there = v->kind == ZR_VALUE_PARAM ? v->unit == op->unit && r->whole[v->unit] : r->last[in] >= at;
+        if (!there || dropped[in]) return false;
+    }
+    return true;
+}
+
+static void drop_cheap(const zr_graph *g, const readers *r, bool *dropped)
+{
+    int32_t last = last_unit(g);
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->backward || !op->def->cheap || op->unit == last) continue;
+        int32_t at = wanted_at(g, op, r);
+        if (at < 0 || !has_operands(g, op, r, dropped, at)) continue;
+        for (int j = 0; j < op->n_out; j++) dropped[op->out[j]] = true;
+    }
+}
+
+/* ---- both -------------------------------------------------------------------------------------- */
+
+zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped)
+{
+    size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
+    int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
+    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1)); /* group, then the readers' */
+    bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
+    zr_status st = ZR_OK;
+    if (input_bytes && index && flag) {
+        readers r = {index + units, index + units + values, flag + units, flag};
+        find_groups(plan, index);
+        find_inputs(g, input_bytes);
+        drop_by_policy(plan, g, index, input_bytes, dropped);
+        find_readers(g, &r);
+        drop_cheap(g, &r, dropped);
+    } else {
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is computed again", values);
+    }
     zr_free(input_bytes);
+    zr_free(index);
+    zr_free(flag);
     return st;
 }

@@ -27,7 +27,7 @@ typedef struct writing {
     int32_t *instance; /* value -> its newest instance, -1: not written */
     int32_t n_instances;
     int32_t *last_use;    /* instance -> last run that reads it; the program's end: needed after it; -1 */
-    bool *checkpoint;     /* instance -> written by the forward pass and read by a replay */
+    bool *checkpoint;     /* instance -> written by the forward pass and read by a replay that the policy asks for */
     int32_t *place;       /* instance -> buffer */
     int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
     int32_t *reduce_at;   /* unit -> segment at whose end it is reduced in this pass */
@@ -83,11 +83,13 @@ static void find_lifetimes(writing *s)
     for (int32_t i = 0; i < s->n_instances; i++) s->last_use[i] = -1;
     for (int32_t i = 0; i < s->program.n; i++) {
         const zr_op *op = op_of(s, i);
+        bool by_policy =
+            s->program.run[i].role == ZR__REPLAY && s->w.plan->unit[op->unit].recompute != ZR_RECOMPUTE_NONE;
         for (int j = 0; j < op->n_in; j++) {
             int32_t read = instance_of(s, op->in[j]);
             if (read < 0) continue;
             s->last_use[read] = i;
-            if (s->program.run[i].role == ZR__REPLAY && read >= inputs && read < forward) s->checkpoint[read] = true;
+            if (by_policy && read >= inputs && read < forward) s->checkpoint[read] = true;
         }
         for (int j = 0; j < op->n_out; j++) {
             s->last_use[s->n_instances] = -1;

@@ -45,6 +45,7 @@ static const zr_op_def gelu = {
     .infer = gelu_infer,
     .adjoint = gelu_adjoint,
     .cost = zr__cost_bytes,
+    .cheap = true,
 };
 
 zr_value zr_gelu(zr_graph *graph, zr_value x)

@@ -110,6 +110,7 @@ static const zr_op_def layernorm = {
     .infer = layernorm_infer,
     .adjoint = layernorm_adjoint,
     .cost = zr__cost_bytes,
+    .cheap = true,
 };
 
 zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps)

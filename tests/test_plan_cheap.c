@@ -1,0 +1,314 @@
+//TEST timeout=60
+/* Cheap ops run again in the backward pass whatever the policy: which of them do and when, what that saves, and that it
+ * never costs memory or traffic. */
+#include <string.h>
+
+#include "cheap_kept.h"
+#include "plan_bound.h"
+#include "plan_make.h"
+
+enum { B = 2, T = 64, C = 96, HEADS = 4, V = 50 };
+
+static zr_layout layout_of(zr_dtype dtype)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.batch = B;
+    l.seq = T;
+    l.dtype = l.wire_dtype = dtype;
+    l.eval = false;
+    l.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return l;
+}
+
+static zr_gpt2_config small(int64_t layers)
+{
+    return (zr_gpt2_config){.n_layer = layers,
+                            .n_head = HEADS,
+                            .n_embd = C,
+                            .n_positions = T,
+                            .vocab_size = V,
+                            .resid_pdrop = 0.1,
+                            .layer_norm_epsilon = 1e-5,
+                            .initializer_range = 0.02};
+}
+
+static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
+{
+    zr_plan *plan = plan_make(model, layout, &plan_profile);
+    if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static int64_t steps(const zr_plan *plan, zr_step_kind kind, const char *replayed)
+{
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    int64_t n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        n += s->step[i].kind == kind &&
+             (!replayed || (s->step[i].replay &&
+                            strcmp(zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i].op)->def->name, replayed) == 0));
+    return n;
+}
+
+/* ---- GPT-2 ----------------------------------------------------------------------------------- */
+
+/* A block keeps, for each token, its input, attention's inputs and output, the middle of the residual stream and the
+ * GELU's input: 10 C numbers, and one fp32 number a head for attention. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int d = 0; d < 3; d++) {
+        zr_layout l = layout_of(type[d]);
+        zr_gpt2_config few = small(3), many = small(8);
+        zr_plan *less = plan_gpt2(&few, &l, &plan_profile), *more = plan_gpt2(&many, &l, &plan_profile);
+        int64_t block = B * T * (10 * C * zr_dtype_bytes(type[d]) + 4 * HEADS);
+        assert_int_equal(more->memory.category_bytes[ZR_ACT] - less->memory.category_bytes[ZR_ACT], 5 * block);
+        assert_int_equal(more->memory.category_bytes[ZR_CHECKPOINT], 0); /* no policy asks for any */
+        assert_int_equal(steps(more, ZR_STEP_RUN, "gelu"), 8);
+        assert_int_equal(steps(more, ZR_STEP_RUN, "layernorm"),
+                         16); /* of the blocks: the last one's backward is next */
+        assert_float_equal(more->flops_hardware, more->flops_model, 0);
+        zr_plan_destroy(&less);
+        zr_plan_destroy(&more);
+    }
+}
+
+/* What runs again does so right before the first op that reads it, and the wide part of it dies there. */
+static void test_order(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = small(4);
+    zr_layout l = layout_of(ZR_F32);
+    zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    int seen = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (!s->step[i].replay) continue;
+        const zr_op *again = zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i].op);
+        const zr_op *next = zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i + 1].op);
+        assert_int_equal(s->step[i + 1].kind, ZR_STEP_RUN);
+        assert_string_equal(next->def->name, "linear_dw");
+        assert_int_equal(next->in[0], again->out[0]);
+        const zr_buffer *made = &s->buffer[s->use[s->step[i].uses + again->n_in].buffer];
+        assert_int_equal(made->first_step, i);
+        assert_int_equal(made->last_step, i + 1);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * 4);
+    zr_plan_destroy(&plan);
+}
+
+/* At every stage, with every policy and layout: as many bytes on the wire, and never more bytes in use. */
+static void test_costs_nothing(void **state)
+{
+    (void)state;
+    static const zr_recompute policy[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT};
+    zr_gpt2_config config = small(5);
+    zr_model model = zr_gpt2(&config), kept = cheap_kept(&model);
+    for (int stage = 0; stage <= 3; stage++)
+        for (int p = 0; p < 3; p++)
+            for (int lean = 0; lean < 3; lean++) {
+                zr_layout l = layout_of(ZR_BF16);
+                l.ranks = 2;
+                l.stage = stage;
+                l.recompute = policy[p];
+                l.states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+                l.norm_first = l.two_pass = lean == 2;
+                zr_plan *a = plan_of(&model, &l), *b = plan_of(&kept, &l);
+                int64_t least = plan_bound(a, ZR_TRAIN), before = plan_bound(b, ZR_TRAIN);
+                if (policy[p] == ZR_RECOMPUTE_UNIT)
+                    assert_int_equal(least, before);
+                else
+                    assert_true(least < before && a->memory.total_bytes < b->memory.total_bytes);
+                assert_memory_equal(&a->traffic, &b->traffic, sizeof a->traffic);
+                assert_int_equal(steps(a, ZR_STEP_GATHER, NULL), steps(b, ZR_STEP_GATHER, NULL));
+                if (policy[p] == ZR_RECOMPUTE_NONE)
+                    for (int32_t i = 0; i < b->schedule[ZR_TRAIN].n_steps; i++)
+                        assert_false(b->schedule[ZR_TRAIN].step[i].replay);
+                zr_plan_destroy(&a);
+                zr_plan_destroy(&b);
+            }
+}
+
+/* ---- a user's cheap op: y = x + s, whose adjoint reads neither ------------------------------------ */
+
+static zr_status offset_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    out[0] = zr_graph_value(graph, op->in[0])->type;
+    return ZR_OK;
+}
+
+static zr_status offset_ds_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    out[0] = zr_graph_value(graph, op->out[0])->type;
+    return ZR_OK;
+}
+
+static zr_cost offset_cost(const zr_graph *graph, const zr_op *op)
+{
+    return (zr_cost){.bytes = 8.0 * (double)zr_shape_elems(&zr_graph_value(graph, op->in[0])->type.shape)};
+}
+
+static const zr_op_def offset_ds = {.name = "offset_ds", .n_out = 1, .infer = offset_ds_infer, .cost = offset_cost};
+
+static zr_status offset_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]), ds = zr_grad_begin(graph, op->in[1], NULL);
+    zr_graph_op(graph, &offset_ds, NULL, 1, &dy, &ds);
+    zr_grad_end(graph, op->in[1], ds);
+    if (zr_grad_needed(graph, op->in[0])) zr_grad_pass(graph, op->in[0], dy);
+    return ZR_OK;
+}
+
+static const zr_op_def offset = {
+    .name = "offset", .n_out = 1, .infer = offset_infer, .adjoint = offset_adjoint, .cost = offset_cost, .cheap = true};
+
+/* ---- models -------------------------------------------------------------------------------------- */
+
+static zr_value parameter(zr_graph *g, int ndim, const char *name)
+{
+    return zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, ndim == 2 ? (zr_shape){2, {C, C}} : (zr_shape){1, {C}}, "%s",
+                    name);
+}
+
+static zr_value dense(zr_graph *g, zr_value x, const char *name)
+{
+    return zr_linear(g, x, parameter(g, 2, name), ZR_NONE, false);
+}
+
+static zr_value shifted(zr_graph *g, zr_value x)
+{
+    zr_value y = ZR_NONE;
+    zr_graph_op(g, &offset, NULL, 2, (zr_value[]){x, parameter(g, 1, "s")}, &y);
+    return y;
+}
+
+static zr_value normed(zr_graph *g, zr_value x)
+{
+    return zr_layernorm(g, x, parameter(g, 1, "gain"), parameter(g, 1, "bias"), 1e-5);
+}
+
+/* What a body may read: x of another unit, an input that needs no gradient, norm parameters of another unit. */
+typedef struct given {
+    zr_value x, wide, gain, bias;
+} given;
+
+static zr_value plain(zr_graph *g, const given *in)
+{
+    return dense(g, zr_gelu(g, dense(g, in->x, "a")), "b");
+}
+
+static zr_value chain(zr_graph *g, const given *in)
+{
+    return dense(g, zr_gelu(g, zr_gelu(g, zr_gelu(g, dense(g, in->x, "a")))), "b");
+}
+
+static zr_value unread(zr_graph *g, const given *in)
+{
+    return zr_add(g, in->x, normed(g, dense(g, in->x, "a")));
+}
+
+static zr_value elsewhere(zr_graph *g, const given *in)
+{
+    zr_value y = zr_gelu(g, dense(g, in->x, "a"));
+    zr_graph_unit(g, "next");
+    return dense(g, y, "b");
+}
+
+static zr_value input_dead(zr_graph *g, const given *in)
+{
+    return dense(g, shifted(g, zr_add(g, in->x, dense(g, in->x, "a"))), "b");
+}
+
+static zr_value input_kept(zr_graph *g, const given *in)
+{
+    zr_value h = zr_add(g, in->x, dense(g, in->x, "a")), n = dense(g, normed(g, h), "b");
+    return zr_add(g, n, dense(g, shifted(g, h), "c"));
+}
+
+static zr_value input_dies_before(zr_graph *g, const given *in)
+{
+    zr_value h = zr_add(g, in->x, dense(g, in->x, "a")), y = dense(g, shifted(g, h), "c");
+    return zr_add(g, y, dense(g, normed(g, h), "b"));
+}
+
+static zr_value foreign_parameters(zr_graph *g, const given *in)
+{
+    return dense(g, zr_layernorm(g, dense(g, in->x, "a"), in->gain, in->bias, 1e-5), "b");
+}
+
+/* No op of its backward reads a parameter: at stage 3 another one would have to be gathered for it. */
+static zr_value not_gathered(zr_graph *g, const given *in)
+{
+    zr_value y = dense(g, in->wide, "a");
+    return zr_add(g, y, zr_gelu(g, shifted(g, in->wide)));
+}
+
+static const struct body {
+    const char *name;
+    zr_value (*build)(zr_graph *, const given *);
+    int64_t gelu, layernorm, offset; /* run again */
+} bodies[] = {
+    {"plain", plain, 1, 0, 0},
+    {"chain", chain, 2, 0, 0}, /* every other one */
+    {"unread", unread, 0, 0, 0},
+    {"elsewhere", elsewhere, 0, 0, 0},
+    {"input dead", input_dead, 0, 0, 0},
+    {"input kept", input_kept, 0, 1, 1},
+    {"input dies before", input_dies_before, 0, 1, 0},
+    {"foreign parameters", foreign_parameters, 0, 0, 0},
+    {"not gathered", not_gathered, 0, 0, 0},
+};
+
+static void build(zr_graph *g, const void *config)
+{
+    const struct body *body = config;
+    const zr_graph_spec *spec = zr_graph_get_spec(g);
+    zr_shape tokens = {2, {spec->batch, spec->seq}}, wide = {3, {spec->batch, spec->seq, C}};
+    given in = {.wide = zr_input(g, "wide", spec->dtype, wide)};
+    zr_graph_unit(g, "tables");
+    zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
+    in.gain = parameter(g, 1, "gain of tables");
+    in.bias = parameter(g, 1, "bias of tables");
+    in.x = dense(g, zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), table), "mixed");
+    zr_graph_unit(g, "body");
+    zr_value y = zr_add(g, in.x, body->build(g, &in));
+    zr_graph_unit(g, "head");
+    y = zr_linear(g, zr_gelu(g, y), table, ZR_NONE, true);
+    zr_graph_losses(g, zr_cross_entropy(g, y, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+static void test_which(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+        for (int stage = 0; stage <= 3; stage += 3) {
+            zr_model model = {bodies[i].name, build, &bodies[i]}, kept = cheap_kept(&model);
+            zr_layout l = layout_of(ZR_F32);
+            l.ranks = 2;
+            l.stage = stage;
+            l.prefetch_elems = 0;
+            zr_plan *plan = plan_of(&model, &l), *before = plan_of(&kept, &l);
+            int64_t gelu = steps(plan, ZR_STEP_RUN, "gelu"), norm = steps(plan, ZR_STEP_RUN, "layernorm"),
+                    user = steps(plan, ZR_STEP_RUN, "offset");
+            if (gelu != bodies[i].gelu || norm != bodies[i].layernorm || user != bodies[i].offset)
+                fail_msg("%s: gelu %d, layernorm %d, offset %d times again", bodies[i].name, (int)gelu, (int)norm,
+                         (int)user);
+            assert_true(plan_bound(plan, ZR_TRAIN) <= plan_bound(before, ZR_TRAIN));
+            assert_memory_equal(&plan->traffic, &before->traffic, sizeof plan->traffic);
+            zr_plan_destroy(&plan);
+            zr_plan_destroy(&before);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_costs_nothing),
+        cmocka_unit_test(test_which),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
