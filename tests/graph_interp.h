@@ -380,6 +380,56 @@ static inline void interp_cross_entropy_dx(interp *it, const zr_op *op)
     }
 }
 
+/* Logits of row r. */
+static inline void interp_head_row(interp *it, const zr_op *op, int x, int64_t r, double *logits)
+{
+    const double *w = interp_in(it, op, x + 1);
+    const int64_t *dim = interp_shape(it, op->in[x + 1])->dim, C = dim[1];
+    for (int64_t v = 0; v < dim[0]; v++) {
+        logits[v] = 0;
+        for (int64_t c = 0; c < C; c++) logits[v] += interp_in(it, op, x)[r * C + c] * w[v * C + c];
+    }
+}
+
+/* The loss of a row; the logits become their softmax. */
+static inline double interp_row_loss(double *logits, int64_t V, int64_t target)
+{
+    double sum = 0, logit = target < 0 ? 0 : logits[target];
+    for (int64_t v = 0; v < V; v++) sum += logits[v] = exp(logits[v]);
+    for (int64_t v = 0; v < V; v++) logits[v] /= sum;
+    return target < 0 ? 0 : log(sum) - logit;
+}
+
+static inline void interp_linear_cross_entropy(interp *it, const zr_op *op)
+{
+    int64_t V = interp_shape(it, op->in[1])->dim[0];
+    double *logits = malloc((size_t)V * sizeof *logits);
+    for (int64_t r = 0; r < interp_elems(it, op->in[2]); r++) {
+        interp_head_row(it, op, 0, r, logits);
+        interp_out(it, op, 0)[r] = interp_row_loss(logits, V, (int64_t)interp_in(it, op, 2)[r]);
+    }
+    free(logits);
+}
+
+static inline void interp_linear_cross_entropy_dx(interp *it, const zr_op *op)
+{
+    const double *x = interp_in(it, op, 1), *w = interp_in(it, op, 2);
+    double *dx = interp_sum(it, op, 0, NULL), *dw = interp_sum(it, op, 1, NULL);
+    int64_t V = interp_shape(it, op->in[2])->dim[0], C = interp_shape(it, op->in[2])->dim[1];
+    double *p = malloc((size_t)V * sizeof *p);
+    for (int64_t r = 0; r < interp_elems(it, op->in[3]); r++) {
+        int64_t target = (int64_t)interp_in(it, op, 3)[r];
+        interp_head_row(it, op, 1, r, p);
+        interp_out(it, op, 2)[r] = interp_row_loss(p, V, target);
+        for (int64_t i = 0; i < V * C && target >= 0; i++) {
+            double dlogit = interp_in(it, op, 0)[r] * (p[i / C] - (i / C == target));
+            dx[r * C + i % C] += dlogit * w[i];
+            dw[i] += dlogit * x[r * C + i % C];
+        }
+    }
+    free(p);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static const interp_kernel interp_kernels[] = {
@@ -404,6 +454,8 @@ static const interp_kernel interp_kernels[] = {
     {"attention_cached", interp_attention_cached},
     {"cross_entropy", interp_cross_entropy},
     {"cross_entropy_dx", interp_cross_entropy_dx},
+    {"linear_cross_entropy", interp_linear_cross_entropy},
+    {"linear_cross_entropy_dx", interp_linear_cross_entropy_dx},
     {NULL, NULL},
 };
 
@@ -465,14 +517,12 @@ static inline bool interp_run(interp *it)
     return interp_run_range(it, 0, zr_graph_ops(it->graph));
 }
 
-/* Forward ops only; the mean of the losses. */
+/* All ops up to the one that makes the losses; their mean. */
 static inline double interp_loss(interp *it)
 {
-    int32_t forward = 0;
-    while (forward < zr_graph_ops(it->graph) && !zr_graph_get_op(it->graph, forward)->backward) forward++;
-    memset(it->written, 0, (size_t)zr_graph_values(it->graph) * sizeof *it->written);
-    if (!interp_run_range(it, 0, forward)) return NAN;
     zr_value losses = zr_graph_get_losses(it->graph);
+    memset(it->written, 0, (size_t)zr_graph_values(it->graph) * sizeof *it->written);
+    if (!interp_run_range(it, 0, zr_graph_value(it->graph, losses)->producer + 1)) return NAN;
     double sum = 0;
     for (int64_t i = 0; i < interp_elems(it, losses); i++) sum += it->data[losses][i];
     return sum / (double)interp_elems(it, losses);
@@ -496,16 +546,19 @@ static inline double interp_slope(interp *it, double *w)
 static inline double interp_gradient_error(interp *it, int64_t samples)
 {
     double worst = 0;
-    if (!interp_run(it)) return INFINITY;
     for (int32_t p = 0; p < zr_graph_params(it->graph); p++) {
         const zr_param_info *param = zr_graph_param(it->graph, p);
         int64_t n = zr_shape_elems(&param->shape), stride = n / samples > 1 ? n / samples : 1;
+        if (!interp_run(it)) return INFINITY;
+        double *given =
+            calloc((size_t)n, sizeof *given); /* a copy: the op that makes the losses may make gradients too */
+        if (param->grad != ZR_NONE) memcpy(given, it->data[param->grad], (size_t)n * sizeof *given);
         for (int64_t i = 0; i < n; i += stride) {
-            double given = param->grad == ZR_NONE ? 0 : it->data[param->grad][i];
             double wanted = interp_slope(it, it->data[param->value] + i);
-            double error = fabs(given - wanted) / fmax(1e-4, fmax(fabs(given), fabs(wanted)));
+            double error = fabs(given[i] - wanted) / fmax(1e-4, fmax(fabs(given[i]), fabs(wanted)));
             if (!(error <= worst)) worst = error;
         }
+        free(given);
     }
     return worst;
 }

@@ -226,6 +226,56 @@ static void check_overflow(zr_device *device)
     assert_true(dw[2] == 0x7c00 && dw[3] == 0x7c00);
 }
 
+/* C += A B where C has room beside its columns, as when it is multiplied in parts; k so long that threads share it. */
+static void check_accumulate_case(int64_t m, int64_t n, int64_t k, zr_dtype dtype, int threads)
+{
+    const int64_t ld = n + 3;
+    zr__product_spec spec = {.m = m, .n = n, .k = k, .dtype = dtype, .out_dtype = ZR_F32, .accumulate = true};
+    spec.a = (zr__strides){1, m};
+    spec.b = (zr__strides){n, 1};
+    spec.ld = ld;
+    spec.threads = threads;
+    array a = make(k * m, dtype, 1), b = make(k * n, dtype, 2), c = make(m * ld, ZR_F32, 3),
+          was = make(m * ld, ZR_F32, 3);
+    zr__product *product = NULL;
+    assert_int_equal(zr__product_create(&spec, &product), ZR_OK);
+    for (int times = 1; times <= 2; times++)
+        assert_int_equal(zr__product_run(product, a.data, b.data, NULL, NULL, c.data), ZR_OK);
+    assert_in_range(zr__product_scratch_bytes(product), 0, ZR__PRODUCT_SCRATCH);
+    int64_t step = m * n * k > 4000000 ? 97 : 1;
+    for (int64_t i = 0; i < m * ld; i += step) {
+        double want = was.value[i], size = fabs(want);
+        for (int64_t j = 0; j < k && i % ld < n; j++) {
+            double term = 2.0 * a.value[j * m + i / ld] * b.value[j * n + i % ld];
+            want += term;
+            size += fabs(term);
+        }
+        if (i % ld >= n) assert_true(c.value[i] == was.value[i]);
+        assert_rounded(want, 1e-6 * size, c.data, ZR_F32, i);
+    }
+    zr__product_destroy(&product);
+    drop(&a);
+    drop(&b);
+    drop(&c);
+    drop(&was);
+}
+
+static void check_accumulate(void)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {57, 131, 57}, {16, 16, 20000}, {3, 5, 16385}, {1100, 57, 512}};
+    static const int threads[] = {1, 2, 3, 8};
+    for (int i = 0; i < 5; i++)
+        for (int t = 0; t < 4; t++)
+            for (int b = 0; b <= zr__onednn_has_bf16(); b++)
+                check_accumulate_case(sizes[i][0], sizes[i][1], sizes[i][2], b ? ZR_BF16 : ZR_F32, threads[t]);
+}
+
+static void test_accumulate(void **state)
+{
+    (void)state;
+    check_accumulate();
+}
+
 static void test_products(void **state)
 {
     (void)state;
@@ -331,10 +381,12 @@ static void check_scratch(int64_t rows, int threads)
         {.m = rows, .n = V, .k = C, .a = {C, 1}, .b = {1, C}},
         {.m = rows, .n = C, .k = V, .a = {V, 1}, .b = {C, 1}},
         {.m = V, .n = C, .k = rows, .a = {1, V}, .b = {C, 1}, .earlier = true},
+        {.m = V, .n = C, .k = rows, .a = {1, V}, .b = {C, 1}, .accumulate = true},
     };
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         zr__product_spec spec = head[i / 2];
         spec.dtype = spec.out_dtype = i % 2 && zr__onednn_has_bf16() ? ZR_BF16 : ZR_F32;
+        if (spec.accumulate) spec.out_dtype = ZR_F32;
         spec.threads = threads;
         zr__product *product = NULL;
         assert_int_equal(zr__product_create(&spec, &product), ZR_OK);
@@ -445,6 +497,7 @@ static void test_under_cap(void **state)
     check_products(device);
     check_blocks(device);
     check_columns(device);
+    check_accumulate();
     zr_device_destroy(&device);
     assert_null(device);
 }
@@ -495,7 +548,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_refusals),       cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_ranks),          cmocka_unit_test(test_scratch),
         cmocka_unit_test(test_forced),         cmocka_unit_test(test_unknown_level),
-        cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_thread),         cmocka_unit_test(test_accumulate),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,28 @@ static void test_linear(void **state)
     }
 }
 
+/* A head and its losses in one op, its weight of its own or the table; as the graph's losses, and read by another op.
+ */
+static void test_linear_cross_entropy(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        bool tied = variant & 1, read = variant & 2;
+        zr_graph *graph = graph_new(ZR_F32, ZR_F32);
+        zr_value ids = zr_input(graph, "tokens", ZR_I32, shape(2, B, T, 0)), table = matrix(graph, V, C, "table");
+        zr_value x = zr_gelu(graph, zr_embedding(graph, ids, table)), w = tied ? table : matrix(graph, V + 2, C, "w");
+        zr_value targets = zr_input(graph, "targets", ZR_I32, shape(2, B, T, 0));
+        zr_value losses = zr_linear_cross_entropy(graph, x, w, targets);
+        zr_graph_losses(graph, read ? zr_gelu(graph, losses) : losses); /* of each loss another gradient */
+        assert_int_equal(zr_graph_finish(graph), ZR_OK);
+        zr_value taken = zr_graph_get_losses(graph);
+        const zr_op *from = zr_graph_get_op(graph, zr_graph_value(graph, taken)->producer);
+        assert_string_equal(from->def->name, read ? "gelu" : "linear_cross_entropy_dx");
+        check_gradients(graph, NULL, 1000);
+        zr_graph_destroy(&graph);
+    }
+}
+
 static void test_layernorm(void **state)
 {
     (void)state;
@@ -436,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_embedding_and_cross_entropy),
         cmocka_unit_test(test_position),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_cross_entropy),
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_add),

@@ -156,6 +156,23 @@ static void test_cross_entropy(void **state)
          zr_cross_entropy(g, f32(g, SHAPE(3, B, T, V)), f32(g, SHAPE(2, B, T))));
 }
 
+static void test_linear_cross_entropy(void **state)
+{
+    (void)state;
+    CASE(ZR_ERR_SHAPE, "linear_cross_entropy: operand x is F32 (4, 6); wanted F32 (*, *, *)",
+         zr_linear_cross_entropy(g, f32(g, SHAPE(2, T, C)), f32(g, SHAPE(2, V, C)), i32(g, SHAPE(2, B, T))));
+    CASE(ZR_ERR_SHAPE, "linear_cross_entropy: operand w is F32 (6, 9); wanted F32 (*, 6)",
+         zr_linear_cross_entropy(g, f32(g, SHAPE(3, B, T, C)), f32(g, SHAPE(2, C, V)), i32(g, SHAPE(2, B, T))));
+    CASE(ZR_ERR_SHAPE, "linear_cross_entropy: operand targets is I32 (4, 2); wanted I32 (2, 4)",
+         zr_linear_cross_entropy(g, f32(g, SHAPE(3, B, T, C)), f32(g, SHAPE(2, V, C)), i32(g, SHAPE(2, T, B))));
+    zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);
+    zr_value losses =
+        zr_linear_cross_entropy(g, f32(g, SHAPE(3, B, T, C)), f32(g, SHAPE(2, V, C)), i32(g, SHAPE(2, B, T)));
+    const zr_shape wanted = SHAPE(2, B, T);
+    assert_true(zr_shape_equal(&zr_graph_value(g, losses)->type.shape, &wanted));
+    expect(g, ZR_OK, NULL);
+}
+
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static void check_value(const zr_graph *graph, zr_value value, zr_dtype dtype, zr_shape shape)
@@ -423,15 +440,25 @@ static void test_optimizers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),       cmocka_unit_test(test_position),
-        cmocka_unit_test(test_linear),          cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_elementwise),     cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_cross_entropy),   cmocka_unit_test(test_output_types),
-        cmocka_unit_test(test_dropout_streams), cmocka_unit_test(test_decode_cache),
-        cmocka_unit_test(test_costs),           cmocka_unit_test(test_scratch),
-        cmocka_unit_test(test_specs),           cmocka_unit_test(test_first_error_is_kept),
-        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_units),
-        cmocka_unit_test(test_many_ops),        cmocka_unit_test(test_finish_ends_building),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_position),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_linear_cross_entropy),
+        cmocka_unit_test(test_output_types),
+        cmocka_unit_test(test_dropout_streams),
+        cmocka_unit_test(test_decode_cache),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_first_error_is_kept),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_many_ops),
+        cmocka_unit_test(test_finish_ends_building),
         cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

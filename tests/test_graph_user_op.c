@@ -192,6 +192,24 @@ static void test_a_gradient_of_another_type_is_found(void **state)
     expect(model(&def), ZR_ERR_SHAPE, "scale_dx: output 0 is BF16 (2, 3, 5); the gradient that it becomes is F32 (5)");
 }
 
+static zr_status losses_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_grad_losses(graph, op->in[0], op->in[1]); /* not the graph's: nothing happens */
+    zr_grad_losses(graph, zr_graph_get_losses(graph), op->in[0]);
+    return ZR_OK;
+}
+
+static void test_losses_of_another_type_are_found(void **state)
+{
+    (void)state;
+    zr_op_def def = scale;
+    def.adjoint = losses_adjoint;
+    expect(model(&def), ZR_ERR_ARG, "is not of their type");
+    zr_graph *graph = model(&scale);
+    zr_grad_losses(graph, zr_graph_get_losses(graph), zr_graph_get_losses(graph));
+    expect(graph, ZR_ERR_STATE, "only an adjoint");
+}
+
 static zr_status failing_adjoint(zr_graph *graph, const zr_op *op)
 {
     (void)graph;
@@ -257,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_a_missing_contribution_is_found),
         cmocka_unit_test(test_a_contribution_too_many_is_found),
         cmocka_unit_test(test_a_gradient_of_another_type_is_found),
+        cmocka_unit_test(test_losses_of_another_type_are_found),
         cmocka_unit_test(test_an_adjoint_may_fail),
         cmocka_unit_test(test_no_adjoint_stops_gradients),
         cmocka_unit_test(test_values_are_written_once),

@@ -130,18 +130,45 @@ static void test_wrong_place_is_noticed(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Only what something comes of is run: the losses, here, and not what is made beside them. */
+static void build_idle(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "all");
+    zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
+    zr_value ids = zr_input(g, "ids", ZR_I32, (zr_shape){2, {1, zr_graph_get_spec(g)->seq}});
+    zr_value x = zr_embedding(g, ids, table);
+    zr_gelu(g, zr_gelu(g, x));
+    zr_graph_losses(g, zr_cross_entropy(g, x, ids));
+}
+
+static void test_idle_ops(void **state)
+{
+    (void)state;
+    zr_model model = {"idle", build_idle, NULL};
+    zr_layout layout = layout_of();
+    zr_plan *plan = plan_of(&model, &layout);
+    int runs = 0;
+    for (int32_t i = 0; i < plan->schedule[ZR_EVAL].n_steps; i++)
+        runs += plan->schedule[ZR_EVAL].step[i].kind == ZR_STEP_RUN;
+    assert_int_equal(zr_graph_ops(plan->graph[ZR_EVAL]), 4);
+    assert_int_equal(runs, 2);
+    zr_plan_destroy(&plan);
+}
+
 /* ---- decoding ---- */
 
-/* What is returned is not what is computed last. */
+/* What is returned is not what is computed last: losses, which nobody takes here, are. */
 static void build_early(zr_graph *g, const void *config)
 {
     (void)config;
     zr_graph_unit(g, "all");
     zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
-    zr_value x = zr_embedding(g, zr_input(g, "token", ZR_I32, (zr_shape){2, {1, 1}}), table);
+    zr_value token = zr_input(g, "token", ZR_I32, (zr_shape){2, {1, 1}}), x = zr_embedding(g, token, table);
     zr_graph_output(g, zr_linear(g, x, table, ZR_NONE, true));
     for (int i = 0; i < 4; i++)
         x = zr_gelu(g, zr_linear(g, zr_linear(g, x, table, ZR_NONE, true), table, ZR_NONE, false));
+    zr_graph_losses(g, zr_cross_entropy(g, x, token));
 }
 
 static void test_output_is_kept(void **state)
@@ -239,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_wrong_place_is_noticed),
         cmocka_unit_test(test_output_is_kept),
+        cmocka_unit_test(test_idle_ops),
         cmocka_unit_test(test_sizes_that_do_not_fit),
         cmocka_unit_test(test_each_allocation_may_fail),
     };

@@ -180,6 +180,9 @@ ZR_API zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier
 ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
 /** The gradient of `value` has the existing value `contribution` as a term (no copy is made). */
 ZR_API void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution);
+/** An adjoint's op makes `losses`, an output of its forward op, once more, as `again` (of the same type). If they are the
+ *  graph's losses they are from here on `again`, and the forward op need not run. */
+ZR_API void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -196,7 +199,7 @@ ZR_API int32_t zr_graph_units(const zr_graph *graph);
 ZR_API const zr_unit_info *zr_graph_unit_info(const zr_graph *graph, int32_t unit);
 ZR_API int32_t zr_graph_inputs(const zr_graph *graph);
 ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
-/** ZR_NONE when not named. */
+/** ZR_NONE when not named. In TRAIN mode a backward op may have taken over making the losses (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
 /** Parameters of the model (Psi), unpadded. */

@@ -190,7 +190,9 @@ zr_status zr_engine_value(const zr_engine *e, zr_schedule_kind kind, zr_value va
     const zr_graph *g = e->plan->graph[kind];
     ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value,
              (int)kind);
-    ZR_CHECK(s->value_buffer[value] != ZR_NONE, ZR_ERR_ARG, "value %d is a parameter: use zr_engine_read", value);
+    ZR_CHECK(s->value_buffer[value] != ZR_NONE, ZR_ERR_ARG,
+             "value %d has no place of its own: it is a parameter (use zr_engine_read), or of an op that is not run",
+             value);
     const zr_value_info *info = zr_graph_value(g, value);
     *tensor = (zr_tensor){zr__buffer(e, &s->buffer[s->value_buffer[value]]) + s->value_offset[value], info->type.dtype,
                           info->type.shape};

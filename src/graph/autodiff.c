@@ -120,6 +120,20 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     zr_grad_end(graph, value, contribution);
 }
 
+void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
+{
+    if (zr__graph_closed(graph) || losses != graph->losses) return;
+    const zr_type *wanted = &graph->value[losses].info.type;
+    const zr_type *given = known(graph, again) ? &graph->value[again].info.type : NULL;
+    if (!graph->backward)
+        zr_graph_error(graph, ZR_ERR_STATE, "losses: only an adjoint can give them once more");
+    else if (!given || graph->value[again].info.producer < 0 || given->dtype != wanted->dtype ||
+             !zr_shape_equal(&given->shape, &wanted->shape))
+        zr_graph_error(graph, ZR_ERR_ARG, "losses: value %d is not of their type, or no op writes it", (int)again);
+    else
+        graph->losses = again;
+}
+
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 /* Which ops' adjoints will run, and so how often each value is contributed to. */

@@ -1,4 +1,4 @@
-/* What infer and cost functions ask of an op's operands. */
+/* What infer, cost and scratch functions ask of an op's operands. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -117,4 +117,11 @@ double zr__bytes(const zr_graph *graph, const zr_op *op)
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.flops = 0, .bytes = zr__bytes(graph, op)};
+}
+
+int64_t zr__panels_bytes(const zr_graph *graph, const zr_profile *profile)
+{
+    zr_dtype dtype = zr_graph_get_spec(graph)->dtype;
+    bool whole = dtype == ZR_F32 || (dtype == ZR_BF16 && profile->bf16_products);
+    return whole ? 0 : 3 * profile->panel_bytes;
 }

@@ -93,5 +93,8 @@ double zr__bytes(const zr_graph *graph, const zr_op *op);
 /** Cost of an op whose time is its bytes. Only the products of matrices count as flops here, as in
  *  the figures that papers give. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
+/** Scratch of a matrix product: what the device does not multiply itself, it widens, in panels of both operands and of
+ *  the result. */
+int64_t zr__panels_bytes(const zr_graph *graph, const zr_profile *profile);
 
 #endif

@@ -157,13 +157,12 @@ static void build(zr_graph *graph, const void *config)
 
     zr_graph_unit(graph, "final");
     x = norm(graph, c, x, "transformer.ln_f");
-    zr_value logits = zr_linear(graph, x, wte, ZR_NONE, true);
     if (decode) {
-        zr_graph_output(graph, logits);
+        zr_graph_output(graph, zr_linear(graph, x, wte, ZR_NONE, true));
         return;
     }
     zr_value targets = zr_input(graph, "targets", ZR_I32, matrix(spec->batch, spec->seq));
-    zr_graph_losses(graph, zr_cross_entropy(graph, logits, targets));
+    zr_graph_losses(graph, zr_linear_cross_entropy(graph, x, wte, targets));
 }
 
 zr_model zr_gpt2(const zr_gpt2_config *config)

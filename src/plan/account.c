@@ -87,20 +87,24 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
     return ZR_OK;
 }
 
-/* The model's: each op once. The hardware's: as often as the schedule runs it. */
-static void account_flops(zr_plan *plan)
+/* The hardware's: ops as often as the schedule runs them. The model's: each of them once. */
+static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_TRAIN];
     const zr_schedule *s = &plan->schedule[ZR_TRAIN];
     double times = (double)plan->layout.accum * plan->layout.ranks;
-    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
-        const zr_op *op = zr_graph_get_op(g, i);
-        plan->flops_model += op->def->cost(g, op).flops * times;
-    }
+    bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
+    ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
     for (int32_t i = 0; i < s->n_steps; i++) {
-        const zr_op *op = s->step[i].kind == ZR_STEP_RUN ? zr_graph_get_op(g, s->step[i].op) : NULL;
-        if (op) plan->flops_hardware += op->def->cost(g, op).flops * times;
+        if (s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(g, s->step[i].op);
+        double flops = op->def->cost(g, op).flops * times;
+        plan->flops_hardware += flops;
+        if (!ran[s->step[i].op]) plan->flops_model += flops;
+        ran[s->step[i].op] = true;
     }
+    zr_free(ran);
+    return ZR_OK;
 }
 
 zr_status zr__account(zr_plan *plan)
@@ -117,6 +121,5 @@ zr_status zr__account(zr_plan *plan)
     if (!l->train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_FLUSH]));
-    account_flops(plan);
-    return ZR_OK;
+    return account_flops(plan);
 }

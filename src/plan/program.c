@@ -1,5 +1,5 @@
 /*
- * What runs in one micro-batch, in order: the graph's ops, forward and backward. Recompute makes forward
+ * What runs in one micro-batch, in order: the graph's ops, forward and backward, that something comes of. Recompute makes forward
  * ops run again before the backward ops that read their outputs; lean's two passes run the whole
  * backward a second time. Everything else (lifetimes, gathers, reductions) follows from this list.
  */
@@ -76,6 +76,28 @@ static void emit_backward(zr__program *p, const zr_graph *g, const bool *dropped
     }
 }
 
+static void mark(const zr_graph *g, bool *live, zr_value value)
+{
+    int32_t producer = value == ZR_NONE ? -1 : zr_graph_value(g, value)->producer;
+    if (producer >= 0) live[producer] = true;
+}
+
+/* The forward ops that something comes of: losses, output, an operand of the backward. A backward op may make the losses
+ * itself, and then nothing reads what the forward pass would make of them. */
+static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
+{
+    int32_t n = zr_graph_ops(g);
+    memset(live, 0, sizeof *live * (size_t)n);
+    mark(g, live, zr_graph_get_losses(g));
+    mark(g, live, zr_graph_get_output(g));
+    for (int32_t i = n - 1; i >= 0; i--) { /* operands stand before what reads them */
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark(g, live, op->in[j]);
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (live[i] && !zr_graph_get_op(g, i)->backward) emit(p, i, ZR__FORWARD);
+}
+
 zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind kind)
 {
     const zr_graph *g = plan->graph[kind];
@@ -84,8 +106,7 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     memset(p, 0, sizeof *p);
     ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     zr_status st = kind == ZR_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
-    for (int32_t i = 0; i < (int32_t)ops; i++)
-        if (!zr_graph_get_op(g, i)->backward) emit(p, i, ZR__FORWARD);
+    emit_forward(p, g, present);
     int passes = kind == ZR_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
         emit_backward(p, g, dropped, present, present + ops);

@@ -252,11 +252,12 @@ static void write_inputs_of(writing *s, const zr_op *op)
     }
 }
 
+/* Once a micro-batch: by the first run of the op that makes them, forward or backward. */
 static void write_losses(writing *s, int32_t run)
 {
     zr__writer *w = &s->w;
     zr_value losses = zr_graph_get_losses(w->graph);
-    if (losses == ZR_NONE || s->program.run[run].role != ZR__FORWARD) return;
+    if (losses == ZR_NONE || s->program.run[run].role == ZR__REPLAY || run >= s->program.pass_end[0]) return;
     if (zr_graph_value(w->graph, losses)->producer != s->program.run[run].op) return;
     zr__writer_step(w, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op_of(s, run)->unit, -1);
     zr__writer_use(w, w->schedule->value_buffer[losses], true, false);

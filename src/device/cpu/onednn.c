@@ -73,6 +73,11 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
 {
     return dnnl_matmul_primitive_desc_create(out, engine, l[A], l[B], bias ? l[BIAS] : NULL, l[C], attr);
 }
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
 #else
 typedef dnnl_memory_desc_t layout;
 #define LAYOUT_ARG(l) (&(l))
@@ -93,6 +98,11 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
     dnnl_matmul_desc_t op;
     dnnl_status_t status = dnnl_matmul_desc_init(&op, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
     return status == dnnl_success ? dnnl_primitive_desc_create(out, &op, attr, engine, NULL) : status;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f);
 }
 #endif
 
@@ -122,11 +132,15 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-static zr_status add_earlier(dnnl_primitive_attr_t attr, const layout *earlier)
+/* What is added to the product. The library may keep partial sums in C while it walks k, so C itself is added to by
+ * the operation that is made for it and never as another operand. */
+static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
+    if (!s->earlier && !s->accumulate) return ZR_OK;
     dnnl_post_ops_t ops;
     DNNL_TRY(dnnl_post_ops_create(&ops));
-    dnnl_status_t status = dnnl_post_ops_append_binary(ops, dnnl_binary_add, LAYOUT_ARG(*earlier));
+    dnnl_status_t status =
+        s->accumulate ? append_sum(ops) : dnnl_post_ops_append_binary(ops, dnnl_binary_add, LAYOUT_ARG(*earlier));
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);
     DNNL_TRY(status);
@@ -160,7 +174,7 @@ static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const
     dnnl_primitive_desc_t desc = NULL;
     zr_status st = ZR_OK;
     DNNL_TRY(dnnl_primitive_attr_create(&attr));
-    if (s->earlier) ZR_TRY_GOTO(st, add_earlier(attr, &l[EARLIER]), done);
+    ZR_TRY_GOTO(st, add_terms(attr, s, &l[EARLIER]), done);
     ZR_TRY_GOTO(st, make_desc(p, s, l, attr, &desc), done);
     ZR_TRY_GOTO(st, check(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
 done:
@@ -202,7 +216,7 @@ static bool same_spec(const zr__product_spec *x, const zr__product_spec *y)
 {
     return x->m == y->m && x->n == y->n && x->k == y->k && x->dtype == y->dtype && x->out_dtype == y->out_dtype &&
            same_strides(x->a, y->a) && same_strides(x->b, y->b) && x->bias == y->bias && x->earlier == y->earlier &&
-           x->threads == y->threads && x->ld == y->ld;
+           x->accumulate == y->accumulate && x->threads == y->threads && x->ld == y->ld;
 }
 
 static void product_free(zr__product *p)

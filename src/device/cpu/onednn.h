@@ -12,12 +12,13 @@ typedef struct zr__strides {
     int64_t row, col;
 } zr__strides;
 
-/* C (m,n) = A (m,k) B (k,n) [+ bias (n), in A's dtype] [+ earlier (m,n), F32]. */
+/* C (m,n) = A (m,k) B (k,n) [+ bias (n), in A's dtype] [+ earlier (m,n), F32, not C itself]; or C += A B. */
 typedef struct zr__product_spec {
     int64_t m, n, k;
     zr_dtype dtype, out_dtype; /* of A and B; of C */
     zr__strides a, b;
     bool bias, earlier;
+    bool accumulate; /* C, F32, is added to; then no earlier */
     int threads;
     int64_t ld; /* elements from row to row of C and of earlier; 0: n */
 } zr__product_spec;

@@ -24,13 +24,10 @@ static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
     return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N, .bytes = zr__bytes(graph, op)};
 }
 
-/* What the device does not multiply itself, it widens: panels of both operands and of the result. */
 static int64_t product_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
 {
     (void)op;
-    zr_dtype dtype = zr_graph_get_spec(graph)->dtype;
-    bool whole = dtype == ZR_F32 || (dtype == ZR_BF16 && profile->bf16_products);
-    return whole ? 0 : 3 * profile->panel_bytes;
+    return zr__panels_bytes(graph, profile);
 }
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */

@@ -1,8 +1,10 @@
 /*
- * The linear ops: products by matmul.c with this level's panels, and the gradient of the bias.
+ * The linear ops as products of matmul.c, the gradient of the bias, and this level's panels.
  */
 #include "device/cpu/level.h"
 #include "device/cpu/matmul.h"
+
+/* ---- panels ---------------------------------------------------------------------------------- */
 
 static void widen(int threads, float *panel, const uint16_t *block, zr_dtype dtype, int64_t rows, int64_t cols,
                   int64_t ld)
@@ -42,20 +44,113 @@ const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
     .store = store,
 };
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+static zr__strides rows_of(int64_t cols)
+{
+    return (zr__strides){cols, 1};
+}
+
+static zr__strides transposed(int64_t cols)
+{
+    return (zr__strides){1, cols};
+}
+
+static const void *optional(const zr_kernel_args *args, int i)
+{
+    return i < args->n_in ? args->in[i].data : NULL;
+}
+
+static bool w_transposed(const zr_kernel_args *args)
+{
+    return args->op->attr.i[0] != 0;
+}
+
+static zr_status check_types(const zr_kernel_args *args)
+{
+    zr_dtype a = args->in[0].dtype, b = args->in[1].dtype, c = args->out[0].dtype;
+    ZR_CHECK(a == b && zr_dtype_is_float(a), ZR_ERR_DTYPE,
+             "%s: operands are %s and %s, wanted both F32, both BF16 or both F16", args->op->def->name,
+             zr_dtype_name(a), zr_dtype_name(b));
+    ZR_CHECK(c == ZR_F32 || c == a, ZR_ERR_UNSUPPORTED,
+             "%s: the output of %s operands is to be %s, wanted F32 or their type; keep gradients in one of these",
+             args->op->def->name, zr_dtype_name(a), zr_dtype_name(c));
+    return ZR_OK;
+}
+
+static zr_status prepare(const zr_kernel_args *args, zr__product_spec spec, void **state)
+{
+    ZR_TRY(check_types(args));
+    spec.dtype = args->in[0].dtype;
+    spec.out_dtype = args->out[0].dtype;
+    spec.threads = args->threads;
+    zr__matmul *product = NULL;
+    ZR_TRY(zr__matmul_create(&spec, &ZR_LEVEL_NAME(zr__panels), &product));
+    *state = product;
+    return ZR_OK;
+}
+
+static void release(void *state)
+{
+    zr__matmul *product = state;
+    zr__matmul_destroy(&product);
+}
+
+/* y = x w + b */
 static zr_status prepare_forward(const zr_kernel_args *args, void **state)
 {
-    return zr__matmul_prepare(args, ZR__LINEAR, &ZR_LEVEL_NAME(zr__panels), state);
+    zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
+                          .n = zr_shape_cols(&args->out[0].shape),
+                          .k = zr_shape_cols(&args->in[0].shape),
+                          .bias = optional(args, 2) != NULL};
+    s.a = rows_of(s.k);
+    s.b = w_transposed(args) ? transposed(s.k) : rows_of(s.n);
+    return prepare(args, s, state);
 }
 
+/* dx = dy w^T */
 static zr_status prepare_dx(const zr_kernel_args *args, void **state)
 {
-    return zr__matmul_prepare(args, ZR__LINEAR_DX, &ZR_LEVEL_NAME(zr__panels), state);
+    zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
+                          .n = zr_shape_cols(&args->out[0].shape),
+                          .k = zr_shape_cols(&args->in[0].shape)};
+    s.a = rows_of(s.k);
+    s.b = w_transposed(args) ? rows_of(s.n) : transposed(s.k);
+    return prepare(args, s, state);
 }
 
+static zr_status run_product(const zr_kernel_args *args)
+{
+    return zr__matmul_run(args->state, &(zr__matmul_operands){.a = args->in[0].data,
+                                                              .b = args->in[1].data,
+                                                              .bias = optional(args, 2),
+                                                              .c = args->out[0].data,
+                                                              .panels = args->scratch});
+}
+
+/* dw = x^T dy, or transposed: dw = dy^T x */
 static zr_status prepare_dw(const zr_kernel_args *args, void **state)
 {
-    return zr__matmul_prepare(args, ZR__LINEAR_DW, &ZR_LEVEL_NAME(zr__panels), state);
+    const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
+    zr__product_spec s = {.m = zr_shape_cols(&a->shape),
+                          .n = zr_shape_cols(&b->shape),
+                          .k = zr_shape_rows(&a->shape),
+                          .earlier = optional(args, 2) != NULL};
+    s.a = transposed(s.m);
+    s.b = rows_of(s.n);
+    return prepare(args, s, state);
 }
+
+static zr_status run_dw(const zr_kernel_args *args)
+{
+    return zr__matmul_run(args->state, &(zr__matmul_operands){.a = args->in[w_transposed(args) ? 1 : 0].data,
+                                                              .b = args->in[w_transposed(args) ? 0 : 1].data,
+                                                              .earlier = optional(args, 2),
+                                                              .c = args->out[0].data,
+                                                              .panels = args->scratch});
+}
+
+/* ---- the gradient of the bias ---------------------------------------------------------------- */
 
 /* Columns summed at a time, and rows whose sum is made apart before it joins the total: the error
  * then grows with the number of groups, not of rows. */
@@ -95,9 +190,9 @@ static zr_status run_db(const zr_kernel_args *args)
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear)[] = {
-    {"linear", prepare_forward, zr__matmul_run, zr__matmul_release},
-    {"linear_dx", prepare_dx, zr__matmul_run, zr__matmul_release},
-    {"linear_dw", prepare_dw, zr__matmul_run, zr__matmul_release},
+    {"linear", prepare_forward, run_product, release},
+    {"linear_dx", prepare_dx, run_product, release},
+    {"linear_dw", prepare_dw, run_dw, release},
     {"linear_db", NULL, run_db, NULL},
     {0},
 };

@@ -1,0 +1,165 @@
+/*
+ * linear_cross_entropy, linear_cross_entropy_dx: one block of rows after the other; a block's logits become their
+ * gradient in the scratch, and the products that want either are made while it is there.
+ */
+#include "device/cpu/cross_entropy_rows.h"
+#include "device/cpu/matmul.h"
+#include "graph/ops/linear_cross_entropy_blocks.h"
+
+/* Of both ops; in the forward dlosses, dx and dw are NULL. */
+typedef struct operands {
+    const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
+    int64_t rows, V, C;
+    zr__head_layout layout;
+} operands;
+
+static operands operands_of(const zr_kernel_args *args)
+{
+    bool backward = args->n_out > 1;
+    const zr_tensor *x = &args->in[backward ? 1 : 0];
+    operands o = {.x = x, .w = x + 1, .targets = x + 2, .losses = &args->out[backward ? 2 : 0]};
+    if (backward) {
+        o.dlosses = &args->in[0];
+        o.dx = &args->out[0];
+        o.dw = &args->out[1];
+    }
+    o.rows = zr_shape_rows(&x->shape);
+    o.V = o.w->shape.dim[0];
+    o.C = o.w->shape.dim[1];
+    o.layout = zr__head_layout_make(o.rows, o.V, o.C, x->dtype, backward ? o.dw->dtype : ZR_F32);
+    return o;
+}
+
+/* ---- products --------------------------------------------------------------------------------- */
+
+typedef struct products {
+    zr__matmul *logits, *dw, *dx;
+} products;
+
+typedef struct head {
+    products whole, last;  /* of a whole block, and of a last one with fewer rows; dw is added to */
+    zr__matmul *dw_begins; /* the first block's dw */
+} head;
+
+extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
+
+static zr_status create(zr__product_spec spec, const zr_kernel_args *args, zr_dtype dtype, zr_dtype out_dtype,
+                        zr__matmul **product)
+{
+    spec.dtype = dtype;
+    spec.out_dtype = out_dtype;
+    spec.threads = args->threads;
+    return zr__matmul_create(&spec, &ZR_LEVEL_NAME(zr__panels), product);
+}
+
+/* dw (V,C) = dlogits^T x */
+static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_t rows, bool accumulate,
+                           zr__matmul **product)
+{
+    zr__product_spec dw = {.m = o->V, .n = o->C, .k = rows, .a = {1, o->V}, .b = {o->C, 1}, .accumulate = accumulate};
+    return create(dw, args, o->x->dtype, o->layout.sum_in_dw ? o->dw->dtype : ZR_F32, product);
+}
+
+/* logits (rows,V) = x w^T, dx (rows,C) = dlogits w, and a later block's dw. */
+static zr_status create_products(const zr_kernel_args *args, const operands *o, int64_t rows, products *p)
+{
+    const zr_dtype g = o->x->dtype;
+    zr__product_spec logits = {.m = rows, .n = o->V, .k = o->C, .a = {o->C, 1}, .b = {1, o->C}};
+    zr__product_spec dx = {.m = rows, .n = o->C, .k = o->V, .a = {o->V, 1}, .b = {o->C, 1}};
+    ZR_TRY(create(logits, args, g, g, &p->logits));
+    if (!o->dx) return ZR_OK;
+    ZR_TRY(create(dx, args, g, g, &p->dx));
+    return o->layout.blocks > 1 ? create_dw(args, o, rows, true, &p->dw) : ZR_OK;
+}
+
+static zr_status create_all(const zr_kernel_args *args, head *h)
+{
+    const operands o = operands_of(args);
+    int64_t last = o.rows % o.layout.rows;
+    ZR_TRY(create_products(args, &o, o.layout.rows, &h->whole));
+    if (last) ZR_TRY(create_products(args, &o, last, &h->last));
+    if (o.dw) ZR_TRY(create_dw(args, &o, o.layout.rows, false, &h->dw_begins));
+    return ZR_OK;
+}
+
+static void release(void *state)
+{
+    head *h = state;
+    if (!h) return;
+    products *both[] = {&h->whole, &h->last};
+    for (int i = 0; i < 2; i++) {
+        zr__matmul_destroy(&both[i]->logits);
+        zr__matmul_destroy(&both[i]->dw);
+        zr__matmul_destroy(&both[i]->dx);
+    }
+    zr__matmul_destroy(&h->dw_begins);
+    zr_free(h);
+}
+
+static zr_status prepare(const zr_kernel_args *args, void **state)
+{
+    head *h = zr_alloc(sizeof *h);
+    ZR_CHECK(h, ZR_ERR_MEMORY, "no memory for a head's %zu bytes", sizeof *h);
+    zr_status status = create_all(args, h);
+    if (status != ZR_OK) {
+        release(h);
+        return zr_error_frame(status, __func__, __FILE__, __LINE__);
+    }
+    *state = h;
+    return ZR_OK;
+}
+
+/* ---- a block ---------------------------------------------------------------------------------- */
+
+/* Losses of the rows from `row` on whose logits are in the scratch; in the backward these become their gradient. */
+static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
+{
+    const int32_t *target = (const int32_t *)o->targets->data + row;
+    const float *dlosses = o->dlosses ? (const float *)o->dlosses->data + row : NULL;
+    float *losses = (float *)o->losses->data + row;
+    void *logits = args->scratch;
+#pragma omp parallel for num_threads(zr__team(args, n * o->V)) schedule(static)
+    for (int64_t r = 0; r < n; r++) {
+        float lse;
+        losses[r] = zr__row_loss(logits, o->x->dtype, r * o->V, o->V, target[r], &lse);
+        if (dlosses) zr__row_dlogits(logits, logits, o->x->dtype, r * o->V, o->V, target[r], dlosses[r], lse);
+    }
+}
+
+/* dx comes last: it may lie in the place of x. */
+static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n, void *sum)
+{
+    const head *h = args->state;
+    const products *p = n == o->layout.rows ? &h->whole : &h->last;
+    const int64_t at = row * o->C * zr_dtype_bytes(o->x->dtype);
+    void *logits = args->scratch, *panels = (char *)args->scratch + o->layout.panels;
+    const char *x = (const char *)o->x->data + at;
+    ZR_TRY(zr__matmul_run(p->logits, &(zr__matmul_operands){.a = x, .b = o->w->data, .c = logits, .panels = panels}));
+    run_rows(args, o, row, n);
+    if (!o->dx) return ZR_OK;
+    char *dx = (char *)o->dx->data + at;
+    ZR_TRY(zr__matmul_run(row ? p->dw : h->dw_begins,
+                          &(zr__matmul_operands){.a = logits, .b = x, .c = sum, .panels = panels}));
+    return zr__matmul_run(p->dx, &(zr__matmul_operands){.a = logits, .b = o->w->data, .c = dx, .panels = panels});
+}
+
+static zr_status run(const zr_kernel_args *args)
+{
+    const operands o = operands_of(args);
+    float *sum = (float *)((char *)args->scratch + o.layout.sum);
+    ZR_TRY(zr__check_targets(o.targets, o.V));
+    for (int64_t row = 0; row < o.rows; row += o.layout.rows)
+        ZR_TRY(run_block(args, &o, row, zr__min64(o.layout.rows, o.rows - row),
+                         o.dw && o.layout.sum_in_dw ? o.dw->data : sum));
+    if (o.layout.sum_in_dw) return ZR_OK;
+#pragma omp parallel for num_threads(zr__team(args, o.V *o.C)) schedule(static)
+    for (int64_t v = 0; v < o.V; v++) zr__store(o.dw->data, o.dw->dtype, v * o.C, sum + v * o.C, o.C);
+    return ZR_OK;
+}
+
+extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear_cross_entropy)[];
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear_cross_entropy)[] = {
+    {"linear_cross_entropy", prepare, run, release},
+    {"linear_cross_entropy_dx", prepare, run, release},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,132 @@
+/*
+ * linear_cross_entropy: a head and its losses, block by block of rows, so that the logits of all of them never exist.
+ *
+ * Its adjoint makes a block's logits, losses and gradients while that block is there. The backward op therefore gives
+ * the losses as well, and where nothing else reads those of the forward op, that one is not run: no product is made
+ * twice.
+ */
+#include "graph/internal.h"
+#include "graph/ops/linear_cross_entropy_blocks.h"
+
+typedef struct sizes {
+    int64_t rows, V, C;
+} sizes;
+
+static sizes sizes_of(const zr_graph *graph, const zr_op *op, int x)
+{
+    const zr_shape *shape = &zr__in(graph, op, x)->shape, *w = &zr__in(graph, op, x + 1)->shape;
+    return (sizes){zr_shape_rows(shape), w->dim[0], w->dim[1]};
+}
+
+/* x, w and targets, which begin at operand `x`. */
+static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want(graph, op, x, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    const int64_t *dim = zr__in(graph, op, x)->shape.dim;
+    ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR__SHAPE(ZR__ANY, dim[2])));
+    return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
+}
+
+/* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that arrays
+ * as large as w do, for every block but the first. */
+static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int tables)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    zr__head_layout l = zr__head_layout_make(s.rows, s.V, s.C, g, ZR_F32);
+    double each = (double)zr_dtype_bytes(g), V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
+    return (zr_cost){.flops = 2.0 * products * rows * V * C,
+                     .bytes = zr__bytes(graph, op) + logits * rows * V * each +
+                              (double)(l.blocks - 1) * tables * V * C * each};
+}
+
+/* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
+
+static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(want_operands(graph, op, 1));
+    const zr_type *x = zr__in(graph, op, 1), *w = zr__in(graph, op, 2);
+    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(x->shape.dim[0], x->shape.dim[1])));
+    out[0] = *x;
+    out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    out[2] = *zr__in(graph, op, 0);
+    return ZR_OK;
+}
+
+/* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two,
+ * and dw is read and written. */
+static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+{
+    return cost_of(graph, op, sizes_of(graph, op, 1), 3, 5, 4);
+}
+
+static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    sizes s = sizes_of(graph, op, 1);
+    zr_dtype g = zr_graph_get_spec(graph)->dtype, w = zr__out(graph, op, 1)->dtype;
+    return zr__head_layout_make(s.rows, s.V, s.C, g, w).panels + zr__panels_bytes(graph, profile);
+}
+
+static const zr_op_def linear_cross_entropy_dx = {
+    .name = "linear_cross_entropy_dx",
+    .n_out = 3,
+    .infer = dx_infer,
+    .cost = dx_cost,
+    .scratch_bytes = dx_scratch,
+    .in_place = {2}, /* a block of x is done with when its dx is made */
+};
+
+/* ---- linear_cross_entropy --------------------------------------------------------------------- */
+
+static zr_status infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_at_most(op, 3));
+    ZR_TRY(want_operands(graph, op, 0));
+    const int64_t *x = zr__in(graph, op, 0)->shape.dim;
+    out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    return ZR_OK;
+}
+
+/* One op for both gradients, since both want the logits' while it is there. It makes them also where only one is
+ * needed. */
+static zr_status adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
+    bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
+    zr_value out[3] = {need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE,
+                       need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE, ZR_NONE};
+    zr_graph_op(graph, &linear_cross_entropy_dx, NULL, 4, (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets},
+                out);
+    if (need_x) zr_grad_end(graph, x, out[0]);
+    if (need_w) zr_grad_end(graph, w, out[1]);
+    zr_grad_losses(graph, op->out[0], out[2]);
+    return ZR_OK;
+}
+
+static zr_cost cost(const zr_graph *graph, const zr_op *op)
+{
+    return cost_of(graph, op, sizes_of(graph, op, 0), 1, 2, 1);
+}
+
+static int64_t scratch_bytes(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
+{
+    sizes s = sizes_of(graph, op, 0);
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    return zr__head_layout_make(s.rows, s.V, s.C, g, ZR_F32).panels + zr__panels_bytes(graph, profile);
+}
+
+static const zr_op_def linear_cross_entropy = {
+    .name = "linear_cross_entropy",
+    .n_out = 1,
+    .infer = infer,
+    .adjoint = adjoint,
+    .cost = cost,
+    .scratch_bytes = scratch_bytes,
+};
+
+zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
+{
+    zr_value losses = ZR_NONE;
+    zr_graph_op(graph, &linear_cross_entropy, NULL, 3, (zr_value[]){x, w, targets}, &losses);
+    return losses;
+}

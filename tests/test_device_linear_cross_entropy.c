@@ -1,0 +1,310 @@
+//TEST timeout=120
+/* linear_cross_entropy, linear_cross_entropy_dx: against double, in one block and several, and in one block against the
+ * ops that hold all logits. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "graph/ops/linear_cross_entropy_blocks.h"
+#include "kernel_check.h"
+
+typedef struct size {
+    int64_t B, T, V, C;
+} size;
+
+/* One block; several of about the same length, the last of them shorter; several of the same. */
+static const size sizes[] = {{1, 1, 3, 1}, {2, 3, 131, 57}, {2, 301, 131, 57}, {3, 512, 33, 19}, {1, 513, 1030, 8}};
+#define N_SIZES (int)(sizeof sizes / sizeof *sizes)
+
+typedef struct problem {
+    size s;
+    zr_dtype g;
+    int64_t rows;
+    void *x, *w;
+    int32_t *target;
+    float *dlosses;
+} problem;
+
+static problem problem_make(size s, zr_dtype g)
+{
+    problem p = {.s = s, .g = g, .rows = s.B * s.T};
+    p.x = array_random(g, p.rows * s.C, 2.0);
+    p.w = array_random(g, s.V * s.C, 1.0);
+    p.target = ids_random(p.rows, s.V);
+    p.dlosses = array_random(ZR_F32, p.rows, 1.0);
+    for (int64_t r = 2; r < p.rows; r += 7) p.target[r] = -100;
+    return p;
+}
+
+static int64_t panels(const zr_device *device, zr_dtype g)
+{
+    bool whole = g == ZR_F32 || (g == ZR_BF16 && device->profile.bf16_products);
+    return whole ? 0 : 3 * device->profile.panel_bytes;
+}
+
+static kernel_call forward_call(const problem *p, const zr_device *device, float *losses)
+{
+    const size s = p->s;
+    kernel_call call = {.name = "linear_cross_entropy", .n_in = 3, .n_out = 1};
+    call.in[0] = tensor3(p->x, p->g, s.B, s.T, s.C);
+    call.in[1] = tensor2(p->w, p->g, s.V, s.C);
+    call.in[2] = tensor2(p->target, ZR_I32, s.B, s.T);
+    call.out[0] = tensor2(losses, ZR_F32, s.B, s.T);
+    call.scratch_bytes = zr__head_layout_make(p->rows, s.V, s.C, p->g, ZR_F32).panels + panels(device, p->g);
+    return call;
+}
+
+static kernel_call backward_call(const problem *p, const zr_device *device, void *dx, void *dw, zr_dtype w,
+                                 float *losses)
+{
+    const size s = p->s;
+    kernel_call call = {.name = "linear_cross_entropy_dx", .n_in = 4, .n_out = 3};
+    call.in[0] = tensor2(p->dlosses, ZR_F32, s.B, s.T);
+    call.in[1] = tensor3(p->x, p->g, s.B, s.T, s.C);
+    call.in[2] = tensor2(p->w, p->g, s.V, s.C);
+    call.in[3] = tensor2(p->target, ZR_I32, s.B, s.T);
+    call.out[0] = tensor3(dx, p->g, s.B, s.T, s.C);
+    call.out[1] = tensor2(dw, w, s.V, s.C);
+    call.out[2] = tensor2(losses, ZR_F32, s.B, s.T);
+    call.scratch_bytes = zr__head_layout_make(p->rows, s.V, s.C, p->g, w).panels + panels(device, p->g);
+    return call;
+}
+
+static void run_on(zr_device *device, kernel_call call)
+{
+    zr_status status = kernel_run(device, &call);
+    if (status != ZR_OK) fail_msg("%s: %s", call.name, zr_error_message());
+}
+
+/* ---- in double -------------------------------------------------------------------------------- */
+
+typedef struct truth {
+    double *losses, *dx, *dw;
+} truth;
+
+/* As if stored in dtype g. */
+static double stored(zr_dtype g, double x)
+{
+    float place;
+    array_set(&place, g, 0, x);
+    return array_get(&place, g, 0);
+}
+
+static void truth_row(const problem *p, const double *x, const double *w, int64_t r, double *logits, const truth *t)
+{
+    const int64_t V = p->s.V, C = p->s.C, target = p->target[r];
+    double sum = 0.0;
+    for (int64_t v = 0; v < V; v++) {
+        double dot = 0.0;
+        for (int64_t c = 0; c < C; c++) dot += x[r * C + c] * w[v * C + c];
+        logits[v] = stored(p->g, dot);
+        sum += exp(logits[v]);
+    }
+    t->losses[r] = target < 0 ? 0.0 : log(sum) - logits[target];
+    for (int64_t v = 0; v < V && target >= 0; v++) {
+        double dlogit = stored(p->g, p->dlosses[r] * (exp(logits[v]) / sum - (v == target)));
+        for (int64_t c = 0; c < C; c++) {
+            t->dx[r * C + c] += dlogit * w[v * C + c];
+            t->dw[v * C + c] += dlogit * x[r * C + c];
+        }
+    }
+}
+
+static truth truth_make(const problem *p)
+{
+    const int64_t nx = p->rows * p->s.C, nw = p->s.V * p->s.C;
+    truth t = {doubles_new(p->rows), doubles_new(nx), doubles_new(nw)};
+    const double *x = doubles_of(p->x, p->g, nx), *w = doubles_of(p->w, p->g, nw);
+    double *logits = doubles_new(p->s.V);
+    for (int64_t r = 0; r < p->rows; r++) truth_row(p, x, w, r, logits, &t);
+    return t;
+}
+
+/* A logit that lies between two numbers of 16 bits may be stored as either, and moves what is made of it. */
+static double tolerance(zr_dtype g)
+{
+    return g == ZR_F32 ? 2e-6 : g == ZR_F16 ? 1e-3 : 8e-3;
+}
+
+static void check(zr_device *device, const problem *p, const truth *want, zr_dtype w)
+{
+    const int64_t nx = p->rows * p->s.C, nw = p->s.V * p->s.C;
+    float *losses = array_new(ZR_F32, p->rows), *again = array_new(ZR_F32, p->rows);
+    void *dx = array_new(p->g, nx), *dw = array_new(w, nw);
+    run_on(device, forward_call(p, device, losses));
+    assert_close("losses", losses, ZR_F32, want->losses, p->rows, tolerance(p->g));
+    kernel_call backward = backward_call(p, device, dx, dw, w, again);
+    run_on(device, backward);
+    assert_memory_equal(again, losses, (size_t)p->rows * sizeof *losses);
+    assert_close("dx", dx, p->g, want->dx, nx, tolerance(p->g));
+    assert_close("dw", dw, w, want->dw, nw, tolerance(p->g));
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t c = 0; c < p->s.C && p->target[r] < 0; c++)
+            assert_true(losses[r] == 0.0f && array_get(dx, p->g, r * p->s.C + c) == 0.0);
+
+    void *place = array_copy(p->x, p->g, nx), *dw_again = array_new(w, nw);
+    backward.in[1].data = backward.out[0].data = place;
+    backward.out[1].data = dw_again;
+    run_on(device, backward);
+    assert_memory_equal(place, dx, (size_t)(nx * zr_dtype_bytes(p->g)));
+    assert_memory_equal(dw_again, dw, (size_t)(nw * zr_dtype_bytes(w)));
+}
+
+static void values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int d = 0; d < N_DTYPES; d++) {
+            problem p = problem_make(sizes[i], dtypes[d]);
+            truth want = truth_make(&p);
+            zr_device *both[] = {level->one, level->three};
+            for (int t = 0; t < 2; t++) {
+                check(both[t], &p, &want, ZR_F32);
+                if (p.g != ZR_F32) check(both[t], &p, &want, p.g);
+            }
+            pool_clear();
+        }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for_every_level(values);
+}
+
+/* ---- the ops it stands for -------------------------------------------------------------------- */
+
+static kernel_call pair_call(const char *name, int n_in, int64_t scratch)
+{
+    return (kernel_call){.name = name, .attr.i[0] = 1, .n_in = n_in, .n_out = 1, .scratch_bytes = scratch};
+}
+
+/* linear and cross_entropy, and their adjoints: in one block the very same numbers. */
+static void unfused(const level_pair *level)
+{
+    for (int d = 0; d < N_DTYPES; d++) {
+        problem p = problem_make((size){2, 43, 131, 57}, dtypes[d]);
+        const size s = p.s;
+        zr_device *device = level->three;
+        const int64_t n = p.rows * s.V, nx = p.rows * s.C, nw = s.V * s.C, scratch = panels(device, p.g);
+        float *losses = array_new(ZR_F32, p.rows), *lse = array_new(ZR_F32, p.rows), *got = array_new(ZR_F32, p.rows);
+        void *logits = array_new(p.g, n), *dx = array_new(p.g, nx), *dw = array_new(p.g, nw);
+        void *got_dx = array_new(p.g, nx), *got_dw = array_new(p.g, nw);
+        const zr_tensor x = tensor3(p.x, p.g, s.B, s.T, s.C), w = tensor2(p.w, p.g, s.V, s.C);
+        const zr_tensor l = tensor3(logits, p.g, s.B, s.T, s.V), target = tensor2(p.target, ZR_I32, s.B, s.T);
+        kernel_call call[] = {pair_call("linear", 2, scratch), pair_call("cross_entropy", 2, 0),
+                              pair_call("cross_entropy_dx", 4, 0), pair_call("linear_dw", 2, scratch),
+                              pair_call("linear_dx", 2, scratch)};
+        const zr_tensor in[][4] = {
+            {x, w}, {l, target}, {tensor2(p.dlosses, ZR_F32, s.B, s.T), l, target, tensor2(lse, ZR_F32, s.B, s.T)},
+            {x, l}, {l, w},
+        };
+        const zr_tensor out[] = {l, tensor2(losses, ZR_F32, s.B, s.T), l, tensor2(dw, p.g, s.V, s.C),
+                                 tensor3(dx, p.g, s.B, s.T, s.C)};
+        call[1].n_out = 2;
+        call[1].out[1] = tensor2(lse, ZR_F32, s.B, s.T);
+        for (int i = 0; i < 5; i++) {
+            memcpy(call[i].in, in[i], sizeof in[i]);
+            call[i].out[0] = out[i];
+            run_on(device, call[i]);
+        }
+        run_on(device, backward_call(&p, device, got_dx, got_dw, p.g, got));
+        assert_memory_equal(got, losses, (size_t)p.rows * sizeof *got);
+        assert_memory_equal(got_dx, dx, (size_t)(nx * zr_dtype_bytes(p.g)));
+        assert_memory_equal(got_dw, dw, (size_t)(nw * zr_dtype_bytes(p.g)));
+        pool_clear();
+    }
+}
+
+static void test_unfused(void **state)
+{
+    (void)state;
+    for_every_level(unfused);
+}
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+static void bad_targets(const level_pair *level)
+{
+    problem p = problem_make((size){2, 301, 131, 57}, ZR_F32);
+    float *losses = array_new(ZR_F32, p.rows), *dx = array_new(ZR_F32, p.rows * 57), *dw = array_new(ZR_F32, 131 * 57);
+    p.target[p.rows - 1] = 131; /* in the last block */
+    kernel_call call = forward_call(&p, level->three, losses);
+    assert_int_equal(kernel_run(level->three, &call), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "target 131 at row 1, position 300 "));
+    call = backward_call(&p, level->three, dx, dw, ZR_F32, losses);
+    assert_int_equal(kernel_run(level->three, &call), ZR_ERR_DATA);
+}
+
+static void test_bad_targets(void **state)
+{
+    (void)state;
+    for_every_level(bad_targets);
+}
+
+/* A gradient of a type that no product of these operands has goes through the sum in fp32. */
+static void other_types(const level_pair *level)
+{
+    problem p = problem_make((size){1, 5, 11, 3}, ZR_F32);
+    float losses[5], dx[15];
+    uint16_t dw[33];
+    kernel_call call = backward_call(&p, level->one, dx, dw, ZR_BF16, losses);
+    run_on(level->one, call);
+    const truth want = truth_make(&p);
+    assert_close("dw", dw, ZR_BF16, want.dw, 33, 2e-6);
+}
+
+static void test_other_types(void **state)
+{
+    (void)state;
+    for_every_level(other_types);
+}
+
+/* ---- levels of the library -------------------------------------------------------------------- */
+
+static const char *program; /* this one, to run again: /proc may be absent */
+
+/* ZR_KERNELS also caps oneDNN, once for a process: this program again, for each level. */
+static void test_forced(void **state)
+{
+    (void)state;
+    for (const char *const *level = zr__cpu_levels(); *level; level++) {
+        if (!zr__cpu_has(*level)) continue;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("ZR_KERNELS", *level, 1);
+            dup2(STDERR_FILENO, STDOUT_FILENO);
+            execl(program, program, (char *)NULL);
+            _exit(127);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
+static void test_under_cap(void **state)
+{
+    (void)state;
+    level_pair pair = {NULL, NULL};
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    assert_int_equal(zr_device_create_cpu(&config, &pair.one), ZR_OK);
+    config.threads = 3;
+    assert_int_equal(zr_device_create_cpu(&config, &pair.three), ZR_OK);
+    values(&pair);
+    unfused(&pair);
+    zr_device_destroy(&pair.one);
+    zr_device_destroy(&pair.three);
+}
+
+int main(int argc, char **argv)
+{
+    program = argc ? argv[0] : "";
+    const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),      cmocka_unit_test(test_unfused), cmocka_unit_test(test_bad_targets),
+        cmocka_unit_test(test_other_types), cmocka_unit_test(test_forced),
+    };
+    if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

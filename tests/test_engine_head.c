@@ -1,0 +1,165 @@
+//TEST timeout=120 tsan=1
+/* A head whose logits never exist, in runs: several blocks of rows, a weight of its own or the table, with its losses
+ * as the graph's, read by another op, and read by one that nothing comes of. */
+#include "engine_truth.h"
+#include "graph/ops/linear_cross_entropy_blocks.h"
+#include "layout_variants.h"
+
+enum { T = 301, C = 12, V = 37, MODELS = 4 };
+
+typedef struct head_config {
+    bool tied, read, unread;
+} head_config;
+
+static zr_value matrix(zr_graph *g, int64_t rows, int64_t cols, const char *name)
+{
+    return zr_param(g, (zr_init){ZR_INIT_NORMAL, 0.3}, (zr_shape){2, {rows, cols}}, "%s", name);
+}
+
+static void build(zr_graph *g, const void *config)
+{
+    const head_config *c = config;
+    zr_shape ids = {2, {zr_graph_get_spec(g)->batch, T}};
+    zr_value tokens = zr_input(g, "tokens", ZR_I32, ids), targets = zr_input(g, "targets", ZR_I32, ids);
+    zr_graph_unit(g, "tables");
+    zr_value table = matrix(g, V, C, "table"), x = zr_embedding(g, tokens, table);
+    zr_graph_unit(g, "body");
+    x = zr_add(g, x, zr_gelu(g, zr_linear(g, x, matrix(g, C, C, "body"), ZR_NONE, false)));
+    zr_graph_unit(g, "head");
+    zr_value losses = zr_linear_cross_entropy(g, x, c->tied ? table : matrix(g, V, C, "head"), targets);
+    zr_value twice = c->read || c->unread ? zr_add(g, losses, losses) : losses;
+    zr_graph_losses(g, c->read ? twice : losses);
+}
+
+static const head_config configs[MODELS] = {{0}, {.tied = true}, {.tied = true, .read = true}, {.unread = true}};
+static const zr_model models[MODELS] = {{"untied", build, &configs[0]},
+                                        {"tied", build, &configs[1]},
+                                        {"read", build, &configs[2]},
+                                        {"unread", build, &configs[3]}};
+
+static int32_t token(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    (void)arg;
+    zr_rng rng = {.seed = 5, .purpose = ZR_RNG_SHUFFLE, .step = (uint32_t)step};
+    return (int32_t)(zr_rng_u32(&rng, (uint64_t)(row * (T + 1) + t)) % V);
+}
+
+static trainer trainer_of(const zr_model *model, int64_t batch)
+{
+    trainer run = {
+        .model = model, .token = token, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
+    run.layout.batch = batch;
+    run.layout.seq = T;
+    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
+    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return run;
+}
+
+static void test_truth(void **state)
+{
+    (void)state;
+    static const int cut[][3] = {{1, 1, 4}, {1, 2, 2}, {2, 1, 2}}; /* ranks, accum, batch */
+    assert_true(zr__head_layout_make(2 * T, V, C, ZR_F32, ZR_F32).blocks > 1);
+    for (int m = 0; m < MODELS; m++) {
+        trainer run = trainer_of(&models[m], 4);
+        truth t = truth_make(&run, 4);
+        for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
+            for (int stage = 0; stage <= 3; stage++) {
+                run.layout.ranks = cut[c][0];
+                run.layout.accum = cut[c][1];
+                run.layout.batch = cut[c][2];
+                run.layout.stage = stage;
+                truth_check(&t, &run);
+            }
+        truth_free(&t);
+    }
+}
+
+/* An evaluation gives the losses of a training step, whose op is another one. */
+static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
+    zr_exact sum = {0};
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    *(double *)run->arg = zr_exact_value(&sum) / (double)(run->layout.batch * T);
+    return ZR_OK;
+}
+
+static void test_evaluation(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODELS; m++)
+        for (zr_dtype dtype = ZR_F32; dtype <= ZR_F16; dtype++) {
+            double loss = 0;
+            trainer run = trainer_of(&models[m], 2), trained = run;
+            run.layout.dtype = run.layout.wire_dtype = trained.layout.dtype = trained.layout.wire_dtype = dtype;
+            run.steps = 0;
+            run.after = evaluate;
+            run.arg = &loss;
+            trainer_run(&run);
+            trainer_run(&trained);
+            assert_float_equal(loss, trained.loss[0], 1e-12 * loss);
+        }
+}
+
+/* The same bits in every way to keep, move and compute again; a weight of its own has a gradient of 16 bits. */
+static void test_layouts(void **state)
+{
+    (void)state;
+    static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int m = 0; m < MODELS; m++)
+        for (int64_t accum = 1; accum <= 2; accum++) {
+            trainer run = trainer_of(&models[m], 2);
+            run.layout.ranks = 2;
+            run.layout.accum = accum;
+            run.layout.dtype = run.layout.wire_dtype = type[(m + accum) % 3];
+            run.clip = 0;
+            run.steps = 2;
+            trainer_run(&run);
+            layout_check(&run, m, 4);
+        }
+}
+
+static int count_steps(const zr_plan *plan, zr_schedule_kind kind, zr_step_kind step, const char *op)
+{
+    const zr_schedule *s = &plan->schedule[kind];
+    int n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        n += s->step[i].kind == step &&
+             (!op || strcmp(zr_graph_get_op(plan->graph[kind], s->step[i].op)->def->name, op) == 0);
+    return n;
+}
+
+/* The forward op runs where its losses are read, and in evaluation; every product is counted as often as it is made;
+ * the losses are taken once, also with two passes. */
+static void test_program(void **state)
+{
+    (void)state;
+    const zr_profile profile = {.name = "test", .threads = 1, .bf16_products = true, .panel_bytes = 1 << 16};
+    for (int m = 0; m < MODELS; m++)
+        for (int two_pass = 0; two_pass <= 1; two_pass++) {
+            zr_layout layout = trainer_of(&models[m], 2).layout;
+            zr_plan *plan = NULL;
+            layout.states = two_pass ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+            layout.two_pass = layout.norm_first = two_pass;
+            if (zr_plan_create(&models[m], &layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+            assert_int_equal(zr_plan_check(plan), ZR_OK);
+            int forward = configs[m].read, backward = 1 + two_pass;
+            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_RUN, "linear_cross_entropy"), forward);
+            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_RUN, "linear_cross_entropy_dx"), backward);
+            assert_int_equal(count_steps(plan, ZR_EVAL, ZR_STEP_RUN, "linear_cross_entropy"), 1);
+            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_LOSS, NULL), 1);
+            assert_int_equal(count_steps(plan, ZR_EVAL, ZR_STEP_LOSS, NULL), 1);
+            double head = 2.0 * 2 * T * V * C, body = 2.0 * 2 * T * C * C;
+            assert_float_equal(plan->flops_model, (3 + forward) * head + 3 * body, 0);
+            assert_float_equal(plan->flops_hardware, (3 * backward + forward) * head + (1 + 2 * backward) * body, 0);
+            zr_plan_destroy(&plan);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_evaluation),
+                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_program)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
