@@ -22,6 +22,7 @@ typedef struct trainer {
     zr_batch_fn batch;     /* NULL: tokens and targets from `token`; its argument is the trainer */
     zr_layout layout;
     int steps, threads;
+    bool lanes; /* the comm stream gets a thread of its own, which these ranks do not need */
     double lr, clip;
     zr_loss_scaler scaler; /* each rank has its own; .scale 0: no loss scale */
     uint64_t seed;
@@ -160,6 +161,7 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
     if (run->tune) run->tune(run, device);
+    comm->concurrent = run->lanes;
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
     if (comm->rank == 0) ZR_TRY_GOTO(st, zr_plan_check(plan), done); /* the plan is the same on all */
     ZR_TRY_GOTO(st, zr_engine_create(plan, device, comm, run->seed, &engine), done);

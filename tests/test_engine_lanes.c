@@ -1,0 +1,173 @@
+//TEST timeout=240 tsan=1
+/* The comm stream on a thread of its own: the bits of one thread, whatever overlaps; and a failure on either thread
+ * ends the step on both, with the first one's message. */
+#include "layout_variants.h"
+
+#ifdef __SANITIZE_THREAD__
+enum { SHARES = 9 }; /* a cut: the sanitizer takes its time */
+#else
+enum { SHARES = 1 };
+#endif
+
+static void check(int ranks, zr_dtype dtype, int64_t accum, double clip)
+{
+    static int share;
+    trainer want = layout_trainer(ranks, dtype, accum, clip);
+    trainer_run(&want);
+    want.lanes = true;
+    layout_check(&want, share++ % SHARES, SHARES);
+}
+
+static void test_two_ranks(void **state)
+{
+    (void)state;
+    check(2, ZR_F32, 2, 0.5);
+    check(2, ZR_BF16, 1, 0);
+}
+
+static void test_three_ranks(void **state)
+{
+    (void)state;
+    check(3, ZR_F16, 1, 0.5);
+    check(3, ZR_F32, 3, 0);
+}
+
+/* ---- what ran when ---------------------------------------------------------------------------- */
+
+#define MOST_EVENTS 4096
+
+typedef struct seen {
+    zr_event event[ZR_STREAMS][MOST_EVENTS];
+    int n[ZR_STREAMS];
+} seen;
+
+static void see(void *arg, const zr_event *event)
+{
+    seen *s = arg;
+    if (s->n[event->stream] < MOST_EVENTS) s->event[event->stream][s->n[event->stream]++] = *event;
+}
+
+static zr_status watch_rank(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    if (comm->rank == 0) zr_engine_watch(engine, see, run->arg);
+    return ZR_OK;
+}
+
+static const zr_event *event_of(const seen *s, const zr_schedule *schedule, int32_t step, int64_t micro)
+{
+    int stream = (int)schedule->step[step].stream;
+    for (int i = 0; i < s->n[stream]; i++)
+        if (s->event[stream][i].step == step && s->event[stream][i].micro == micro) return &s->event[stream][i];
+    return NULL;
+}
+
+/* No step begins before those it waits for have ended, and some communication runs beside computation. */
+static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    if (comm->rank != 0) return ZR_OK;
+    const seen *s = run->arg;
+    zr_engine_watch(engine, NULL, NULL);
+    zr_model model = trainer_model(run);
+    zr_device_config wanted = {1, NULL};
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    ZR_TRY(zr_device_create_cpu(&wanted, &device));
+    ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
+    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
+    int waits = 0, beside = 0;
+    for (int stream = 0; stream < ZR_STREAMS; stream++)
+        for (int i = 0; i < s->n[stream]; i++) {
+            const zr_event *e = &s->event[stream][i];
+            if (e->schedule != ZR_TRAIN) continue;
+            const zr_step *step = &schedule->step[e->step];
+            ZR_CHECK(e->wait_sec <= e->begin_sec && e->begin_sec <= e->end_sec, ZR_ERR_INTERNAL, "step %d: times",
+                     e->step);
+            for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+                const zr_event *earlier = event_of(s, schedule, schedule->wait[w], e->micro);
+                if (!earlier) continue; /* a step that was not due, or of the steps before */
+                waits++;
+                ZR_CHECK(earlier->end_sec <= e->begin_sec, ZR_ERR_INTERNAL, "step %d began before step %d had ended",
+                         e->step, earlier->step);
+            }
+            for (int j = 0; stream == ZR_STREAM_COMM && j < s->n[ZR_STREAM_COMPUTE]; j++) {
+                const zr_event *c = &s->event[ZR_STREAM_COMPUTE][j];
+                beside += c->begin_sec < e->end_sec && e->begin_sec < c->end_sec;
+            }
+        }
+    zr_plan_destroy(&plan);
+    zr_device_destroy(&device);
+    ZR_CHECK(waits > 0 && beside > 0, ZR_ERR_INTERNAL, "%d waits seen, %d steps side by side", waits, beside);
+    return ZR_OK;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++) {
+        seen *s = calloc(1, sizeof *s);
+        trainer run = layout_trainer(2, ZR_F32, 1, 0.5);
+        run.layout.stage = stage;
+        run.lanes = true;
+        run.steps = 2;
+        run.arg = s;
+        run.after_first = watch_rank;
+        run.after = check_order;
+        trainer_run(&run);
+        free(s);
+    }
+}
+
+/* ---- failures --------------------------------------------------------------------------------- */
+
+static zr_status failing_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    ZR_CHECK(batch->step < 1, ZR_ERR_DATA, "no second batch");
+    return trainer_batch(arg, batch, input);
+}
+
+/* The comm stream waits for peers whose computing thread has failed as well. */
+static void test_computing_fails(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = layout_trainer(2, ZR_F32, 1, 0);
+        run.layout.stage = stage;
+        run.lanes = true;
+        run.batch = failing_batch;
+        assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "no second batch"));
+    }
+}
+
+static zr_status leave(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run, (void)engine;
+    ZR_CHECK(comm->rank != 1, ZR_ERR_IO, "rank 1 has had enough");
+    return ZR_OK;
+}
+
+/* A peer is gone: the comm stream hears of it, and the computing thread, which waits for it, stops. */
+static void test_communication_fails(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = layout_trainer(3, ZR_F32, 1, 0);
+        run.layout.stage = stage;
+        run.lanes = true;
+        run.after_first = leave;
+        assert_int_equal(zr_comm_threads_run(3, trainer_rank, &run), ZR_ERR_IO);
+        assert_non_null(strstr(zr_error_message(), "rank 1 has had enough"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_three_ranks),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_computing_fails),
+        cmocka_unit_test(test_communication_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
