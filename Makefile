@@ -76,7 +76,8 @@ LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
             $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o))
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*.c)))
 TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
-BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c)))
+BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c))) \
+            $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
 .PHONY: all lib tests test bench examples docs install uninstall lint format info clean help FORCE

@@ -100,7 +100,7 @@ static void check_sum_in_place(zr_device *device)
     for (int64_t i = 0; i < N; i++) assert_true(mine[i] == tree(4, ZR_F32, i));
 }
 
-/* Many pieces: the stack of partial sums is as deep as it gets. */
+/* Many pieces: the tree is as deep as it gets. */
 static void check_sum_of_most(zr_device *device)
 {
     static const void *pieces[ZR_SUM_PIECES + 1];
@@ -116,6 +116,27 @@ static void check_sum_of_most(zr_device *device)
 
 static float long_f32[LONG_N];
 static uint16_t long_16[LONG_N];
+
+/* Sums that go past the caches begin and end between cache lines; what lies around them stays. In place they do not. */
+static void check_sum_long(zr_device *device)
+{
+    static float out[LONG_N + 16], want[LONG_N];
+    const int64_t n = LONG_N - 8;
+    for (int64_t first = 0; first < 4; first += 3) {
+        const void *pieces[] = {long_f32 + first, long_f32 + 5, long_f32 + 8};
+        for (int64_t i = 0; i < n; i++) want[i] = long_f32[i + first] + long_f32[i + 5] + long_f32[i + 8];
+        for (size_t i = 0; i < sizeof out / sizeof *out; i++) out[i] = 7;
+        assert_int_equal(device->ops->sum(device, out + 1 + first, ZR_F32, false, pieces, 3, ZR_F32, n), ZR_OK);
+        assert_memory_equal(out + 1 + first, want, (size_t)n * sizeof *want);
+        for (int64_t i = 0; i < 1 + first; i++) assert_true(out[i] == 7);
+        for (int64_t i = 1 + first + n; i < LONG_N + 16; i++) assert_true(out[i] == 7);
+
+        memcpy(out, pieces[0], (size_t)n * sizeof *out);
+        pieces[0] = out;
+        assert_int_equal(device->ops->sum(device, out, ZR_F32, false, pieces, 3, ZR_F32, n), ZR_OK);
+        assert_memory_equal(out, want, (size_t)n * sizeof *want);
+    }
+}
 
 static void check_square_sum(zr_device *device)
 {
@@ -259,6 +280,7 @@ EACH(sum)
 EACH(sum_overflow)
 EACH(sum_in_place)
 EACH(sum_of_most)
+EACH(sum_long)
 EACH(square_sum)
 EACH(bad)
 EACH(cast)
@@ -268,8 +290,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),         cmocka_unit_test(test_sum_overflow), cmocka_unit_test(test_sum_in_place),
-        cmocka_unit_test(test_sum_of_most), cmocka_unit_test(test_square_sum),   cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_bad),         cmocka_unit_test(test_cast),         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_sum_of_most), cmocka_unit_test(test_sum_long),     cmocka_unit_test(test_square_sum),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_bad),          cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_memory),
     };
     fill_pieces();
     fill(long_f32, LONG_N, 42);

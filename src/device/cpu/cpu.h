@@ -16,7 +16,7 @@ typedef struct zr__shards {
     void (*cast)(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
 } zr__shards;
 
-/* Most pieces that sum takes: its stack of partial sums has a fixed depth. */
+/* Most pieces that sum takes: its tree has a fixed depth. */
 #define ZR_SUM_PIECES 4095
 
 /* kernels/exact.c: *sum += the squares of (n) elements, without rounding. */

@@ -1,12 +1,12 @@
 /*
- * What kernels over rows share. They walk a row in pieces of ZR_CHUNK: operands are read through
- * zr__view, results are made in a stack array and stored. So an output may lie in place of an
- * operand, and loops never have to suspect that it does.
+ * What kernels over rows share. They walk a row in pieces of ZR_CHUNK: operands are read through zr__view, results are
+ * made where zr__target says and finished by zr__settle. An output may lie in place of an operand, element by element:
+ * loops that write to a target say so (ZR_STREAM_LOOP), and the compiler need not suspect more.
  */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
-#include "device/cpu/level.h"
+#include "device/cpu/stream.h"
 
 /* Elements first .. first+n of an array as fp32: the array itself when it is F32, or widened into buffer. */
 static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
@@ -14,6 +14,18 @@ static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtyp
     if (dtype == ZR_F32) return (const float *)in + first;
     zr__widen(buffer, (const uint16_t *)in + first, dtype, n);
     return buffer;
+}
+
+/* Where elements first .. first+n of a result are made: in the array itself when it is F32, otherwise in buffer. */
+static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_t first)
+{
+    return dtype == ZR_F32 ? (float *)out + first : buffer;
+}
+
+/* Rounds what was made in a buffer into the array. */
+static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
+{
+    if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
 }
 
 /* Threads worth waking for so many elements. */

@@ -12,28 +12,29 @@ static inline float gelu_exp(float x)
     return zr__expf(-2.0f * GELU_A * x * ZR_FMA(GELU_B * x, x, 1.0f));
 }
 
-static void gelu_run(float *restrict y, const float *restrict x, int64_t n)
+static void gelu_run(float *y, const float *x, int64_t n)
 {
+    ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + gelu_exp(x[i]));
 }
 
-/* out = x within +-10, NaN as it is */
-static void clamp_run(float *restrict out, const float *restrict x, int64_t n)
+/* e^u, |u| < 87.4: 2^n is one factor there. */
+static inline float exp_near(float u)
 {
-    for (int64_t i = 0; i < n; i++) {
-        float v = 10.0f < x[i] ? 10.0f : x[i];
-        out[i] = -10.0f > v ? -10.0f : v;
-    }
+    int32_t n;
+    float e = 1.0f + zr__expm1_reduced(u, &n);
+    return e * zr__float((uint32_t)(n + 127) << 23);
 }
 
 /* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. At -10 and beyond the slope is 0 in
- * fp32, and there e is still finite. The clamp is a loop of its own: together gcc branches. */
-static void gelu_dx_run(float *restrict dx, const float *restrict dy, const float *restrict x, int64_t n)
+ * fp32, and there e is still finite. NaN stays. */
+static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
-    clamp_run(dx, x, n);
+    ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = dx[i];
-        float e = gelu_exp(v);
+        float v = zr__select(x[i] > 10.0f, 10.0f, x[i]);
+        v = zr__select(v < -10.0f, -10.0f, v);
+        float e = exp_near(-2.0f * GELU_A * v * ZR_FMA(GELU_B * v, v, 1.0f));
         float s = 1.0f / (1.0f + e);
         float slope = 2.0f * GELU_A * ZR_FMA(3.0f * GELU_B * v, v, 1.0f); /* of 2u */
         dx[i] = dy[i] * ZR_FMA(v * slope, e * s * s, s);
@@ -46,10 +47,10 @@ static zr_status gelu(const zr_kernel_args *args)
     const int64_t elems = zr_shape_elems(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float buffer[ZR_CHUNK], y[ZR_CHUNK];
+        float xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, i);
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        gelu_run(y, zr__view(buffer, x->data, x->dtype, i, n), n);
-        zr__store(out->data, out->dtype, i, y, n);
+        gelu_run(y, zr__view(xbuf, x->data, x->dtype, i, n), n);
+        zr__settle(out->data, out->dtype, i, y, n);
     }
     return ZR_OK;
 }
@@ -60,12 +61,18 @@ static zr_status gelu_dx(const zr_kernel_args *args)
     const int64_t elems = zr_shape_elems(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float dbuf[ZR_CHUNK], xbuf[ZR_CHUNK], dx[ZR_CHUNK];
+        float dbuf[ZR_CHUNK], xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *dx = zr__target(ybuf, out->data, out->dtype, i);
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
         gelu_dx_run(dx, zr__view(dbuf, dy->data, dy->dtype, i, n), zr__view(xbuf, x->data, x->dtype, i, n), n);
-        zr__store(out->data, out->dtype, i, dx, n);
+        zr__settle(out->data, out->dtype, i, dx, n);
     }
     return ZR_OK;
+}
+
+static void add_run(float *y, const float *a, const float *b, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
 static zr_status add(const zr_kernel_args *args)
@@ -75,15 +82,15 @@ static zr_status add(const zr_kernel_args *args)
     const int64_t elems = zr_shape_elems(&a->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], y[ZR_CHUNK];
+        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, i);
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
         const float *u = zr__view(abuf, a->data, a->dtype, i, n);
-        if (b && b->data) {
-            const float *v = zr__view(bbuf, b->data, b->dtype, i, n);
-            for (int64_t j = 0; j < n; j++) y[j] = u[j] + v[j];
-            u = y;
+        if (!b || !b->data) {
+            zr__store(out->data, out->dtype, i, u, n);
+            continue;
         }
-        zr__store(out->data, out->dtype, i, u, n);
+        add_run(y, u, zr__view(bbuf, b->data, b->dtype, i, n), n);
+        zr__settle(out->data, out->dtype, i, y, n);
     }
     return ZR_OK;
 }

@@ -3,7 +3,6 @@
 
 #include "device/cpu/rows.h"
 
-#define EMBEDDING_ROWS 64 /* table rows a thread takes at a time: tokens are not spread evenly over a vocabulary */
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
 
@@ -79,10 +78,81 @@ static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
     return low;
 }
 
+typedef struct sorted_tokens {
+    const uint64_t *key; /* id << 32 | position */
+    int64_t n;
+} sorted_tokens;
+
+static int64_t token_id(const sorted_tokens *t, int64_t i)
+{
+    return (int64_t)(t->key[i] >> 32);
+}
+
+static int64_t token_at(const sorted_tokens *t, int64_t i)
+{
+    return (int64_t)(uint32_t)t->key[i];
+}
+
+/* First row of the table that belongs to share s of `shares`: a row costs as much as a token, and tokens are not spread
+ * evenly over a vocabulary. */
+static int64_t share_begin(const sorted_tokens *t, int64_t V, int s, int shares)
+{
+    const int64_t before = (V + t->n) * s / shares;
+    int64_t low = 0, high = V;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (middle + first_of_id(t->key, t->n, middle) < before)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The rows of tokens lie far from each other, so the processor does not foresee the next one. */
+static void row_fetch(const zr_tensor *x, int64_t row, int64_t C)
+{
+    const int64_t bytes = C * zr_dtype_bytes(x->dtype);
+    for (int64_t b = 0; b < bytes; b += ZR_LINE_BYTES) __builtin_prefetch((const char *)x->data + row * bytes + b);
+}
+
+/* Row v of the gradient: the sum of the tokens from *i on that are v, and of what was there earlier. In acc, or,
+ * without tokens, in `earlier` itself. */
+static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
+{
+    const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];
+    const int64_t C = zr_shape_cols(&args->out[0].shape);
+    const bool none = *i == t->n || token_id(t, *i) != v;
+    if (none && earlier->data && earlier->dtype == ZR_F32) return (const float *)earlier->data + v * C;
+    row_begin(acc, earlier, v, C);
+    for (; *i < t->n && token_id(t, *i) == v; ++*i) {
+        if (*i + 1 < t->n) row_fetch(dy, token_at(t, *i + 1), C);
+        row_add(acc, dy, token_at(t, *i), C);
+    }
+    return acc;
+}
+
+/* Rows begin .. end of the gradient of a table. */
+static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64_t begin, int64_t end, float *acc)
+{
+    const zr_tensor *out = &args->out[0];
+    const int64_t V = out->shape.dim[0], C = out->shape.dim[1];
+    const bool past_caches = out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
+    int64_t i = first_of_id(t->key, t->n, begin);
+    for (int64_t v = begin; v < end; v++) {
+        const float *row = table_row(args, t, &i, v, acc);
+        if (past_caches)
+            zr__stream((float *)out->data + v * C, row, C * 4);
+        else
+            zr__store(out->data, out->dtype, v * C, row, C);
+    }
+    zr__stream_end();
+}
+
 /* Tokens are sorted by id, so every row of the table is written by one thread, its tokens in order. */
 static zr_status embedding_dw(const zr_kernel_args *args)
 {
-    const zr_tensor *ids = &args->in[0], *dy = &args->in[1], *earlier = &args->in[2], *out = &args->out[0];
+    const zr_tensor *ids = &args->in[0], *out = &args->out[0];
     const int32_t *id = ids->data;
     const int64_t n = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
     ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), V));
@@ -90,21 +160,13 @@ static zr_status embedding_dw(const zr_kernel_args *args)
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * n);
     for (int64_t i = 0; i < n; i++) keys[i] = (uint64_t)id[i] << 32 | (uint64_t)i;
-    const uint64_t *sorted = sort_by_id(keys, keys + n, n, V);
+    const sorted_tokens sorted = {sort_by_id(keys, keys + n, n, V), n};
 
-#pragma omp parallel num_threads(zr__team(args, (n + V) * C))
-    {
-        float *acc = rows + omp_get_thread_num() * C;
-#pragma omp for schedule(dynamic)
-        for (int64_t v0 = 0; v0 < V; v0 += EMBEDDING_ROWS) {
-            int64_t i = first_of_id(sorted, n, v0);
-            for (int64_t v = v0; v < zr__min64(V, v0 + EMBEDDING_ROWS); v++) {
-                row_begin(acc, earlier, v, C);
-                for (; i < n && (int64_t)(sorted[i] >> 32) == v; i++) row_add(acc, dy, (int64_t)(uint32_t)sorted[i], C);
-                zr__store(out->data, out->dtype, v * C, acc, C);
-            }
-        }
-    }
+    const int shares = zr__team(args, (n + V) * C);
+#pragma omp parallel for num_threads(shares) schedule(static)
+    for (int s = 0; s < shares; s++)
+        table_rows(args, &sorted, share_begin(&sorted, V, s, shares), share_begin(&sorted, V, s + 1, shares),
+                   rows + s * C);
     return ZR_OK;
 }
 

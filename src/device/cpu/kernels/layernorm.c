@@ -5,16 +5,33 @@
 
 #define ROW_CHUNKS 16 /* partial sums of layernorm_dw: fixed, so that threads do not show in the bits */
 
-/* out = x - mean */
-static void centre(float *restrict out, const float *restrict x, float mean, int64_t n)
+/* Lanes of x from i on, `fill` from n on. */
+static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = x[i] - mean;
+    return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
+}
+
+/* sum of (x - mean)^2 */
+static float square_centred(const float *x, float mean, int64_t n)
+{
+    zr__vec acc[ZR_ACCS] = {{0}};
+    int64_t i = 0;
+    for (; i + ZR_ACCS * ZR_VEC <= n; i += ZR_ACCS * ZR_VEC)
+        for (int a = 0; a < ZR_ACCS; a++) {
+            zr__vec d = zr__vec_load(x + i + a * ZR_VEC) - mean;
+            acc[a] = zr__vec_fma(d, d, acc[a]);
+        }
+    for (int a = 0; i < n; a++, i += ZR_VEC) {
+        zr__vec d = lanes(x, i, n, mean) - mean;
+        acc[a] = zr__vec_fma(d, d, acc[a]);
+    }
+    return zr__vec_reduce(acc);
 }
 
 /* Two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
-    float buffer[ZR_CHUNK], centred[ZR_CHUNK];
+    float buffer[ZR_CHUNK];
     float sum = 0.0f, square = 0.0f;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
@@ -23,10 +40,15 @@ static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, 
     *mean = sum / (float)C;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        centre(centred, zr__view(buffer, x->data, x->dtype, row * C + c0, n), *mean, n);
-        square += zr__dot(centred, centred, n);
+        square += square_centred(zr__view(buffer, x->data, x->dtype, row * C + c0, n), *mean, n);
     }
     *rstd = (float)(1.0 / sqrt((double)(square / (float)C) + eps));
+}
+
+static void normalise(float *y, const float *x, const float *gain, const float *bias, float mean, float rstd, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < n; c++) y[c] = ZR_FMA((x[c] - mean) * rstd, gain[c], bias[c]);
 }
 
 static zr_status layernorm(const zr_kernel_args *args)
@@ -36,15 +58,16 @@ static zr_status layernorm(const zr_kernel_args *args)
     float *means = args->out[1].data, *rstds = args->out[2].data;
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], y[ZR_CHUNK], mean, rstd;
+        float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], mean, rstd;
         row_moments(x, r, C, args->op->attr.f[0], &mean, &rstd);
         for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
             int64_t n = zr__min64(ZR_CHUNK, C - c0);
             const float *v = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
             const float *g = zr__view(gbuf, gain->data, gain->dtype, c0, n);
             const float *b = zr__view(bbuf, bias->data, bias->dtype, c0, n);
-            for (int64_t c = 0; c < n; c++) y[c] = ZR_FMA((v[c] - mean) * rstd, g[c], b[c]);
-            zr__store(out->data, out->dtype, r * C + c0, y, n);
+            float *y = zr__target(ybuf, out->data, out->dtype, r * C + c0);
+            normalise(y, v, g, b, mean, rstd, n);
+            zr__settle(out->data, out->dtype, r * C + c0, y, n);
         }
         means[r] = mean;
         rstds[r] = rstd;
@@ -52,43 +75,83 @@ static zr_status layernorm(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* xhat = (x - mean) rstd and dxhat = dy gain, of a part of a row. */
-static void row_terms(const zr_kernel_args *args, int64_t row, int64_t C, int64_t c0, int64_t n, float *restrict xhat,
-                      float *restrict dxhat)
+/* A part of a row, in fp32; xhat = (x - mean) rstd and dxhat = dy gain are made where they are needed. */
+typedef struct row_part {
+    const float *dy, *x, *gain;
+    float mean, rstd;
+    int64_t n;
+} row_part;
+
+typedef struct row_buffers {
+    float dy[ZR_CHUNK], x[ZR_CHUNK], gain[ZR_CHUNK];
+} row_buffers;
+
+static row_part row_view(const zr_kernel_args *args, row_buffers *buffer, int64_t row, int64_t C, int64_t c0)
 {
     const zr_tensor *dy = &args->in[0], *x = &args->in[1], *gain = &args->in[2];
-    const float mean = ((const float *)args->in[3].data)[row], rstd = ((const float *)args->in[4].data)[row];
-    float buffer[ZR_CHUNK], gbuf[ZR_CHUNK];
-    const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
-    for (int64_t c = 0; c < n; c++) xhat[c] = (v[c] - mean) * rstd;
-    const float *d = zr__view(buffer, dy->data, dy->dtype, row * C + c0, n);
-    const float *g = zr__view(gbuf, gain->data, gain->dtype, c0, n);
-    for (int64_t c = 0; c < n; c++) dxhat[c] = d[c] * g[c];
+    const int64_t n = zr__min64(ZR_CHUNK, C - c0);
+    return (row_part){.dy = zr__view(buffer->dy, dy->data, dy->dtype, row * C + c0, n),
+                      .x = zr__view(buffer->x, x->data, x->dtype, row * C + c0, n),
+                      .gain = zr__view(buffer->gain, gain->data, gain->dtype, c0, n),
+                      .mean = ((const float *)args->in[3].data)[row],
+                      .rstd = ((const float *)args->in[4].data)[row],
+                      .n = n};
 }
 
-/* dx = rstd (dxhat - average of dxhat - xhat * average of dxhat xhat) */
+/* Adds the sums of dxhat and of dxhat xhat. */
+static void add_sums(const row_part *p, float *sum, float *product)
+{
+    zr__vec acc[ZR_ACCS] = {{0}}, both[ZR_ACCS] = {{0}};
+    int64_t i = 0;
+    for (; i + ZR_ACCS * ZR_VEC <= p->n; i += ZR_ACCS * ZR_VEC)
+        for (int a = 0; a < ZR_ACCS; a++) {
+            const int64_t at = i + a * ZR_VEC;
+            zr__vec xhat = (zr__vec_load(p->x + at) - p->mean) * p->rstd;
+            zr__vec dxhat = zr__vec_load(p->dy + at) * zr__vec_load(p->gain + at);
+            acc[a] += dxhat;
+            both[a] = zr__vec_fma(dxhat, xhat, both[a]);
+        }
+    for (int a = 0; i < p->n; a++, i += ZR_VEC) {
+        zr__vec xhat = (lanes(p->x, i, p->n, p->mean) - p->mean) * p->rstd;
+        zr__vec dxhat = lanes(p->dy, i, p->n, 0.0f) * lanes(p->gain, i, p->n, 0.0f);
+        acc[a] += dxhat;
+        both[a] = zr__vec_fma(dxhat, xhat, both[a]);
+    }
+    *sum += zr__vec_reduce(acc);
+    *product += zr__vec_reduce(both);
+}
+
+/* dx = rstd (dxhat - a - xhat b) */
+static void part_dx(float *dx, const row_part *p, float a, float b)
+{
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < p->n; c++)
+        dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
+}
+
+static void part_add(float *dx, const float *earlier, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < n; c++) dx[c] = earlier[c] + dx[c];
+}
+
+/* a is the average of dxhat, b that of dxhat xhat. */
 static void row_dx(const zr_kernel_args *args, int64_t row, int64_t C)
 {
     const zr_tensor *earlier = &args->in[5], *out = &args->out[0];
-    const float rstd = ((const float *)args->in[4].data)[row];
-    float xhat[ZR_CHUNK], dxhat[ZR_CHUNK], dx[ZR_CHUNK];
-    float sum = 0.0f, product = 0.0f;
+    row_buffers buffer;
+    float made[ZR_CHUNK], sum = 0.0f, product = 0.0f;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        row_terms(args, row, C, c0, n, xhat, dxhat);
-        sum += zr__sum(dxhat, n);
-        product += zr__dot(dxhat, xhat, n);
+        const row_part p = row_view(args, &buffer, row, C, c0);
+        add_sums(&p, &sum, &product);
     }
     const float a = sum / (float)C, b = product / (float)C;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        if (C > ZR_CHUNK) row_terms(args, row, C, c0, n, xhat, dxhat);
-        for (int64_t c = 0; c < n; c++) dx[c] = rstd * (dxhat[c] - a - xhat[c] * b);
-        if (earlier->data) {
-            const float *e = zr__view(xhat, earlier->data, earlier->dtype, row * C + c0, n);
-            for (int64_t c = 0; c < n; c++) dx[c] = e[c] + dx[c];
-        }
-        zr__store(out->data, out->dtype, row * C + c0, dx, n);
+        const row_part p = row_view(args, &buffer, row, C, c0);
+        float *dx = earlier->data ? made : zr__target(made, out->data, out->dtype, row * C + c0);
+        part_dx(dx, &p, a, b);
+        if (earlier->data) part_add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), p.n);
+        if (dx == made) zr__store(out->data, out->dtype, row * C + c0, dx, p.n);
     }
 }
 

@@ -1,14 +1,19 @@
 /*
  * The built-in optimizers: one pass of unscale, clip, update and cast. Each element is computed by the
  * same operations wherever a range is cut; constants are made in double from the integer step.
+ *
+ * Bytes a parameter, each array once, and nothing in between leaves the first-level cache. Adam reads weight, m and v
+ * and writes them back: 24, and the gradient's 4 or 2, and the 16-bit copy's 2. So fp32 takes 28, a 16-bit gradient
+ * with a 16-bit copy 28 as well, fp32 accumulators with a 16-bit copy 30. SGD takes 8 fewer with momentum, 16 without.
  */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/level.h"
+#include "device/cpu/rows.h"
 
 typedef struct adam_constants {
     float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;
+    float grad_scale;
     float decay; /* adamw: factor of the weight; adam: L2 coefficient */
 } adam_constants;
 
@@ -22,6 +27,7 @@ static adam_constants adam_make(const zr_update_args *args, bool decoupled)
                             .eps = (float)args->hyper[2],
                             .step_size = (float)(args->lr / correction1),
                             .denom_scale = (float)(1 / sqrt(correction2)),
+                            .grad_scale = args->grad_scale,
                             .decay = (float)(decoupled ? 1 - args->lr * args->weight_decay : args->weight_decay)};
 }
 
@@ -37,19 +43,16 @@ static inline float adam_element(const adam_constants *c, float w, float g, floa
 static void adamw_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
                         const float *restrict g, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i] * c->decay, g[i], &m[i], &v[i]);
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i] * c->decay, g[i] * c->grad_scale, &m[i], &v[i]);
 }
 
 static void adam_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
                        const float *restrict g, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i], ZR_FMA(c->decay, w[i], g[i]), &m[i], &v[i]);
-}
-
-static void load_grad(float *restrict g, const zr_update_args *args, int64_t first, int64_t n)
-{
-    zr__load(g, args->grad, args->grad_dtype, first, n);
-    for (int64_t i = 0; i < n; i++) g[i] *= args->grad_scale;
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++)
+        w[i] = adam_element(c, w[i], ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), &m[i], &v[i]);
 }
 
 static void store_param(const zr_update_args *args, int64_t first, int64_t n)
@@ -60,10 +63,10 @@ static void store_param(const zr_update_args *args, int64_t first, int64_t n)
 static void adam_update(const zr_update_args *args, bool decoupled)
 {
     const adam_constants c = adam_make(args, decoupled);
-    float g[ZR_CHUNK];
+    float wide[ZR_CHUNK];
     for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        load_grad(g, args, first, n);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
         (decoupled ? adamw_chunk : adam_chunk)(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first,
                                                g, n);
         store_param(args, first, n);
@@ -80,35 +83,47 @@ static void adam(const zr_update_args *args)
     adam_update(args, false);
 }
 
-static void sgd_chunk(float lr, float decay, float *restrict w, const float *restrict g, int64_t n)
+typedef struct sgd_constants {
+    float lr, decay, momentum, grad_scale;
+    float own, look; /* the step is own * gradient + look * velocity */
+} sgd_constants;
+
+static void sgd_chunk(const sgd_constants *c, float *restrict w, const float *restrict g, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-lr, ZR_FMA(decay, w[i], g[i]), w[i]);
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
 /* v = momentum v + g; the step is v, or g + momentum v when Nesterov: ahead of it by `look`. */
-static void momentum_chunk(float lr, float decay, float momentum, float own, float look, float *restrict w,
-                           float *restrict v, const float *restrict g, int64_t n)
+static void momentum_chunk(const sgd_constants *c, float *restrict w, float *restrict v, const float *restrict g,
+                           int64_t n)
 {
+    ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float d = ZR_FMA(decay, w[i], g[i]);
-        v[i] = ZR_FMA(momentum, v[i], d);
-        w[i] = ZR_FMA(-lr, ZR_FMA(look, v[i], own * d), w[i]);
+        float d = ZR_FMA(c->decay, w[i], g[i] * c->grad_scale);
+        v[i] = ZR_FMA(c->momentum, v[i], d);
+        w[i] = ZR_FMA(-c->lr, ZR_FMA(c->look, v[i], c->own * d), w[i]);
     }
 }
 
 static void sgd(const zr_update_args *args)
 {
-    const float lr = (float)args->lr, decay = (float)args->weight_decay, momentum = (float)args->hyper[0];
     const bool nesterov = args->hyper[1] != 0;
-    float g[ZR_CHUNK];
+    const float momentum = (float)args->hyper[0];
+    const sgd_constants c = {.lr = (float)args->lr,
+                             .decay = (float)args->weight_decay,
+                             .momentum = momentum,
+                             .grad_scale = args->grad_scale,
+                             .own = nesterov ? 1.0f : 0.0f,
+                             .look = nesterov ? momentum : 1.0f};
+    float wide[ZR_CHUNK];
     for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        load_grad(g, args, first, n);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
         if (momentum == 0)
-            sgd_chunk(lr, decay, args->weight + first, g, n);
+            sgd_chunk(&c, args->weight + first, g, n);
         else
-            momentum_chunk(lr, decay, momentum, nesterov ? 1.0f : 0.0f, nesterov ? momentum : 1.0f,
-                           args->weight + first, args->slot[0] + first, g, n);
+            momentum_chunk(&c, args->weight + first, args->slot[0] + first, g, n);
         store_param(args, first, n);
     }
 }

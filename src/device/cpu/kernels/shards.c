@@ -3,56 +3,81 @@
  */
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
+#include "device/cpu/stream.h"
 
-/* A block's stack of partial sums (12 x 2 KB) stays in the first-level cache. */
+/* Elements summed at a time: the sums inside the tree (2 KB each, two a level) stay in the first-level cache. */
 #define SUM_BLOCK 512
-#define SUM_DEPTH 12
+#define SUM_LEVELS 12
 
 /* Blocks of the square sum; their sums are kept for one batch, then added in order. */
 #define SQUARE_BLOCK 4096
 #define SQUARE_BATCH 256
 
-static void add(float *restrict out, const float *restrict x, int64_t n)
+/* Results may lie in place of an operand. */
+static void add(float *out, const float *x, const float *y, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) out[i] += x[i];
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];
 }
 
-static void add_piece(float *restrict out, const void *piece, zr_dtype dtype, int64_t first, int64_t n)
+typedef struct sum_part {
+    zr_dtype dtype;
+    int64_t first, n;
+} sum_part;
+
+/* The tree sum of some pieces: a single one where it lies if that is F32, otherwise in `out`. All but the last
+ * subtree of a level are whole, so the left half is the largest power of two below the number of pieces. `out` is
+ * written when everything has been read. */
+static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
+                             const sum_part *part)
 {
-    float wide[SUM_BLOCK];
-    add(out, zr__view(wide, piece, dtype, first, n), n);
+    if (n_pieces == 1) return zr__view(out, pieces[0], part->dtype, part->first, part->n);
+    int left = 1;
+    while (2 * left < n_pieces) left *= 2;
+    const float *x = sum_tree(room[0], room + 2, pieces, left, part);
+    const float *y = sum_tree(room[1], room + 2, pieces + left, n_pieces - left, part);
+    add(out, x, y, part->n);
+    return out;
 }
 
-/* Pieces first..first+n of all, into stack[0]. The stack counts in binary: its entries are sums of
- * 2^j pieces, the largest lowest, and two of a size are merged at once. That is the pairwise tree;
- * merging what is left from the top down is its odd entries passing up. */
-static void sum_block(float stack[SUM_DEPTH][SUM_BLOCK], const void *const *pieces, int n_pieces, zr_dtype dtype,
-                      int64_t first, int64_t n)
+typedef struct sum_out {
+    void *data;
+    zr_dtype dtype;
+    bool accumulate, past_caches;
+} sum_out;
+
+static void sum_block(const sum_out *out, const void *const *pieces, int n_pieces, const sum_part *part)
 {
-    int top = 0;
-    for (int r = 0; r < n_pieces; r++) {
-        if (r % 2 == 0) {
-            zr__load(stack[top++], pieces[r], dtype, first, n);
-            continue;
-        }
-        add_piece(stack[top - 1], pieces[r], dtype, first, n);
-        for (int pairs = (r + 1) / 2; pairs % 2 == 0; pairs /= 2, top--) add(stack[top - 2], stack[top - 1], n);
-    }
-    for (; top > 1; top--) add(stack[top - 2], stack[top - 1], n);
+    float room[2 * SUM_LEVELS][SUM_BLOCK], own[SUM_BLOCK];
+    float *wide = out->dtype == ZR_F32 ? (float *)out->data + part->first : own;
+    const float *total = sum_tree(out->accumulate || out->past_caches ? own : wide, room, pieces, n_pieces, part);
+    if (out->accumulate)
+        add(wide, wide, total, part->n);
+    else if (out->past_caches)
+        zr__stream(wide, total, part->n * (int64_t)sizeof(float));
+    else if (total != wide || out->dtype != ZR_F32)
+        zr__store(out->data, out->dtype, part->first, total, part->n);
+}
+
+static bool past_caches(const void *out, zr_dtype out_dtype, const void *const *pieces, int n_pieces, int64_t n)
+{
+    for (int r = 0; r < n_pieces; r++)
+        if (pieces[r] == out) return false;
+    return out_dtype == ZR_F32 && n * (int64_t)sizeof(float) >= ZR_STREAM_BYTES;
 }
 
 static void sum(int threads, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces, int n_pieces,
                 zr_dtype dtype, int64_t n)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < n; first += SUM_BLOCK) {
-        float stack[SUM_DEPTH][SUM_BLOCK];
-        int64_t length = zr__min64(SUM_BLOCK, n - first);
-        sum_block(stack, pieces, n_pieces, dtype, first, length);
-        if (accumulate)
-            add((float *)out + first, stack[0], length);
-        else
-            zr__store(out, out_dtype, first, stack[0], length);
+    const sum_out to = {out, out_dtype, accumulate, !accumulate && past_caches(out, out_dtype, pieces, n_pieces, n)};
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t first = 0; first < n; first += SUM_BLOCK) {
+            const sum_part part = {dtype, first, zr__min64(SUM_BLOCK, n - first)};
+            sum_block(&to, pieces, n_pieces, &part);
+        }
+        zr__stream_end();
     }
 }
 
