@@ -6,10 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/rng.h"
-
-#include <math.h>
-#include <string.h>
+#include "base/normal.h"
 
 /* Known answers of philox4x32-10: Salmon et al., SC11, Random123's kat_vectors. */
 static void known_answers(void **state)
@@ -88,6 +85,66 @@ static void normal_has_its_moments(void **state)
     assert_true(fabs(moment[4] - 3) < 5 * sqrt(96.0 / N));
 }
 
+/* Where the series meet, and the smallest and largest radius. */
+static void radius_and_direction_are_accurate(void **state)
+{
+    (void)state;
+    const uint32_t edge[] = {0u, 0x40000000u, 0x80000000u, 0xB504F333u, 0xC0000000u, 0xE0000000u};
+    for (uint32_t i = 0; i < 1u << 20; i++) {
+        uint32_t word = i < 1u << 14 ? edge[i % 6] + i / 6 - (1u << 10) : i * 0x9E3779B9u;
+        double u = ((word >> 1) + 0.5) * 0x1p-31, angle = 6.283185307179586 * (word * 0x1p-32);
+        double radius = sqrt(-2 * log(u));
+        float c, s;
+        zr__normal_direction(word, &c, &s);
+        assert_true(fabs(zr__normal_radius(word) - radius) <= 2.5e-7 * radius);
+        assert_true(fabs(c - cos(angle)) <= 1.5e-7 && fabs(s - sin(angle)) <= 1.5e-7);
+    }
+}
+
+/* Nothing in them is left to a compiler or a mathematical library. */
+static void normal_has_its_bits(void **state)
+{
+    (void)state;
+    enum { N = 1 << 16 };
+    static float x[N];
+    const zr_rng rng = {.seed = 42};
+    uint64_t hash = 0;
+    zr_rng_normal(&rng, 0, N, x);
+    for (int i = 0; i < N; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        hash = hash * 0x5851F42D4C957F2Du + bits;
+    }
+    assert_true(hash == 0xFA33C4680C1F9BECu);
+}
+
+/* Of 2^24: how many lie beyond a sigma is the normal distribution's, within five standard errors. */
+static void normal_has_its_tails(void **state)
+{
+    (void)state;
+    enum { N = 1 << 24, PIECE = 1 << 16, TAILS = 5 };
+    static float x[PIECE];
+    const zr_rng rng = {.seed = 7};
+    int64_t beyond[2][TAILS] = {{0}};
+    float largest = 0;
+    for (int64_t first = 0; first < N; first += PIECE) {
+        zr_rng_normal(&rng, (uint64_t)first, PIECE, x);
+        for (int i = 0; i < PIECE; i++) {
+            float size = fabsf(x[i]);
+            assert_true(size < 6.7f); /* nor infinite, nor not a number */
+            if (size > largest) largest = size;
+            for (int t = 0; t < TAILS; t++) beyond[x[i] > 0][t] += size > (float)t;
+        }
+    }
+    assert_true(largest > 4.8f);
+    for (int side = 0; side < 2; side++) {
+        for (int t = 0; t < TAILS; t++) {
+            double wanted = N * 0.5 * erfc(t / sqrt(2.0));
+            assert_true(fabs((double)beyond[side][t] - wanted) < 5 * sqrt(wanted));
+        }
+    }
+}
+
 static void every_word_matters(void **state)
 {
     (void)state;
@@ -107,7 +164,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers),          cmocka_unit_test(counter_words),
         cmocka_unit_test(elements_of_a_block),    cmocka_unit_test(normal_does_not_depend_on_cuts),
-        cmocka_unit_test(normal_has_its_moments), cmocka_unit_test(every_word_matters),
+        cmocka_unit_test(normal_has_its_moments), cmocka_unit_test(radius_and_direction_are_accurate),
+        cmocka_unit_test(normal_has_its_bits),    cmocka_unit_test(normal_has_its_tails),
+        cmocka_unit_test(every_word_matters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

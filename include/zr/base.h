@@ -199,8 +199,8 @@ ZR_API void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4]);
 ZR_API uint32_t zr_rng_u32(const zr_rng *rng, uint64_t index);
 /** Element `index`, uniform in [0, 1). */
 ZR_API double zr_rng_uniform(const zr_rng *rng, uint64_t index);
-/** out[i] = element first+i of the standard normal sequence (Box-Muller); same values however
- *  the range is cut. (n) F32. */
+/** out[i] = element first+i of the standard normal sequence (Box-Muller in fp32, within 3e-6 of the exact value, at
+ * most 6.7 from 0); same values however the range is cut. (n) F32. */
 ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *out);
 
 /* ---- machine --------------------------------------------------------------------------------- */

@@ -107,6 +107,9 @@ typedef struct zr_device_ops {
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** *sum += (n) F32, exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
+    /** out[i] = std times element first+i of zr_rng_normal's sequence, rounded once more: (n) F32, the same bits
+     *  at every level and number of threads. */
+    void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
     /** Measure the peak of matrix products in this type: profile.flops_f32 (F16: the same, it is
      *  widened) or flops_bf16, 0 when that is not possible. Takes some 20 ms, and memory of its own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);

@@ -38,4 +38,21 @@ static inline void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out
                (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
 }
 
+/** Blocks made at a time: one vector of the widest processor. */
+#define ZR__RNG_BLOCKS 16
+
+/** word[w][i] = word w of block `block` + i. */
+static inline void zr__rng_words(const zr_rng *rng, uint64_t block, uint32_t word[4][ZR__RNG_BLOCKS])
+{
+    const zr_rng copy = *rng; /* which the words cannot alias */
+    for (int i = 0; i < ZR__RNG_BLOCKS; i++) {
+        uint32_t out[4];
+        zr__rng_block(&copy, block + (uint64_t)i, out);
+        word[0][i] = out[0];
+        word[1][i] = out[1];
+        word[2][i] = out[2];
+        word[3][i] = out[3];
+    }
+}
+
 #endif

@@ -119,8 +119,9 @@ const char *cli_category_words(zr_category category);
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
 /** Of one rank and step, all kinds. */
 double cli_traffic_bytes(const zr_report *report);
-/** Plan every stage of a resolved configuration; stages that cannot be planned are left out. */
-void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile);
+/** Reports of every stage of a resolved configuration, whose plan is `chosen`; stages that cannot be planned are left
+ *  out. */
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
 /** The train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);

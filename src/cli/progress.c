@@ -131,7 +131,7 @@ static void on_start(void *arg, const zr_train_info *info)
     FILE *out = fmemopen(text, sizeof(text), "w");
     if (!out) return;
     print_banner(out, info);
-    cli_table_fill(&table, info->config, info->comm->size, &info->plan->profile);
+    cli_table_fill(&table, info->config, info->plan);
     cli_table_print(out, &table, progress->color);
     long length = ftell(out);
     fclose(out);

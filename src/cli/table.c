@@ -108,15 +108,16 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
             cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
 }
 
-void cli_table_fill(cli_table *table, const zr_config *config, int ranks, const zr_profile *profile)
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen)
 {
     table->chosen = (int)config->zero.stage;
     for (int stage = 0; stage < 4; stage++) {
-        zr_plan *plan = NULL;
-        if (zr_train_plan(config, ranks, stage, profile, &plan) != ZR_OK) continue;
-        table->report[stage] = zr_report_planned(plan);
+        zr_plan *other = NULL;
+        bool made = stage == table->chosen;
+        if (!made && zr_train_plan(config, chosen->layout.ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
+        table->report[stage] = zr_report_planned(made ? chosen : other);
         table->planned[stage] = true;
-        zr_plan_destroy(&plan);
+        zr_plan_destroy(&other);
     }
 }
 

@@ -13,15 +13,12 @@ enum { PIECE = 16384 };
 static void initial(const zr_engine *e, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
-    float std = (float)param->init.std, one = param->init.kind == ZR_INIT_ONE ? 1.0f : 0.0f;
-    int64_t pieces = (n + PIECE - 1) / PIECE;
-#pragma omp parallel for num_threads(e->plan->profile.threads) schedule(static)
-    for (int64_t p = 0; p < pieces; p++) {
-        int64_t from = p * PIECE, count = n - from < PIECE ? n - from : PIECE;
-        if (param->init.kind == ZR_INIT_NORMAL)
-            zr_rng_normal(&rng, (uint64_t)(param->first + first + from), count, out + from);
-        for (int64_t i = from; i < from + count; i++) out[i] = param->init.kind == ZR_INIT_NORMAL ? out[i] * std : one;
+    if (param->init.kind == ZR_INIT_NORMAL) {
+        uint64_t element = (uint64_t)(param->first + first);
+        e->device->ops->normal(e->device, &rng, element, n, (float)param->init.std, out);
+        return;
     }
+    for (int64_t i = 0; i < n; i++) out[i] = param->init.kind == ZR_INIT_ONE ? 1.0f : 0.0f;
 }
 
 /* Elements of a unit whose values this rank sets: with masters what it updates, else what it holds. */

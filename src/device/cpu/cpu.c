@@ -14,6 +14,7 @@
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level)                                                                          \
     extern const zr__shards zr__shards_##level;                                                                        \
     extern const zr__square_exact zr__square_exact_##level;                                                            \
+    extern const zr__normal_fn zr__normal_##level;                                                                     \
     extern const zr__rule zr__rules_##level[];                                                                         \
     extern const zr__panel_ops zr__panels_##level;                                                                     \
     extern const zr__peak_ops zr__peaks_##level;
@@ -24,6 +25,7 @@ typedef struct level {
     const zr_kernel *const *families; /* NULL last */
     const zr__shards *shards;
     const zr__square_exact *square_exact;
+    const zr__normal_fn *normal;
     const zr__rule *rules;
     const zr__panel_ops *panels;
     const zr__peak_ops *peaks;
@@ -39,6 +41,7 @@ ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
      families_##level,                                                                                                 \
      &zr__shards_##level,                                                                                              \
      &zr__square_exact_##level,                                                                                        \
+     &zr__normal_##level,                                                                                              \
      zr__rules_##level,                                                                                                \
      &zr__panels_##level,                                                                                              \
      &zr__peaks_##level},
@@ -281,6 +284,11 @@ static zr_status cpu_total(zr_device *device, const float *x, int64_t n, zr_exac
     return ZR_OK;
 }
 
+static void cpu_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
+{
+    (*level_of(device)->normal)(device->profile.threads, rng, first, n, std, out);
+}
+
 static void cpu_measure(zr_device *device, zr_dtype dtype)
 {
     zr_profile *profile = &device->profile;
@@ -328,6 +336,7 @@ static const zr_device_ops cpu_ops = {
     .zero = cpu_zero,
     .cast = cpu_cast,
     .total = cpu_total,
+    .normal = cpu_normal,
     .measure = cpu_measure,
     .bench = cpu_bench,
 };

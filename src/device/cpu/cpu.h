@@ -22,6 +22,9 @@ typedef struct zr__shards {
 /* kernels/exact.c: *sum += the squares of (n) elements, without rounding. */
 typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
 
+/* kernels/normal.c: out[i] = std times element first + i of the standard normal sequence. */
+typedef void (*zr__normal_fn)(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
+
 /* kernels/optimizer.c: rules by name, name NULL last. */
 typedef struct zr__rule {
     const char *name;

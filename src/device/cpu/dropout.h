@@ -10,8 +10,6 @@
 #include "base/rng.h"
 #include "device/cpu/level.h"
 
-#define ZR_DROPOUT_BLOCKS 16 /* Philox blocks of 4 elements made at a time: one vector of the widest level */
-
 typedef struct zr__dropout {
     zr_rng rng;
     uint32_t threshold; /* kept when u32 >> 8 is at least this */
@@ -30,32 +28,24 @@ static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t st
     return d;
 }
 
-/* out = factors of the 4 * ZR_DROPOUT_BLOCKS elements from 4 * block on. */
+/* out = factors of the 4 * ZR__RNG_BLOCKS elements from 4 * block on. */
 static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block, float *restrict out)
 {
-    const zr_rng rng = dropout->rng;
     const uint32_t threshold = dropout->threshold;
     const float scale = dropout->scale;
-    uint32_t word[4][ZR_DROPOUT_BLOCKS];
-    for (int i = 0; i < ZR_DROPOUT_BLOCKS; i++) {
-        uint32_t r[4];
-        zr__rng_block(&rng, block + (uint64_t)i, r);
-        word[0][i] = r[0];
-        word[1][i] = r[1];
-        word[2][i] = r[2];
-        word[3][i] = r[3];
-    }
-    for (int i = 0; i < ZR_DROPOUT_BLOCKS; i++)
+    uint32_t word[4][ZR__RNG_BLOCKS];
+    zr__rng_words(&dropout->rng, block, word);
+    for (int i = 0; i < ZR__RNG_BLOCKS; i++)
         for (int w = 0; w < 4; w++) out[4 * i + w] = (word[w][i] >> 8) >= threshold ? scale : 0.0f;
 }
 
 /* out[i] = factor of element first + i. */
 static inline void zr__dropout_factors(const zr__dropout *dropout, uint64_t first, int64_t n, float *restrict out)
 {
-    const int64_t width = 4 * ZR_DROPOUT_BLOCKS;
-    float made[4 * ZR_DROPOUT_BLOCKS];
+    const int64_t width = 4 * ZR__RNG_BLOCKS;
+    float made[4 * ZR__RNG_BLOCKS];
     int64_t skip = (int64_t)(first & 3), done = 0;
-    for (uint64_t block = first >> 2; done < n; block += ZR_DROPOUT_BLOCKS) {
+    for (uint64_t block = first >> 2; done < n; block += ZR__RNG_BLOCKS) {
         int64_t take = zr__min64(width - skip, n - done);
         zr__dropout_blocks(dropout, block, made);
         memcpy(out + done, made + skip, (size_t)take * sizeof(float));
