@@ -1,6 +1,6 @@
 #!/bin/sh
-# nanoGPT's recipe for a laptop's processor (train_shakespeare_char on CPU), over bytes instead of characters: 4 layers,
-# 4 heads, width 128, T 64, batch 12, 2,000 steps. nanoGPT reports a validation loss of about 1.88.
+# nanoGPT's recipe for a laptop's processor (train_shakespeare_char on CPU), bench/nanogpt.json, over bytes instead
+# of characters. nanoGPT reports a validation loss of about 1.88.
 #
 #   bench/nanogpt.sh TEXT_FILE [LIMIT]
 #
@@ -21,19 +21,6 @@ size=$(wc -c <"$text")
 head -c $((size * 9 / 10)) "$text" >"$out/train.txt"
 tail -c +$((size * 9 / 10 + 1)) "$text" >"$out/val.txt"
 
-cat >"$out/config.json" <<JSON
-{
-    "model": {"type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 64, "dropout": 0.0},
-    "data": {"train": "$out/train.txt", "val": "$out/val.txt", "tokenizer": "bytes", "seq_length": 64},
-    "train_batch_size": 12,
-    "gradient_clipping": 1.0,
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.99], "weight_decay": 0.1}},
-    "scheduler": {"type": "WarmupCosineLR",
-                  "params": {"total_num_steps": 2000, "warmup_num_steps": 100, "warmup_type": "linear", "cos_min_ratio": 0.1}},
-    "train": {"steps": 2000, "eval_interval": 2000, "eval_batches": 0, "output_dir": "$out/run"}
-}
-JSON
-
 echo '| type | ranks | stage | validation loss | seconds |'
 echo '|---|---|---|---|---|'
 rc=0
@@ -44,7 +31,8 @@ for how in 'fp32 1 0' 'fp32 1 3' 'fp32 2 0' 'fp32 2 3' 'bf16 1 0' 'bf16 2 3' 'fp
     ranks_option=
     [ "$1" = fp32 ] || type_option="--$1.enabled=true"
     [ "$2" = 1 ] || ranks_option="--ranks $2"
-    build/zr train "$out/config.json" --quiet $type_option $ranks_option \
+    build/zr train bench/nanogpt.json --quiet $type_option $ranks_option --data.tokenizer=bytes \
+        --data.train="$out/train.txt" --data.val="$out/val.txt" --train.eval_interval=2000 --train.eval_batches=0 \
         --zero_optimization.stage="$3" --train.output_dir="$run" >/dev/null
     loss=$(sed -n 's/.*"val_loss": *\([0-9.eE+-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
     wall=$(sed -n 's/.*"wall_sec": *\([0-9.eE+-]*\).*/\1/p' "$run/run.json" | head -n 1)

@@ -1,0 +1,283 @@
+"""What the parts of bench/run share: lines of results, commands under a time limit, systems timed in turn.
+
+A part prints one JSON object a line, with the keys part, what, value, wanted, ok, unit, detail. ok is null where
+nothing was wanted, and where nothing could be measured: then value is null too and detail says why.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+ZR = BUILD / "zr"
+OUT = BUILD / "bench"
+PEERS = BUILD / "peers/venv/bin"
+PART = pathlib.Path(sys.argv[0]).stem
+CORES = len(os.sched_getaffinity(0))
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+
+
+class Failed(Exception):
+    """A command that gave no result; the text says which and why."""
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+def holds(value, wanted):
+    """wanted: '>= X', '<= X' or 'X .. Y'."""
+    word = wanted.split()
+    if word[1] == "..":
+        return float(word[0]) <= value <= float(word[2])
+    return value >= float(word[1]) if word[0] == ">=" else value <= float(word[1])
+
+
+def result(what, value, wanted=None, unit="", detail=""):
+    ok = None if wanted is None else holds(value, wanted)
+    print(json.dumps({"part": PART, "what": what, "value": value, "wanted": wanted, "ok": ok, "unit": unit,
+                      "detail": detail}), flush=True)
+
+
+def skip(what, why, wanted=None):
+    print(json.dumps({"part": PART, "what": what, "value": None, "wanted": wanted, "ok": None, "unit": "",
+                      "detail": why}), flush=True)
+
+
+def adopt(told):
+    """A line of another program: what, [against], wanted, ok, and one of share_of_triad, ratio, value."""
+    key = next(key for key in ("share_of_triad", "ratio", "value") if told.get(key) is not None)
+    value, wanted, speed = told[key], told.get("wanted"), told.get("bytes_per_sec")
+    if wanted:  # its ok tells which way it was meant
+        wanted = f"{'>=' if told['ok'] == (value >= wanted) else '<='} {wanted:g}"
+    what = told["what"] + (f" / {told['against']}" if "against" in told else "")
+    return result(what + (", share of triad" if key == "share_of_triad" else ""), value, wanted or None,
+                  "x" if key == "ratio" else "", f"{speed / 1e9:.2f} GB/s" if speed else "")
+
+
+def adopt_program(path, arguments=()):
+    """The lines of a program that prints one JSON object for each thing that it measured."""
+    name = path.relative_to(ROOT)
+    if not path.exists():
+        return skip(str(name), "there is no such program")
+    try:
+        ended = run([path, *arguments], 900, {"GOMP_SPINCOUNT": "10000"})
+    except Failed as error:
+        return skip(str(name), str(error))
+    for text in ended.stdout.splitlines():
+        if text.startswith("{"):
+            adopt(json.loads(text))
+    return None
+
+
+def progress(text):
+    print(f"bench: {PART}: {text}", file=sys.stderr, flush=True)
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--text", type=pathlib.Path)
+    OUT.mkdir(parents=True, exist_ok=True)
+    # As an exception, so that what was started is ended and what was made is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return parser.parse_args()
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+class Ended:
+    """stdout, wall_sec and rss_bytes: the highest peak of the command and of any process that it waited for."""
+
+    def __init__(self, stdout, wall_sec, rss_bytes):
+        self.stdout, self.wall_sec, self.rss_bytes = stdout, wall_sec, rss_bytes
+
+
+def end(process, number):
+    """Signals a command and everything that it started."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def run(command, timeout, env=None):
+    """env: what differs from this process's environment; None: is not in it."""
+    command = [str(word) for word in command]
+    around = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
+    with tempfile.TemporaryFile(dir=OUT) as out, tempfile.TemporaryFile(dir=OUT) as err:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=ROOT,
+                                   env=around, start_new_session=True)
+        late = threading.Event()
+        alarm = threading.Timer(timeout, lambda: (late.set(), end(process, signal.SIGKILL)))
+        alarm.start()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)  # not Popen.wait: the peak is in what wait4 tells
+        except BaseException:
+            end(process, signal.SIGKILL)
+            raise
+        finally:
+            alarm.cancel()
+        wall_sec = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if late.is_set():
+            raise Failed(f"{' '.join(command[:4])} ...: not done within {timeout} s")
+        if process.returncode != 0:
+            tail = " / ".join(err.read().decode(errors="replace").strip().splitlines()[-3:])
+            raise Failed(f"{' '.join(command[:4])} ...: exit {process.returncode}: {tail}")
+        return Ended(out.read().decode(errors="replace"), wall_sec, usage.ru_maxrss * 1024)
+
+
+def run_json(command, timeout, env=None):
+    """The command's standard output as one JSON document."""
+    ended = run(command, timeout, env)
+    try:
+        return json.loads(ended.stdout)
+    except ValueError:
+        raise Failed(f"{' '.join(map(str, command[:4]))} ...: no JSON on standard output") from None
+
+
+def info(env=None):
+    return run_json([ZR, "info", "--json"], 60, env)
+
+
+# ---- training runs -------------------------------------------------------------------------------
+
+
+class Steps:
+    """Times of a run's steps after the first, in ms; rss_bytes of one rank; and what else it told."""
+
+    def __init__(self, step_ms, rss_bytes, **more):
+        self.step_ms, self.rss_bytes, self.more = step_ms, rss_bytes, more
+
+
+def random_tokens():
+    """A token file of GPT-2's vocabulary: what is in it decides nothing about speed."""
+    path = OUT / "tokens.bin"
+    if not path.exists():
+        rng = random.Random(1234)
+        path.write_bytes(struct.pack("<100000H", *(rng.randrange(50257) for _ in range(100_000))))
+    return path
+
+
+def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
+    """One `zr train`. launch: words before the command; without them, ranks are threads of one process."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=OUT))
+    try:
+        config = json.loads(json.dumps(config))
+        config["train"]["output_dir"] = str(folder / "run")
+        (folder / "config.json").write_text(json.dumps(config))
+        command = [*launch, ZR, "train", folder / "config.json", *arguments]
+        if ranks > 1 and not launch:
+            command += ["--ranks", ranks]
+        ended = run(command, timeout, env)
+        lines = [json.loads(text) for text in (folder / "run/metrics.jsonl").read_text().splitlines()]
+        step_ms = [line["step_ms"] for line in lines if "step_ms" in line]
+        processes = 1 if launch else ranks  # thread ranks share a process: its memory is divided among them
+        return Steps(step_ms[1:], ended.rss_bytes // processes, wall_sec=ended.wall_sec, stdout=ended.stdout,
+                     metrics=lines, run=json.loads((folder / "run/run.json").read_text()))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False):
+    """The step that bench/peers/gpt2_torch.py takes."""
+    return {
+        "model": {"preset": "gpt2-124m"},
+        "data": {"train": str(random_tokens()), "seq_length": seq},
+        "train_micro_batch_size_per_gpu": batch,
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        "bf16": {"enabled": bf16},
+        "zero_optimization": {"stage": stage},
+        "train": {"steps": steps, "eval_interval": 0},
+    }
+
+
+def gpt2_zr(ranks=1, mpi=False, env=None, **config):
+    launch = [*MPIRUN, "-n", str(ranks)] if mpi else ()
+    return train(gpt2_config(**config), launch, ranks, ["--quiet"], env=env)
+
+
+def gpt2_torch(system="single", ranks=1, batch=4, seq=64, steps=7, bf16=False):
+    program = ROOT / "bench/peers/gpt2_torch.py"
+    launch = [PEERS / "python"] if ranks == 1 else [PEERS / "torchrun", "--nproc_per_node", ranks]
+    ended = run([*launch, program, system, "--batch", batch, "--seq", seq, "--steps", steps,
+                 *(["--bf16"] if bf16 else [])], 1800)
+    # DeepSpeed logs to standard output as well.
+    lines = [text for text in ended.stdout.splitlines() if text.startswith('{"system"')]
+    if not lines:
+        raise Failed(f"gpt2_torch.py {system}: no result on standard output")
+    told = json.loads(lines[-1])
+    return Steps(told["step_ms"][1:], ended.rss_bytes)
+
+
+def no_peers():
+    """Why the peers cannot run, None when they can."""
+    return None if (PEERS / "python").exists() else "PyTorch is not installed in build/peers/venv"
+
+
+# ---- in turn -------------------------------------------------------------------------------------
+
+
+class Turns:
+    """Systems timed one after the other, round after round, so that a machine that slows down slows all of them.
+
+    A system is a function that gives Steps. One that fails is named in `failed` and takes no further turn.
+    """
+
+    def __init__(self, rounds, systems):
+        self.runs, self.failed = {name: [] for name in systems}, {}
+        for number in range(rounds):
+            for name, system in systems.items():
+                if name not in self.failed:
+                    self.take(number + 1, name, system)
+
+    def take(self, number, name, system):
+        try:
+            steps = system()
+        except Failed as error:
+            progress(f"round {number}: {name}: {error}")
+            self.failed[name] = str(error)
+            return
+        progress(f"round {number}: {name}: {statistics.median(steps.step_ms):.1f} ms a step, "
+                 f"{steps.rss_bytes / 1e6:.0f} MB")
+        self.runs[name].append(steps)
+
+    def why_not(self, *names):
+        """Why some of these have no time, None when all have."""
+        return next((self.failed.get(name, "no run") for name in names
+                     if name in self.failed or not self.runs.get(name)), None)
+
+    def median_ms(self, name):
+        return statistics.median(ms for steps in self.runs[name] for ms in steps.step_ms)
+
+    def rss_bytes(self, name):
+        return max(steps.rss_bytes for steps in self.runs[name])
+
+    def speed(self, what, fast, slow, wanted=None):
+        """Result: how many times as fast as `slow` is `fast`."""
+        why = self.why_not(fast, slow)
+        if why:
+            return skip(what, why, wanted)
+        each = [statistics.median(b.step_ms) / statistics.median(a.step_ms)
+                for a, b in zip(self.runs[fast], self.runs[slow])]
+        memory = self.rss_bytes(fast) / self.rss_bytes(slow)
+        detail = (f"{self.median_ms(fast):.1f} ms against {self.median_ms(slow):.1f} ms; each round "
+                  f"{', '.join(f'{ratio:.2f}' for ratio in each)}; memory of a rank {memory:.2f} of the other's")
+        return result(what, round(self.median_ms(slow) / self.median_ms(fast), 3), wanted, "x", detail)

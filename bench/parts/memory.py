@@ -1,0 +1,12 @@
+"""Kernels that memory bounds, and ZeRO's collectives between thread ranks beside MPI's."""
+import shutil
+
+import measure
+
+measure.options()
+measure.adopt_program(measure.OUT / "bench_memory", ["--json", "--threads", measure.CORES])
+mpi = measure.OUT / "mpi_collectives"
+beside = [" ".join([*measure.MPIRUN, "-n", "2", str(mpi)])] if mpi.exists() and shutil.which("mpirun") else []
+measure.adopt_program(measure.OUT / "bench_reduce", ["--json", *beside])
+if not beside:
+    measure.skip("reduction and gather beside MPI's", "no mpirun, or no build/bench/mpi_collectives", ">= 4, 2")

@@ -1,0 +1,91 @@
+"""nanoGPT's recipe for a processor (bench/nanogpt.json) on Tiny Shakespeare's characters: zr beside PyTorch eager."""
+import json
+import os
+import pathlib
+import statistics
+import struct
+
+import measure
+from measure import result, skip
+
+RECIPE = measure.ROOT / "bench/nanogpt.json"
+FASTER, SAME = "whole run: time of zr / time of PyTorch", "validation loss: zr less PyTorch, absolute"
+FASTER_WANTED, SAME_WANTED = "<= 0.6", "<= 0.03"
+
+
+def find_text(options):
+    shared = pathlib.Path(os.environ.get("ZR_SHARED", measure.ROOT / "../shared"))
+    path = options.text or shared / "data/tinyshakespeare.txt"
+    return path if path.is_file() else None
+
+
+def write_tokens(text):
+    """nanoGPT's preparation: every character its number, nine tenths to train with."""
+    characters = sorted(set(text))
+    number = {character: i for i, character in enumerate(characters)}
+    cut = len(text) * 9 // 10
+    paths = []
+    for name, part in (("train", text[:cut]), ("val", text[cut:])):
+        paths.append(measure.OUT / f"characters-{name}.bin")
+        paths[-1].write_bytes(struct.pack(f"<{len(part)}H", *(number[character] for character in part)))
+    return paths, len(characters)
+
+
+def ours(paths, vocabulary, steps):
+    """Wall time from outside: start and saving the weights are in it."""
+    recipe = json.loads(RECIPE.read_text())
+    recipe["model"]["vocab_size"] = vocabulary
+    recipe["data"].update(train=str(paths[0]), val=str(paths[1]))
+    recipe["train"]["steps"] = steps
+    run = measure.train(recipe, arguments=["--quiet"])
+    evaluations = [line for line in run.more["metrics"] if "val_loss" in line]
+    return {"wall_sec": run.more["wall_sec"], "val_loss": evaluations[-1]["val_loss"],
+            "evaluations": len(evaluations), "val_tokens": evaluations[-1]["val_tokens"],
+            "train_tokens": steps * recipe["train_batch_size"] * recipe["data"]["seq_length"]}
+
+
+def theirs(paths, vocabulary, steps):
+    return measure.run_json([measure.PEERS / "python", "bench/peers/nanogpt_torch.py", RECIPE, *paths, vocabulary,
+                             steps], 1800)
+
+
+def compare(zr, torch, steps):
+    for key in ("evaluations", "val_tokens", "train_tokens"):
+        if zr[0][key] != torch[0][key]:
+            raise measure.Failed(f"not the same run: {key} {zr[0][key]} in zr, {torch[0][key]} in PyTorch")
+    seconds = [statistics.median(run["wall_sec"] for run in runs) for runs in (zr, torch)]
+    each = ", ".join(f"{a['wall_sec'] / b['wall_sec']:.2f}" for a, b in zip(zr, torch))
+    result(FASTER, round(seconds[0] / seconds[1], 3), FASTER_WANTED, "x",
+           f"{seconds[0]:.1f} s against {seconds[1]:.1f} s, {steps} steps, {zr[0]['evaluations']} evaluations of "
+           f"{zr[0]['val_tokens']} tokens; each round {each}")
+    losses = [statistics.median(run["val_loss"] for run in runs) for runs in (zr, torch)]
+    # A run cut short has not learned enough to be compared.
+    result(SAME, round(abs(losses[0] - losses[1]), 4), SAME_WANTED if steps >= 2000 else None, "nats",
+           f"{losses[0]:.4f} and {losses[1]:.4f}")
+
+
+def main():
+    options = measure.options()
+    path, missing = find_text(options), measure.no_peers()
+    if not path:
+        missing = "no text: give --text FILE (Tiny Shakespeare)"
+    if missing:
+        skip(FASTER, missing, FASTER_WANTED)
+        return skip(SAME, missing, SAME_WANTED)
+    paths, vocabulary = write_tokens(path.read_text())
+    steps = 250 if options.quick else json.loads(RECIPE.read_text())["train"]["steps"]
+    zr, torch = [], []
+    try:
+        for number in range(1 if options.quick else 2):
+            zr.append(ours(paths, vocabulary, steps))
+            torch.append(theirs(paths, vocabulary, steps))
+            measure.progress(f"round {number + 1}: zr {zr[-1]['wall_sec']:.1f} s, "
+                             f"PyTorch {torch[-1]['wall_sec']:.1f} s")
+        compare(zr, torch, steps)
+    except measure.Failed as error:
+        skip(FASTER, str(error), FASTER_WANTED)
+        skip(SAME, str(error), SAME_WANTED)
+    return None
+
+
+main()

@@ -1,0 +1,66 @@
+"""GPT-2 124M, fp32, on 2 ranks x B 2: every stage beside one process with all cores, and beside its peers."""
+import measure
+
+RANKS = 2
+STAGES = (0, 1, 2, 3)
+
+
+def ours(sizes):
+    systems = {"one process": lambda: measure.gpt2_zr(batch=2 * RANKS, **sizes)}
+    for stage in STAGES:
+        systems[f"stage {stage}"] = lambda stage=stage: measure.gpt2_zr(RANKS, stage=stage, batch=2, **sizes)
+    return systems
+
+
+def theirs(sizes):
+    names = {"DDP": "ddp", "FSDP2": "fsdp2", **{f"DeepSpeed {stage}": f"ds{stage}" for stage in STAGES}}
+    return {name: lambda system=system: measure.gpt2_torch(system, RANKS, batch=2, **sizes)
+            for name, system in names.items()}
+
+
+def long_sequences(options):
+    sizes = {"seq": 1024, "steps": 3 if options.quick else 4}
+    turns = measure.Turns(1 if options.quick else 2, ours(sizes))
+    for stage in STAGES:
+        turns.speed(f"T 1024: stage {stage} / one process", f"stage {stage}", "one process", ">= 0.92")
+
+
+def short_sequences(options):
+    sizes = {"seq": 64, "steps": 4 if options.quick else 8}
+    missing = measure.no_peers()
+    systems = ours(sizes)
+    systems["stage 3, mpirun"] = lambda: measure.gpt2_zr(RANKS, mpi=True, stage=3, batch=2, **sizes)
+    if not missing:
+        systems.update(theirs(sizes))
+    turns = measure.Turns(1 if options.quick else 2, systems)
+    turns.failed.update({name: missing for name in theirs(sizes) if missing})
+    for stage in STAGES:
+        turns.speed(f"T 64: stage {stage} / one process", f"stage {stage}", "one process",
+                    ">= 0.75" if stage == 0 else ">= 0.85")
+    turns.speed("T 64: stage 3 under mpirun / one process", "stage 3, mpirun", "one process")
+    for stage in STAGES:
+        turns.speed(f"T 64: stage {stage} / DeepSpeed's", f"stage {stage}", f"DeepSpeed {stage}", ">= 2.5")
+    turns.speed("T 64: stage 0 / DDP", "stage 0", "DDP", ">= 1.4")
+    turns.speed("T 64: stage 3 / FSDP2", "stage 3", "FSDP2", ">= 3")
+    if options.long:
+        half(options, missing)
+
+
+def half(options, missing):
+    """The same in bf16, for the tables; nothing is wanted of it."""
+    sizes = {"seq": 64, "steps": 4 if options.quick else 8, "bf16": True}
+    turns = measure.Turns(1, {**ours(sizes), **({} if missing else theirs(sizes))})
+    turns.failed.update({name: missing for name in theirs(sizes) if missing})
+    for stage in STAGES:
+        turns.speed(f"bf16, T 64: stage {stage} / DeepSpeed's", f"stage {stage}", f"DeepSpeed {stage}")
+    turns.speed("bf16, T 64: stage 0 / DDP", "stage 0", "DDP")
+    turns.speed("bf16, T 64: stage 3 / FSDP2", "stage 3", "FSDP2")
+
+
+def main():
+    options = measure.options()
+    short_sequences(options)
+    long_sequences(options)
+
+
+main()
