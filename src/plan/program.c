@@ -1,7 +1,7 @@
 /*
- * What runs in one micro-batch, in order: the graph's ops, forward and backward, that something comes of. Recompute makes forward
- * ops run again before the backward ops that read their outputs; lean's two passes run the whole
- * backward a second time. Everything else (lifetimes, gathers, reductions) follows from this list.
+ * What runs in one micro-batch, in order: the graph's ops, forward and backward, that something comes of. Recompute
+ * makes forward ops run again before the backward ops that read their outputs; lean's two passes run the whole backward
+ * a second time. Everything else (lifetimes, gathers, reductions) follows from this list.
  */
 #include "plan/internal.h"
 
@@ -82,8 +82,8 @@ static void mark(const zr_graph *g, bool *live, zr_value value)
     if (producer >= 0) live[producer] = true;
 }
 
-/* The forward ops that something comes of: losses, output, an operand of the backward. A backward op may make the losses
- * itself, and then nothing reads what the forward pass would make of them. */
+/* The forward ops that something comes of: losses, output, an operand of the backward. A backward op may make the
+ * losses itself, and then nothing reads what the forward pass would make of them. */
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);
