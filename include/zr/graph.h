@@ -181,7 +181,7 @@ ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
 /** The gradient of `value` has the existing value `contribution` as a term (no copy is made). */
 ZR_API void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution);
 /** An adjoint's op makes `losses`, an output of its forward op, once more, as `again` (of the same type). If they are
- * the graph's losses they are from here on `again`, and the forward op need not run. */
+ *  the graph's losses they are from here on `again`, and the forward op need not run. */
 ZR_API void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again);
 
 /* ---- reading --------------------------------------------------------------------------------- */
