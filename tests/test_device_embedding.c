@@ -38,6 +38,7 @@ static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_d
     call.out[0] = tensor2(dtable, w, s.V, s.C);
     run_both(level, call, 4 * s.C);
     assert_close("embedding_dw", dtable, w, want, s.V * s.C, 1e-6);
+    if (add && w == ZR_F32) run_in_place(level, call, 2, 4 * s.C);
 }
 
 static void check_position(const level_pair *level, size s, zr_dtype g, int64_t first)

@@ -3,6 +3,8 @@
  * ends the step on both, with the first one's message. */
 #include "layout_variants.h"
 
+#include <time.h>
+
 #ifdef __SANITIZE_THREAD__
 enum { SHARES = 9 }; /* a cut: the sanitizer takes its time */
 #else
@@ -100,6 +102,13 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
+/* Long enough for what may run beside it. */
+static zr_status slow_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    return trainer_batch(arg, batch, input);
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -110,6 +119,7 @@ static void test_order(void **state)
         run.lanes = true;
         run.steps = 2;
         run.arg = s;
+        run.batch = slow_batch;
         run.after_first = watch_rank;
         run.after = check_order;
         trainer_run(&run);

@@ -127,7 +127,8 @@ struct zr_op_def {
      *  operands are kept anyway. It must give the same bits again. */
     bool cheap;
     /** 1 + the input whose place output i may take when that input dies here; 0: none. Only
-     *  inputs of the same byte size are taken, and the kernel must allow it. */
+     *  inputs of the same byte size are taken, and the kernel must allow it. Where output i is a parameter's gradient
+     *  and the input an earlier part of it, that part is made in the gradient's place. */
     int8_t in_place[ZR_OP_OUTS];
 };
 

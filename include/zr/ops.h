@@ -17,7 +17,8 @@ extern "C" {
 /** y[b,t,:] = table[ids[b,t],:].
  *  embedding:    ids (B,T) I32, table (V,C) g -> y (B,T,C) g
  *  embedding_dw: ids, dy (B,T,C) g, [earlier (V,C) F32] -> dtable (V,C) w
- *                dtable[v] = earlier[v] + sum over ids[b,t]==v of dy[b,t], tokens in order */
+ *                dtable[v] = earlier[v] + sum over ids[b,t]==v of dy[b,t], tokens in order;
+ *                may be in place of earlier */
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** y[b,t,:] = x[b,t,:] + table[position + t,:], position = 0 except in DECODE.

@@ -10,6 +10,7 @@ typedef struct proof {
     const zr_schedule *s;
     uint64_t *before; /* n x words: bit j of row i: step j happens before step i */
     int32_t words;
+    zr_value *part; /* parameter -> the part of its gradient that was written last */
 } proof;
 
 static bool is_barrier(const zr_step *step)
@@ -132,6 +133,11 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
                  param->name, (long long)p->s->value_offset[value], buffer, b->what);
         return ZR_OK;
     }
+    if (info->param >= 0 && b->category == ZR_GRAD && p->part[info->param] == value &&
+        b->unit == zr_graph_param(p->graph, info->param)->unit &&
+        p->s->value_offset[value] ==
+            zr_graph_param(p->graph, info->param)->unit_offset * zr_dtype_bytes(info->type.dtype))
+        return ZR_OK; /* made in the place of the whole gradient, which holds other parameters' as well */
     bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
     bool held = fixed ? buffer == p->s->value_buffer[value] : holder[buffer] == value;
     ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
@@ -145,6 +151,7 @@ static zr_status check_values(const proof *p, zr_value *holder)
 {
     const zr_schedule *s = p->s;
     for (int32_t b = 0; b < s->n_buffers; b++) holder[b] = ZR_NONE;
+    for (int32_t i = 0; i < zr_graph_params(p->graph); i++) p->part[i] = ZR_NONE;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_use *use = s->use + s->step[i].uses;
         if (s->step[i].kind == ZR_STEP_LOSS)
@@ -153,7 +160,11 @@ static zr_status check_values(const proof *p, zr_value *holder)
         const zr_op *op = zr_graph_get_op(p->graph, s->step[i].op);
         for (int j = 0; j < op->n_in; j++)
             if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], use[j].buffer));
-        for (int j = 0; j < op->n_out; j++) holder[use[op->n_in + j].buffer] = op->out[j];
+        for (int j = 0; j < op->n_out; j++) {
+            int32_t param = zr_graph_value(p->graph, op->out[j])->param;
+            holder[use[op->n_in + j].buffer] = op->out[j];
+            if (param >= 0) p->part[param] = op->out[j];
+        }
         for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
     }
     return ZR_OK;
@@ -263,7 +274,8 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)s->n_steps + 64);
     use_of *use = zr_alloc(sizeof *use * (size_t)(s->n_uses + 1));
     int32_t *first = zr_alloc(sizeof *first * 2 * (size_t)(s->n_buffers + 2));
-    if (!p.before || !use || !first) {
+    p.part = zr_alloc(sizeof *p.part * (size_t)(p.graph ? zr_graph_params(p.graph) + 1 : 1));
+    if (!p.before || !use || !first || !p.part) {
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d steps", s->n_steps);
         goto done;
     }
@@ -278,6 +290,7 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);
 done:
     zr_free(p.before);
+    zr_free(p.part);
     zr_free(use);
     zr_free(first);
     return st;

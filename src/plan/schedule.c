@@ -33,9 +33,9 @@ typedef struct writing {
     int32_t *reduce_at;   /* unit -> segment at whose end it is reduced in this pass */
     int32_t *first_due;   /* segment -> the first unit that is reduced at its end, ZR_NONE; then by next_due */
     int32_t *next_due;
-    int32_t *moved;       /* unit -> the step after which its sums are there, -1: at once */
-    int32_t *refreshed;   /* unit -> the step after which it is what all ranks have updated, -1: always */
-    bool pending;         /* the units reduced at the end of the segment before are still to be consumed */
+    int32_t *moved;     /* unit -> the step after which its sums are there, -1: at once */
+    int32_t *refreshed; /* unit -> the step after which it is what all ranks have updated, -1: always */
+    bool pending;       /* the units reduced at the end of the segment before are still to be consumed */
 } writing;
 
 static const zr_op *op_of(const writing *s, int32_t run)
@@ -207,6 +207,38 @@ static int32_t donated(const writing *s, int32_t run, int out, int64_t bytes)
     return fits ? s->place[given] : ZR_NONE;
 }
 
+/* The place of a parameter's gradient, in its unit's. */
+static int32_t place_gradient(writing *s, zr_value value, int32_t param)
+{
+    zr__writer *w = &s->w;
+    const zr_param_info *p = zr_graph_param(w->graph, param);
+    w->schedule->value_offset[value] = p->unit_offset * zr_dtype_bytes(w->plan->layout.wire_dtype);
+    /* Else nothing would keep the gradients of all units from being on their way at once. */
+    if (s->grad_buffer[p->unit] == ZR_NONE && zr__grad_transient(w->plan))
+        zr__writer_wait(w, w->reduced[w->plan->layout.overlap]);
+    return unit_gradient(s, p->unit);
+}
+
+/* Is this a part of a parameter's gradient to which its only reader adds the rest in place? Then it is made in the
+ * gradient's place. `run` writes it. */
+static bool grows_in_place(const writing *s, int32_t run, int out)
+{
+    zr_value value = op_of(s, run)->out[out];
+    const zr_value_info *v = zr_graph_value(s->w.graph, value);
+    int32_t last = s->last_use[s->n_instances + out];
+    if (v->param < 0 || v->type.dtype != s->w.plan->layout.wire_dtype || last < 0 || last >= s->program.n) return false;
+    const zr_op *reader = op_of(s, last);
+    int donor = reader->def->in_place[0] - 1;
+    const zr_value_info *whole = zr_graph_value(s->w.graph, reader->out[0]);
+    if (donor < 0 || donor >= reader->n_in || reader->in[donor] != value || whole->kind != ZR_VALUE_GRAD ||
+        whole->param != v->param)
+        return false;
+    int reads = 0;
+    for (int32_t i = run + 1; i <= last; i++)
+        for (int j = 0; j < op_of(s, i)->n_in; j++) reads += op_of(s, i)->in[j] == value;
+    return reads == 1;
+}
+
 /* A new instance's place: a view of its unit's gradient, the place of an input that dies here, or its own. */
 static int32_t place_output(writing *s, int32_t run, int out)
 {
@@ -215,14 +247,7 @@ static int32_t place_output(writing *s, int32_t run, int out)
     zr_value value = op->out[out];
     const zr_value_info *v = zr_graph_value(w->graph, value);
     int64_t bytes = zr_shape_elems(&v->type.shape) * zr_dtype_bytes(v->type.dtype);
-    if (v->kind == ZR_VALUE_GRAD) {
-        const zr_param_info *p = zr_graph_param(w->graph, v->param);
-        w->schedule->value_offset[value] = p->unit_offset * zr_dtype_bytes(w->plan->layout.wire_dtype);
-        /* Else nothing would keep the gradients of all units from being on their way at once. */
-        if (s->grad_buffer[p->unit] == ZR_NONE && zr__grad_transient(w->plan))
-            zr__writer_wait(w, w->reduced[w->plan->layout.overlap]);
-        return unit_gradient(s, p->unit);
-    }
+    if (v->kind == ZR_VALUE_GRAD || grows_in_place(s, run, out)) return place_gradient(s, value, v->param);
     zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
     if (s->checkpoint[s->n_instances + out]) category = ZR_CHECKPOINT;
     int32_t place = donated(s, run, out, bytes);

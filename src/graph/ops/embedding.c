@@ -59,6 +59,7 @@ static const zr_op_def embedding_dw = {
     .infer = embedding_dw_infer,
     .cost = zr__cost_bytes,
     .scratch_bytes = embedding_dw_scratch,
+    .in_place = {3},
 };
 
 static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)

@@ -93,15 +93,22 @@ static int64_t token_at(const sorted_tokens *t, int64_t i)
     return (int64_t)(uint32_t)t->key[i];
 }
 
-/* First row of the table that belongs to share s of `shares`: a row costs as much as a token, and tokens are not spread
- * evenly over a vocabulary. */
-static int64_t share_begin(const sorted_tokens *t, int64_t V, int s, int shares)
+/* Does the gradient take the place of what was there earlier? Then rows without tokens stay as they are. */
+static bool is_in_place(const zr_kernel_args *args)
 {
-    const int64_t before = (V + t->n) * s / shares;
+    return args->in[2].data && args->in[2].data == args->out[0].data;
+}
+
+/* First row of the table that belongs to share s of `shares`: a row that is written costs as much as a token, and tokens
+ * are not spread evenly over a vocabulary. */
+static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
+{
+    const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
     int64_t low = 0, high = V;
+    if (s == shares) return V;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (middle + first_of_id(t->key, t->n, middle) < before)
+        if (each * middle + first_of_id(t->key, t->n, middle) < before)
             low = middle + 1;
         else
             high = middle;
@@ -137,9 +144,14 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
 {
     const zr_tensor *out = &args->out[0];
     const int64_t V = out->shape.dim[0], C = out->shape.dim[1];
-    const bool past_caches = out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
+    const bool in_place = is_in_place(args);
+    const bool past_caches = !in_place && out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
     int64_t i = first_of_id(t->key, t->n, begin);
     for (int64_t v = begin; v < end; v++) {
+        if (in_place) { /* on to the next token's row */
+            if (i == t->n || token_id(t, i) >= end) break;
+            v = token_id(t, i);
+        }
         const float *row = table_row(args, t, &i, v, acc);
         if (past_caches)
             zr__stream((float *)out->data + v * C, row, C * 4);
@@ -162,11 +174,12 @@ static zr_status embedding_dw(const zr_kernel_args *args)
     for (int64_t i = 0; i < n; i++) keys[i] = (uint64_t)id[i] << 32 | (uint64_t)i;
     const sorted_tokens sorted = {sort_by_id(keys, keys + n, n, V), n};
 
-    const int shares = zr__team(args, (n + V) * C);
+    const bool in_place = is_in_place(args);
+    const int shares = zr__team(args, (n + (in_place ? 0 : V)) * C);
 #pragma omp parallel for num_threads(shares) schedule(static)
     for (int s = 0; s < shares; s++)
-        table_rows(args, &sorted, share_begin(&sorted, V, s, shares), share_begin(&sorted, V, s + 1, shares),
-                   rows + s * C);
+        table_rows(args, &sorted, share_begin(&sorted, V, in_place, s, shares),
+                   share_begin(&sorted, V, in_place, s + 1, shares), rows + s * C);
     return ZR_OK;
 }
 
