@@ -81,7 +81,8 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.accum = had.accum;
     run->layout.norm_first = had.norm_first;
     run->layout.world = had.world;
-    run->layout.overlap = run->lanes; /* otherwise it is only other places and waits: held against a run with it */
+    /* Without lanes it is only other places and waits: held against a run with it. */
+    run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;
     run->layout.optimizer = had.optimizer;
     return true;

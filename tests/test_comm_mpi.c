@@ -199,7 +199,7 @@ static void calls_may_come_from_a_second_thread(void **state)
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
-    for (int ranks_per_node = 0; ranks_per_node <= 1; ranks_per_node++) {
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
         zr_comm *comm = create(ranks_per_node, 1000);
         void *stage;
         expect_ok(zr_comm_stage(comm, world_size * 1000, &stage));

@@ -3,6 +3,7 @@
  * ends the step on both, with the first one's message. */
 #include "layout_variants.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -27,6 +28,22 @@ static void test_two_ranks(void **state)
     check(2, ZR_BF16, 1, 0);
 }
 
+/* The tree over micro-batches is the comm stream's to count. */
+static void test_world(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer want = layout_trainer(2, ZR_BF16, 3, 0.5);
+        want.layout.world = true;
+        want.layout.stage = stage;
+        trainer got = want;
+        got.lanes = true;
+        trainer_run(&want);
+        trainer_run(&got);
+        assert_true(layout_same(&want, &got));
+    }
+}
+
 static void test_three_ranks(void **state)
 {
     (void)state;
@@ -41,12 +58,14 @@ static void test_three_ranks(void **state)
 typedef struct seen {
     zr_event event[ZR_STREAMS][MOST_EVENTS];
     int n[ZR_STREAMS];
+    _Atomic int communicated; /* steps of the comm stream */
 } seen;
 
 static void see(void *arg, const zr_event *event)
 {
     seen *s = arg;
     if (s->n[event->stream] < MOST_EVENTS) s->event[event->stream][s->n[event->stream]++] = *event;
+    if (event->stream == ZR_STREAM_COMM) atomic_fetch_add(&s->communicated, 1);
 }
 
 static zr_status watch_rank(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -59,7 +78,9 @@ static const zr_event *event_of(const seen *s, const zr_schedule *schedule, int3
 {
     int stream = (int)schedule->step[step].stream;
     for (int i = 0; i < s->n[stream]; i++)
-        if (s->event[stream][i].step == step && s->event[stream][i].micro == micro) return &s->event[stream][i];
+        if (s->event[stream][i].schedule == ZR_TRAIN && s->event[stream][i].step == step &&
+            s->event[stream][i].micro == micro)
+            return &s->event[stream][i];
     return NULL;
 }
 
@@ -102,10 +123,16 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Long enough for what may run beside it. */
+/* Takes until something has run beside it: parameters are gathered from the beginning of a step on. */
 static zr_status slow_batch(void *arg, const zr_batch *batch, void *const *input)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    const trainer *run = arg;
+    seen *s = run->arg;
+    int before = atomic_load(&s->communicated);
+    for (int ms = 0; batch->step > 0 && batch->first_row == 0 && ms < 20000; ms++) {
+        if (atomic_load(&s->communicated) > before) break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     return trainer_batch(arg, batch, input);
 }
 
@@ -173,11 +200,9 @@ static void test_communication_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_ranks),
-        cmocka_unit_test(test_three_ranks),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_computing_fails),
-        cmocka_unit_test(test_communication_fails),
+        cmocka_unit_test(test_two_ranks),       cmocka_unit_test(test_three_ranks),
+        cmocka_unit_test(test_world),           cmocka_unit_test(test_order),
+        cmocka_unit_test(test_computing_fails), cmocka_unit_test(test_communication_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

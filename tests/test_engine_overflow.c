@@ -35,6 +35,24 @@ static void spoil(const char *op, int64_t step)
     zr_device_destroy(&device);
 }
 
+/* Each test runs on one thread a rank, then with the comm stream on a second: a verdict is made on one, obeyed on the
+ * other. */
+static bool lanes;
+
+static int one_thread(void **state)
+{
+    (void)state;
+    lanes = false;
+    return 0;
+}
+
+static int two_threads(void **state)
+{
+    (void)state;
+    lanes = true;
+    return 0;
+}
+
 static trainer two_ranks(int stage, zr_dtype dtype, int steps)
 {
     trainer run = trainer_odd();
@@ -44,6 +62,7 @@ static trainer two_ranks(int stage, zr_dtype dtype, int steps)
     run.layout.dtype = run.layout.wire_dtype = dtype;
     run.clip = 0;
     run.steps = steps;
+    run.lanes = lanes;
     return run;
 }
 
@@ -263,17 +282,19 @@ static void test_clip_wants_the_norm(void **state)
 
 int main(void)
 {
+#define BOTH(test) cmocka_unit_test_setup(test, one_thread), cmocka_unit_test_setup(test, two_threads)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scales_on_all_ranks),
-        cmocka_unit_test(test_natural_overflow),
-        cmocka_unit_test(test_scale_leaves_no_trace),
-        cmocka_unit_test(test_skipped_step_does_not_count),
-        cmocka_unit_test(test_lean_skips),
-        cmocka_unit_test(test_lean_ends_the_run),
-        cmocka_unit_test(test_bad_loss),
-        cmocka_unit_test(test_world_skips),
-        cmocka_unit_test(test_refused_numbers),
-        cmocka_unit_test(test_clip_wants_the_norm),
+        BOTH(test_scales_on_all_ranks),
+        BOTH(test_natural_overflow),
+        BOTH(test_scale_leaves_no_trace),
+        BOTH(test_skipped_step_does_not_count),
+        BOTH(test_lean_skips),
+        BOTH(test_lean_ends_the_run),
+        BOTH(test_bad_loss),
+        BOTH(test_world_skips),
+        BOTH(test_refused_numbers),
+        BOTH(test_clip_wants_the_norm),
     };
+#undef BOTH
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

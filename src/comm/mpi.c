@@ -522,6 +522,7 @@ static zr_status fill_mpi(comm_mpi *me, const zr__mpi_options *options)
     if (size > 1 && me->node_size == size) ZR_TRY(open_barrier(me));
     int level = 0;
     MPI_Query_thread(&level);
+    /* Also between ranks of one host that exchange messages because they were told to: these may go over a link. */
     me->comm.concurrent = has_remote(me) && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }

@@ -60,6 +60,14 @@ static zr_status stage_threads(zr_comm *comm, int64_t bytes)
     return ZR_OK;
 }
 
+/* After a failure a peer may still be reading: one that was stopped from another thread may even have completed the
+ * barrier that the others have left. */
+static void await_readers(comm_threads *me)
+{
+    atomic_fetch_sub(&me->group->readers, 1);
+    while (atomic_load(&me->group->readers) > 0) sched_yield();
+}
+
 /* From here to take_back peers may read `mine`, and this rank theirs. Readers count themselves before they meet:
  * nobody whose peers are still on their way to reading can find the count at zero. */
 static zr_status lend(comm_threads *me, const void *mine)
@@ -67,7 +75,7 @@ static zr_status lend(comm_threads *me, const void *mine)
     me->published = mine;
     atomic_fetch_add(&me->group->readers, 1);
     zr_status st = meet(me);
-    if (st != ZR_OK) atomic_fetch_sub(&me->group->readers, 1);
+    if (st != ZR_OK) await_readers(me);
     return st;
 }
 

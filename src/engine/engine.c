@@ -81,7 +81,8 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     zr__lanes_stop(&e->lanes);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    if (e->arena) e->device->ops->free(e->device, e->arena);
+    /* What was on its way from or into it when a call was stopped may still be: until the process ends, or MPI does. */
+    if (e->arena && !(e->stopped && e->comm->concurrent)) e->device->ops->free(e->device, e->arena);
     zr_free(e->scalars);
     zr_free(e->squares);
     zr_free(e->bad);

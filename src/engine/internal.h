@@ -39,6 +39,7 @@ struct zr_engine {
     zr_runtime runtime;
     bool stale;   /* parameters of other ranks' shards are those of before the last update */
     bool refresh; /* this step gathers them */
+    bool stopped; /* a call between ranks was cut short: the arena may still be read and written */
 
     /* the step in progress */
     zr_batch batch;

@@ -63,7 +63,9 @@ static void lane_ended(zr__lanes *l, zr_stream stream, zr_status status)
     if (stream == ZR_STREAM_COMM) l->walking = false;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    if (first && stream == ZR_STREAM_COMPUTE) zr_comm_cancel(l->engine->comm); /* it may wait for a peer for ever */
+    if (!first || stream != ZR_STREAM_COMPUTE) return;
+    l->engine->stopped = true;
+    zr_comm_cancel(l->engine->comm); /* it may wait for a peer for ever */
 }
 
 static void *run_comm_lane(void *arg)

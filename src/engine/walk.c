@@ -26,18 +26,28 @@ static bool is_mine(const zr__lane *lane, const zr_step *step)
 
 /* The ledger charges a buffer when its life begins, exactly where it is used. One lane keeps it, in the order of the
  * list, whoever runs the step. */
-static void take_buffers(const zr__lane *lane, int32_t step, bool mine)
+static void take_buffers(const zr__lane *lane, int32_t step)
 {
     const zr__bound *b = lane->bound;
     for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
         const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
         if (lane->stream == ZR_STREAM_COMPUTE) zr_ledger_take(&lane->engine->ledger, buffer->category, buffer->bytes);
-#ifdef ZR_DEBUG
-        /* NaN in every float type: what is read unwritten shows. */
-        if (mine) memset(zr__buffer(lane->engine, buffer), 0xff, (size_t)buffer->bytes);
-#endif
     }
-    (void)mine;
+}
+
+/* NaN in every float type: what is read unwritten shows. Not before the step has waited: its bytes may have been those of
+ * a buffer that the other lane still read. */
+static void poison(const zr__lane *lane, int32_t step)
+{
+#ifdef ZR_DEBUG
+    const zr__bound *b = lane->bound;
+    for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
+        const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
+        memset(zr__buffer(lane->engine, buffer), 0xff, (size_t)buffer->bytes);
+    }
+#else
+    (void)lane, (void)step;
+#endif
 }
 
 static void give_buffers(const zr__lane *lane, int32_t step)
@@ -144,6 +154,7 @@ static zr_status run_watched(const zr__lane *lane, int32_t index)
                       .micro = lane->micro};
     if (e->watch) event.wait_sec = zr_clock_sec();
     ZR_TRY(await_steps(lane, step));
+    poison(lane, index);
     if (e->watch) event.begin_sec = zr_clock_sec();
     ZR_TRY(run_step(lane, index));
     if (e->watch) event.end_sec = zr_clock_sec();
@@ -183,7 +194,7 @@ zr_status zr__lane_walk(zr__lane *lane)
             lane->first_row += l->ranks * l->batch;
             i = body;
         } else {
-            take_buffers(lane, i, mine);
+            take_buffers(lane, i);
             if (mine && is_due(lane, step)) ZR_TRY(run_watched(lane, i));
             if (mine) zr__lane_publish(lane, ticket_of(lane, i));
             give_buffers(lane, i);

@@ -82,7 +82,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_REPEAT) times = plan->layout.accum;
         if (step->kind == ZR_STEP_END) times = 1;
         int64_t bytes = zr__wire_bytes(plan, step);
-        if (bytes > 0 && !step->once && receives(step)) /* what is done once, flush has charged */ ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
+        /* What is done once, flush has charged. */
+        if (bytes > 0 && !step->once && receives(step)) ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
     }
     return ZR_OK;
 }

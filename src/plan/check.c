@@ -10,7 +10,6 @@ typedef struct proof {
     const zr_schedule *s;
     uint64_t *before; /* n x words: bit j of row i: step j happens before step i */
     int32_t words;
-    zr_value *part; /* parameter -> the part of its gradient that was written last */
 } proof;
 
 static bool is_barrier(const zr_step *step)
@@ -117,6 +116,27 @@ static zr_status check_places(const proof *p, const use_of *use, const int32_t *
     return ZR_OK;
 }
 
+/* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before this one write
+ * there since? */
+static bool was_last(const proof *p, int32_t step, zr_value value, int32_t buffer)
+{
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    const int64_t first = p->s->value_offset[value];
+    const int64_t end = first + zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
+    for (int32_t i = step - 1; i >= 0 && info->param >= 0; i--) {
+        if (p->s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(p->graph, p->s->step[i].op);
+        for (int j = 0; j < op->n_out; j++) {
+            const zr_type *type = &zr_graph_value(p->graph, op->out[j])->type;
+            int64_t at = p->s->value_offset[op->out[j]];
+            bool here = p->s->use[p->s->step[i].uses + op->n_in + j].buffer == buffer && at < end &&
+                        first < at + zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
+            if (here) return op->out[j] == value;
+        }
+    }
+    return false;
+}
+
 /* Is `value` still what its place holds, and the place the one that the step names? */
 static zr_status check_held(const proof *p, const zr_value *holder, int32_t step, zr_value value, int32_t buffer)
 {
@@ -133,13 +153,9 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
                  param->name, (long long)p->s->value_offset[value], buffer, b->what);
         return ZR_OK;
     }
-    if (info->param >= 0 && b->category == ZR_GRAD && p->part[info->param] == value &&
-        b->unit == zr_graph_param(p->graph, info->param)->unit &&
-        p->s->value_offset[value] ==
-            zr_graph_param(p->graph, info->param)->unit_offset * zr_dtype_bytes(info->type.dtype))
-        return ZR_OK; /* made in the place of the whole gradient, which holds other parameters' as well */
     bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
-    bool held = fixed ? buffer == p->s->value_buffer[value] : holder[buffer] == value;
+    bool held =
+        fixed ? buffer == p->s->value_buffer[value] : holder[buffer] == value || was_last(p, step, value, buffer);
     ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
              step, value, buffer, b->what, holder[buffer]);
     return ZR_OK;
@@ -151,7 +167,6 @@ static zr_status check_values(const proof *p, zr_value *holder)
 {
     const zr_schedule *s = p->s;
     for (int32_t b = 0; b < s->n_buffers; b++) holder[b] = ZR_NONE;
-    for (int32_t i = 0; i < zr_graph_params(p->graph); i++) p->part[i] = ZR_NONE;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_use *use = s->use + s->step[i].uses;
         if (s->step[i].kind == ZR_STEP_LOSS)
@@ -161,9 +176,7 @@ static zr_status check_values(const proof *p, zr_value *holder)
         for (int j = 0; j < op->n_in; j++)
             if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], use[j].buffer));
         for (int j = 0; j < op->n_out; j++) {
-            int32_t param = zr_graph_value(p->graph, op->out[j])->param;
             holder[use[op->n_in + j].buffer] = op->out[j];
-            if (param >= 0) p->part[param] = op->out[j];
         }
         for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
     }
@@ -233,7 +246,8 @@ static zr_status check_updates(const proof *p, const use_of *use, const int32_t 
     return ZR_OK;
 }
 
-/* Whatever moves passes through the exchange stage in parts: it must hold two of the least size for each rank. */
+/* Whatever moves passes through the exchange stage in parts: it must hold two of the least size, 64 bytes, for each
+ * rank (zr_comm_stage). */
 static zr_status check_stage(const proof *p)
 {
     int32_t stage = p->plan->stage_buffer;
@@ -251,6 +265,29 @@ static zr_status check_stage(const proof *p)
     ZR_CHECK(p->plan->layout.ranks == 1 || stage == ZR_NONE || p->plan->stage_bytes >= p->plan->layout.ranks * 128LL,
              ZR_ERR_INTERNAL, "an exchange stage of %lld bytes for %d ranks", (long long)p->plan->stage_bytes,
              p->plan->layout.ranks);
+    return ZR_OK;
+}
+
+/* What runs once a step may not stand in an order that others rely on: it is skipped where nothing is left to do. So it
+ * waits for nothing, and all it does is bring a unit that stays whole up to date, which then no one does later. */
+static zr_status check_once(const proof *p, int kind)
+{
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
+        const zr_plan_unit *unit = &p->plan->unit[u];
+        int64_t gathered = 0;
+        for (int32_t i = 0; i < p->s->n_steps; i++) {
+            const zr_step *step = &p->s->step[i];
+            if (step->unit != u || (kind == ZR_TRAIN && !step->once)) continue;
+            bool whole = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST;
+            ZR_CHECK(whole && step->n_waits == 0 && !unit->gathered && p->s->use[step->uses + 1].buffer == unit->param,
+                     ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
+            gathered += step->owner <= 0 ? step->count : 0;
+        }
+        bool wanted = p->plan->shard_optim && p->plan->stage_buffer != ZR_NONE && !unit->gathered;
+        ZR_CHECK(gathered == (wanted ? unit->shard_elems : 0), ZR_ERR_INTERNAL,
+                 "%lld of %lld elements of a shard of unit %d are gathered after an update", (long long)gathered,
+                 (long long)unit->shard_elems, u);
+    }
     return ZR_OK;
 }
 
@@ -274,8 +311,7 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)s->n_steps + 64);
     use_of *use = zr_alloc(sizeof *use * (size_t)(s->n_uses + 1));
     int32_t *first = zr_alloc(sizeof *first * 2 * (size_t)(s->n_buffers + 2));
-    p.part = zr_alloc(sizeof *p.part * (size_t)(p.graph ? zr_graph_params(p.graph) + 1 : 1));
-    if (!p.before || !use || !first || !p.part) {
+    if (!p.before || !use || !first) {
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d steps", s->n_steps);
         goto done;
     }
@@ -285,12 +321,12 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
         ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
     ZR_TRY_GOTO(st, check_stage(&p), done);
+    if (kind == ZR_TRAIN || kind == ZR_FLUSH) ZR_TRY_GOTO(st, check_once(&p, kind), done);
     ZR_TRY_GOTO(st, check_updates(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
     if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);
 done:
     zr_free(p.before);
-    zr_free(p.part);
     zr_free(use);
     zr_free(first);
     return st;

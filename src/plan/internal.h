@@ -149,7 +149,7 @@ void zr__write_update(zr__writer *w);
 /* Give every transient buffer of a schedule its offset; *bytes: end of the highest. */
 zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], int64_t *bytes);
 
-/* Bytes that a step brings into one rank; of one owner's steps, into the owner (COLLECT) or everyone else. */
+/* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step);
 
 /* Fill plan->memory, traffic, flops. */
