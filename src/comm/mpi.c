@@ -280,6 +280,9 @@ static bool is_node_peer(const comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
+/* Sends come first. Long messages wait for the receiver's leave, and over TCP that leave goes the way of its data: a
+ * peer that was here earlier, if it had our leave to send before it saw that we want to, would give its own behind all
+ * that it sends, and the link would carry one direction after the other. */
 static zr_status send_remote(comm_mpi *me, const move *m, const chunk *c)
 {
     flight *f = c->flight;
@@ -289,11 +292,11 @@ static zr_status send_remote(comm_mpi *me, const move *m, const chunk *c)
         if (me->node_rank[r] >= 0) continue;
         unsigned char *into =
             m->out ? m->out + r * m->out_stride + c->at : me->comm.stage + c->half + r * m->slot_stride;
-        if (zr__comm_is(m->from, r) && zr__comm_is(m->to, me->comm.rank))
-            TRY_MPI(MPI_Irecv(into, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world, &f->request[f->n++]));
         if (zr__comm_is(m->from, me->comm.rank) && zr__comm_is(m->to, r))
             TRY_MPI(MPI_Isend(m->send + r * m->send_stride + c->at, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world,
                               &f->request[f->n++]));
+        if (zr__comm_is(m->from, r) && zr__comm_is(m->to, me->comm.rank))
+            TRY_MPI(MPI_Irecv(into, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world, &f->request[f->n++]));
     }
     return ZR_OK;
 }
