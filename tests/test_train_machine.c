@@ -273,7 +273,7 @@ static void test_products(void **state)
     for (int d = 0; d < 2; d++) {
         zr_products products;
         double bound = 0.0, flops = 0.0;
-        int64_t count = 0;
+        int64_t count = 0, heads = 0;
         assert_int_equal(zr_products_measure(&model, 2, 64, dtypes[d], device, &products), ZR_OK);
         assert_int_equal(products.n, 3 * 4 + 3);
         for (int i = 0; i < products.n; i++) {
@@ -283,7 +283,9 @@ static void test_products(void **state)
             flops += work;
             bound += work / p->flops_per_sec;
             count += p->count;
+            heads += strncmp(p->what, "transformer.wte ", 16) == 0;
         }
+        assert_int_equal(heads, 3);
         assert_string_equal(products.product[2].what, "h.*.mlp.c_fc forward");
         assert_true(products.product[2].m == 128 && products.product[2].n == 128 && products.product[2].k == 32);
         assert_int_equal(count, 3 * (3 * 4 + 1));

@@ -141,7 +141,7 @@ static void check_waits(const spans *s, int rank, int step, int micro, int32_t i
         int32_t on = schedule->wait[w];
         zr_step_kind kind = schedule->step[on].kind;
         if (kind == ZR_STEP_REPEAT || kind == ZR_STEP_END) continue;
-        int of = !s->inside[on] ? 0 : s->inside[index] ? micro : ACCUM - 1;
+        int of = !s->inside[on] || schedule->step[on].once ? 0 : s->inside[index] ? micro : ACCUM - 1;
         double end = span_at(s, rank, step, of, on)->end;
         if (begin < end - NS) fail_msg("step %d begins at %.3f us, step %d ends at %.3f", index, begin, on, end);
     }
@@ -156,7 +156,8 @@ static void check_all_seen(const spans *s)
             for (int micro = 0; micro < ACCUM; micro++)
                 for (int32_t i = 0; i < schedule->n_steps; i++) {
                     zr_step_kind kind = schedule->step[i].kind;
-                    bool runs = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && (micro == 0 || s->inside[i]);
+                    bool again = s->inside[i] && !schedule->step[i].once;
+                    bool runs = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && (micro == 0 || again);
                     int seen = span_at(s, rank, step, micro, i)->seen;
                     if (seen != runs)
                         fail_msg("rank %d, training step %d, micro-batch %d: step %d (%s) ran %d times", rank, step,

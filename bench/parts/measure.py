@@ -1,7 +1,7 @@
 """What the parts of bench/run share: lines of results, commands under a time limit, systems timed in turn.
 
-A part prints one JSON object a line, with the keys part, what, value, wanted, ok, unit, detail. ok is null where
-nothing was wanted, and where nothing could be measured: then value is null too and detail says why.
+A part prints one JSON object a line, with the keys part, what, value, wanted, ok, unit, detail. Without a value detail
+says why: ok is null where this machine lacks what the measurement needs, and false where something failed.
 """
 import argparse
 import json
@@ -32,6 +32,10 @@ class Failed(Exception):
     """A command that gave no result; the text says which and why."""
 
 
+class Missing(Failed):
+    """What a measurement needs is not on this machine: no fault of anybody's."""
+
+
 # ---- results -------------------------------------------------------------------------------------
 
 
@@ -43,15 +47,18 @@ def holds(value, wanted):
     return value >= float(word[1]) if word[0] == ">=" else value <= float(word[1])
 
 
-def result(what, value, wanted=None, unit="", detail=""):
-    ok = None if wanted is None else holds(value, wanted)
+def line(what, value, wanted, ok, unit, detail):
     print(json.dumps({"part": PART, "what": what, "value": value, "wanted": wanted, "ok": ok, "unit": unit,
                       "detail": detail}), flush=True)
 
 
-def skip(what, why, wanted=None):
-    print(json.dumps({"part": PART, "what": what, "value": None, "wanted": wanted, "ok": None, "unit": "",
-                      "detail": why}), flush=True)
+def result(what, value, wanted=None, unit="", detail=""):
+    line(what, value, wanted, None if wanted is None else holds(value, wanted), unit, detail)
+
+
+def without(what, error, wanted=None):
+    """The line of what has no value: not measured where something is missing, else a fault."""
+    line(what, None, wanted, None if isinstance(error, Missing) else False, "", str(error))
 
 
 def adopt(told):
@@ -68,12 +75,10 @@ def adopt(told):
 def adopt_program(path, arguments=()):
     """The lines of a program that prints one JSON object for each thing that it measured."""
     name = path.relative_to(ROOT)
-    if not path.exists():
-        return skip(str(name), "there is no such program")
     try:
         ended = run([path, *arguments], 900, {"GOMP_SPINCOUNT": "10000"})
     except Failed as error:
-        return skip(str(name), str(error))
+        return without(str(name), error)
     for text in ended.stdout.splitlines():
         if text.startswith("{"):
             adopt(json.loads(text))
@@ -119,8 +124,11 @@ def run(command, timeout, env=None):
     around = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     with tempfile.TemporaryFile(dir=OUT) as out, tempfile.TemporaryFile(dir=OUT) as err:
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=ROOT,
-                                   env=around, start_new_session=True)
+        try:
+            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=ROOT,
+                                       env=around, start_new_session=True)
+        except OSError as error:
+            raise Failed(f"{' '.join(command[:4])} ...: {error}") from None
         late = threading.Event()
         alarm = threading.Timer(timeout, lambda: (late.set(), end(process, signal.SIGKILL)))
         alarm.start()
@@ -210,11 +218,14 @@ def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False):
 
 
 def gpt2_zr(ranks=1, mpi=False, env=None, **config):
+    if mpi and not shutil.which(MPIRUN[0]):
+        raise Missing("there is no mpirun")
     launch = [*MPIRUN, "-n", str(ranks)] if mpi else ()
     return train(gpt2_config(**config), launch, ranks, ["--quiet"], env=env)
 
 
 def gpt2_torch(system="single", ranks=1, batch=4, seq=64, steps=7, bf16=False):
+    need_peers()
     program = ROOT / "bench/peers/gpt2_torch.py"
     launch = [PEERS / "python"] if ranks == 1 else [PEERS / "torchrun", "--nproc_per_node", ranks]
     ended = run([*launch, program, system, "--batch", batch, "--seq", seq, "--steps", steps,
@@ -227,9 +238,9 @@ def gpt2_torch(system="single", ranks=1, batch=4, seq=64, steps=7, bf16=False):
     return Steps(told["step_ms"][1:], ended.rss_bytes)
 
 
-def no_peers():
-    """Why the peers cannot run, None when they can."""
-    return None if (PEERS / "python").exists() else "PyTorch is not installed in build/peers/venv"
+def need_peers():
+    if not (PEERS / "python").exists():
+        raise Missing("PyTorch is not installed in build/peers/venv")
 
 
 # ---- in turn -------------------------------------------------------------------------------------
@@ -253,7 +264,7 @@ class Turns:
             steps = system()
         except Failed as error:
             progress(f"round {number}: {name}: {error}")
-            self.failed[name] = str(error)
+            self.failed[name] = error
             return
         progress(f"round {number}: {name}: {statistics.median(steps.step_ms):.1f} ms a step, "
                  f"{steps.rss_bytes / 1e6:.0f} MB")
@@ -261,8 +272,7 @@ class Turns:
 
     def why_not(self, *names):
         """Why some of these have no time, None when all have."""
-        return next((self.failed.get(name, "no run") for name in names
-                     if name in self.failed or not self.runs.get(name)), None)
+        return next((self.failed[name] for name in names if name in self.failed), None)
 
     def median_ms(self, name):
         return statistics.median(ms for steps in self.runs[name] for ms in steps.step_ms)
@@ -274,7 +284,7 @@ class Turns:
         """Result: how many times as fast as `slow` is `fast`."""
         why = self.why_not(fast, slow)
         if why:
-            return skip(what, why, wanted)
+            return without(what, why, wanted)
         each = [statistics.median(b.step_ms) / statistics.median(a.step_ms)
                 for a, b in zip(self.runs[fast], self.runs[slow])]
         memory = self.rss_bytes(fast) / self.rss_bytes(slow)

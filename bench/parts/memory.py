@@ -9,4 +9,5 @@ mpi = measure.OUT / "mpi_collectives"
 beside = [" ".join([*measure.MPIRUN, "-n", "2", str(mpi)])] if mpi.exists() and shutil.which("mpirun") else []
 measure.adopt_program(measure.OUT / "bench_reduce", ["--json", *beside])
 if not beside:
-    measure.skip("reduction and gather beside MPI's", "no mpirun, or no build/bench/mpi_collectives", ">= 4, 2")
+    measure.without("reduction and gather beside MPI's",
+                    measure.Missing("no mpirun, or no build/bench/mpi_collectives"), ">= 4, 2")

@@ -6,7 +6,7 @@ import statistics
 import struct
 
 import measure
-from measure import result, skip
+from measure import result, without
 
 RECIPE = measure.ROOT / "bench/nanogpt.json"
 FASTER, SAME = "whole run: time of zr / time of PyTorch", "validation loss: zr less PyTorch, absolute"
@@ -16,7 +16,9 @@ FASTER_WANTED, SAME_WANTED = "<= 0.6", "<= 0.03"
 def find_text(options):
     shared = pathlib.Path(os.environ.get("ZR_SHARED", measure.ROOT / "../shared"))
     path = options.text or shared / "data/tinyshakespeare.txt"
-    return path if path.is_file() else None
+    if not path.is_file():
+        raise measure.Missing("no text: give --text FILE (Tiny Shakespeare)")
+    return path
 
 
 def write_tokens(text):
@@ -64,28 +66,25 @@ def compare(zr, torch, steps):
            f"{losses[0]:.4f} and {losses[1]:.4f}")
 
 
-def main():
-    options = measure.options()
-    path, missing = find_text(options), measure.no_peers()
-    if not path:
-        missing = "no text: give --text FILE (Tiny Shakespeare)"
-    if missing:
-        skip(FASTER, missing, FASTER_WANTED)
-        return skip(SAME, missing, SAME_WANTED)
-    paths, vocabulary = write_tokens(path.read_text())
+def race(options, paths, vocabulary):
     steps = 250 if options.quick else json.loads(RECIPE.read_text())["train"]["steps"]
     zr, torch = [], []
+    for number in range(1 if options.quick else 2):
+        zr.append(ours(paths, vocabulary, steps))
+        torch.append(theirs(paths, vocabulary, steps))
+        measure.progress(f"round {number + 1}: zr {zr[-1]['wall_sec']:.1f} s, PyTorch {torch[-1]['wall_sec']:.1f} s")
+    compare(zr, torch, steps)
+
+
+def main():
+    options = measure.options()
     try:
-        for number in range(1 if options.quick else 2):
-            zr.append(ours(paths, vocabulary, steps))
-            torch.append(theirs(paths, vocabulary, steps))
-            measure.progress(f"round {number + 1}: zr {zr[-1]['wall_sec']:.1f} s, "
-                             f"PyTorch {torch[-1]['wall_sec']:.1f} s")
-        compare(zr, torch, steps)
+        measure.need_peers()
+        paths, vocabulary = write_tokens(find_text(options).read_text())
+        race(options, paths, vocabulary)
     except measure.Failed as error:
-        skip(FASTER, str(error), FASTER_WANTED)
-        skip(SAME, str(error), SAME_WANTED)
-    return None
+        without(FASTER, error, FASTER_WANTED)
+        without(SAME, error, SAME_WANTED)
 
 
 main()

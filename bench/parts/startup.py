@@ -11,7 +11,7 @@ def beginning():
     path = measure.OUT / "startup.json"
     path.write_text(json.dumps(measure.gpt2_config(stage=3, batch=1, seq=64, steps=6)))
     if why := no_room(RANKS):
-        return measure.skip("start-up", why, "<= 2")
+        return measure.without("start-up", why, "<= 2")
     return measure.adopt_program(measure.OUT / "bench_startup", [path, "--ranks", RANKS])
 
 
@@ -19,7 +19,9 @@ def no_room(ranks):
     """Why so many ranks cannot run, None when they can."""
     plan = measure.run_json([measure.ZR, "plan", measure.OUT / "startup.json", "--json", "--ranks", ranks], 60)
     needed, free = plan["memory"]["total"] * ranks, measure.info()["memory_available"]
-    return None if needed < free else f"{ranks} ranks want {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free"
+    if needed < free:
+        return None
+    return measure.Missing(f"{ranks} ranks want {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free")
 
 
 def crowded(options):
@@ -30,7 +32,7 @@ def crowded(options):
         systems[f"{ranks} ranks"] = lambda ranks=ranks: measure.gpt2_zr(
             ranks, stage=3, batch=rows // ranks, seq=64, steps=3 if options.quick else 6)
     if why := no_room(4 * cores):
-        return measure.skip(f"{4 * cores} ranks on {cores} cores", why, wanted)
+        return measure.without(f"{4 * cores} ranks on {cores} cores", why, wanted)
     turns = measure.Turns(1 if options.quick else 2, systems)
     for times in (2, 4):
         turns.speed(f"GPT-2 124M, stage 3, T 64: {times * cores} ranks / {cores} ranks on {cores} cores",

@@ -53,12 +53,13 @@ typedef struct zr_product {
     double flops_per_sec;
 } zr_product;
 
-/** The products of one micro-batch, forward and backward. */
+/** The products of one micro-batch, forward and backward; those of a head that keeps its logits to itself as it makes
+ *  them, for so many rows at a time. */
 typedef struct zr_products {
     zr_product *product;
     int n;
     double flops;
-    double rest_flops; /* of ops that are no linear products: attention */
+    double rest_flops; /* of ops that are no linear products: attention, without regard to its mask */
     double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels */
 } zr_products;
 

@@ -151,7 +151,9 @@ static void print_bound(const cli_bench *b)
     char f32[32], bf16[32];
     printf("\nbound       %s", cli_seconds(b->f32.bound_sec, f32));
     if (b->narrow.n) printf(" in fp32, %s in bf16,", cli_seconds(b->narrow.bound_sec, bf16));
-    printf(" for the products of a micro-batch; the other %.1f %% of its FLOPs\n            (attention) come on top\n",
+    printf(" for the products of a micro-batch; attention comes on top: %.1f %%\n            of its FLOPs, counted "
+           "without "
+           "the mask, which leaves half of them\n",
            100.0 * rest_share(&b->f32));
 }
 

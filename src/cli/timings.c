@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Columns that only some runs need. */
 typedef struct columns {
@@ -29,7 +30,7 @@ static void add_cell(zr__text *out, bool shown, int wide, const char *text)
 
 static void add_head(zr__text *out, columns c)
 {
-    zr__text_add(out, "  %-22s %-7s", "kind of step", "stream");
+    zr__text_add(out, "  %-23s %-7s", "kind of step", "stream");
     add_cell(out, true, 7, "calls");
     add_cell(out, c.again, 7, "again");
     add_cell(out, true, 9, "ms");
@@ -55,7 +56,7 @@ static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, 
     snprintf(calls, sizeof(calls), "%.4g", kind->calls);
     snprintf(again, sizeof(again), "%.4g", kind->replays);
     snprintf(share, sizeof(share), "%.1f%%", 100.0 * kind->sec / t->step_sec);
-    zr__text_add(out, "  %-22.22s %-7s", kind->name, zr_stream_name(kind->stream));
+    zr__text_add(out, "  %-23.23s %-7s", kind->name, zr_stream_name(kind->stream));
     add_cell(out, true, 7, calls);
     add_cell(out, c.again, 7, kind->replays > 0 ? again : "-");
     add_cell(out, true, 9, milliseconds(kind->sec, ms));
@@ -69,17 +70,21 @@ static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, 
 static void add_kinds(zr__text *out, const zr_timings *t, columns c)
 {
     int small = 0;
+    bool attention = false;
     char ms[32];
     double sec = 0.0;
     for (int k = 0; k < t->n_kinds; k++) {
         bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
         if (shown) add_kind(out, t, &t->kind[k], c);
+        attention |= shown && strncmp(t->kind[k].name, "attention", strlen("attention")) == 0;
         small += !shown && t->kind[k].calls > 0;
         sec += shown ? 0.0 : t->kind[k].sec;
     }
     if (small)
         zr__text_add(out, "  %d kinds below 0.1%% each take %s together; run.json has all\n", small,
                      cli_seconds(sec, ms));
+    if (attention)
+        zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
 /* What computes, as one; what only moves is the rest. */

@@ -280,20 +280,22 @@ static bool is_node_peer(const comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-static zr_status send_remote(comm_mpi *me, const move *m, const chunk *c)
+/* All sends of a chunk or all its receives, sends first. Long messages wait for the receiver's leave, and over TCP that
+ * leave goes the way of its data: a peer that was here earlier, if it had our leave to send before it saw what we want
+ * to, would give its own behind all that it sends, and the link would carry one direction after the other. */
+static zr_status start(comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     flight *f = c->flight;
-    f->n = 0;
+    if (!zr__comm_is(sending ? m->from : m->to, me->comm.rank)) return ZR_OK;
     for (int i = 1; i < me->comm.size; i++) {
-        int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
-        if (me->node_rank[r] >= 0) continue;
-        unsigned char *into =
-            m->out ? m->out + r * m->out_stride + c->at : me->comm.stage + c->half + r * m->slot_stride;
-        if (zr__comm_is(m->from, r) && zr__comm_is(m->to, me->comm.rank))
-            TRY_MPI(MPI_Irecv(into, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world, &f->request[f->n++]));
-        if (zr__comm_is(m->from, me->comm.rank) && zr__comm_is(m->to, r))
-            TRY_MPI(MPI_Isend(m->send + r * m->send_stride + c->at, (int)c->bytes, MPI_BYTE, r, PIECE_TAG, me->world,
-                              &f->request[f->n++]));
+        int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes; /* not all to the same rank at once */
+        if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
+        const unsigned char *piece = m->send + r * m->send_stride + c->at;
+        unsigned char *slot = me->comm.stage + c->half + r * m->slot_stride,
+                      *into = m->out ? m->out + r * m->out_stride + c->at : slot;
+        MPI_Request *request = &f->request[f->n++];
+        TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->world, request)
+                        : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->world, request));
     }
     return ZR_OK;
 }
@@ -341,12 +343,15 @@ static chunk next_chunk(comm_mpi *me, const move *m, int64_t at)
 static zr_status move_pieces(comm_mpi *me, const move *m)
 {
     ZR_TRY(check_cancelled(me));
+    if (m->piece_bytes == 0) return ZR_OK;
     chunk now = next_chunk(me, m, 0);
-    ZR_TRY(send_remote(me, m, &now));
+    ZR_TRY(start(me, m, &now, true));
     fill_node(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        next = next_chunk(me, m, now.at + now.bytes);
-        if (next.bytes > 0) ZR_TRY(send_remote(me, m, &next)); /* before the wait: the link shall not stand idle */
+        next = next_chunk(me, m, now.at + now.bytes); /* on its way before the wait: the link shall not stand idle */
+        if (next.bytes > 0) ZR_TRY(start(me, m, &next, true));
+        if (now.at == 0) ZR_TRY(start(me, m, &now, false));
+        if (next.bytes > 0) ZR_TRY(start(me, m, &next, false));
         ZR_TRY(finish(me, now.flight->n, now.flight->request));
         now.flight->n = 0;
         ZR_TRY(meet_node(me));

@@ -19,22 +19,26 @@ struct zr__lanes {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t done[ZR_STREAMS]; /* ticket of the last step that each stream has ended in this walk */
-    zr_schedule_kind kind;    /* what the comm lane walks */
+    int64_t done[ZR_STREAMS];    /* ticket of the last step that each stream has ended in this walk */
+    int64_t awaited[ZR_STREAMS]; /* ticket of the stream that the other lane sleeps for, 0: none */
+    zr_schedule_kind kind;       /* what the comm lane walks */
     bool walking, quit;
     bool failed; /* a lane has: the other stops as soon as it looks */
     zr_status status;
     char text[TEXT_BYTES]; /* of the comm lane's failure: messages belong to threads */
 };
 
+/* The other lane is woken for the ticket that it waits for and for no earlier one: on a busy host each waking takes the
+ * processor from the lane that computes. */
 void zr__lane_publish(const zr__lane *lane, int64_t ticket)
 {
     zr__lanes *l = lane->lanes;
     if (!l) return;
     pthread_mutex_lock(&l->lock);
     l->done[lane->stream] = ticket;
-    pthread_cond_broadcast(&l->changed);
+    bool wakes = l->awaited[lane->stream] > 0 && l->awaited[lane->stream] <= ticket;
     pthread_mutex_unlock(&l->lock);
+    if (wakes) pthread_cond_broadcast(&l->changed);
 }
 
 zr_status zr__lane_await(const zr__lane *lane, zr_stream stream, int64_t ticket)
@@ -42,7 +46,9 @@ zr_status zr__lane_await(const zr__lane *lane, zr_stream stream, int64_t ticket)
     zr__lanes *l = lane->lanes;
     if (!l) return ZR_OK;
     pthread_mutex_lock(&l->lock);
+    l->awaited[stream] = ticket;
     while (l->done[stream] < ticket && !l->failed) pthread_cond_wait(&l->changed, &l->lock);
+    l->awaited[stream] = 0;
     bool reached = l->done[stream] >= ticket;
     pthread_mutex_unlock(&l->lock);
     ZR_CHECK(reached, ZR_ERR_PEER, "the other stream has failed");

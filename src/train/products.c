@@ -2,6 +2,8 @@
  * The matrix products of a model's step, each shape measured by itself through the kernels that the step uses, and what
  * they take together: a bound that no schedule of these kernels beats.
  */
+#include "graph/ops/linear_cross_entropy_blocks.h"
+#include "zr/ops.h"
 #include "zr/train.h"
 
 #include <ctype.h>
@@ -10,10 +12,10 @@
 #include <string.h>
 
 #define MEASURE_SEC 0.06
-/* A product that takes longer is measured on a part of its rows: the head has ten times the work of a block's. */
+/* A product of many rows that takes longer is measured on a part of them. */
 #define LONGEST_SEC 0.1
 #define GUESSED_FLOPS 1e11 /* where the device's peak is not known */
-enum { LEAST_RUNS = 2, ROW_GRAIN = 64 };
+enum { LEAST_RUNS = 2, ROW_GRAIN = 64, PRODUCTS_OF_HEAD = 6 };
 
 /* What a product runs on. */
 typedef struct operands {
@@ -29,6 +31,20 @@ static const char *pass_of(const zr_op *op)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(op->def->name, names[i][0]) == 0) return names[i][1];
     return NULL;
+}
+
+/** A head that keeps its logits to itself and makes its products of them. */
+static bool is_head(const zr_graph *graph, const zr_op *op)
+{
+    bool backward = strcmp(op->def->name, "linear_cross_entropy_dx") == 0;
+    if (!backward && strcmp(op->def->name, "linear_cross_entropy") != 0) return false;
+    return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
+}
+
+/** The forward of a head whose backward makes the losses is never run. */
+static bool is_idle(const zr_graph *graph, const zr_op *op)
+{
+    return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
 }
 
 static int32_t weight_of(const zr_graph *graph, const zr_op *op)
@@ -159,7 +175,7 @@ static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops
     bool narrow = dtype == ZR_BF16 && device->profile.flops_bf16 > 0.0;
     double peak = narrow ? device->profile.flops_bf16 : device->profile.flops_f32;
     double some = (peak > 0.0 ? peak : GUESSED_FLOPS) * LONGEST_SEC / (flops / (double)rows);
-    if (some >= (double)rows) return rows;
+    if (some >= (double)rows || rows <= ZR__HEAD_ROWS) return rows;
     int64_t grains = (int64_t)(some / ROW_GRAIN);
     return grains > 0 ? grains * ROW_GRAIN : rows < ROW_GRAIN ? rows : ROW_GRAIN;
 }
@@ -180,7 +196,7 @@ static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, zr_products *all)
+static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t count, zr_products *all)
 {
     zr_product found = describe(graph, op);
     int at = 0;
@@ -191,22 +207,74 @@ static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, 
         *product = found;
         all->n++;
     }
-    double flops = op->def->cost(graph, op).flops;
-    product->count++;
+    double flops = op->def->cost(graph, op).flops * (double)count;
+    product->count += count;
     all->flops += flops;
     all->bound_sec += flops / product->flops_per_sec;
     return ZR_OK;
 }
 
+/** A head on one block of rows, of ops that make the same products. Gradients are F32, as the head adds up its blocks'
+ *  dw; that it adds takes longer than to write, which is measured: the bound stays one. */
+static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows, zr_graph **block)
+{
+    const zr_param_info *w = zr_graph_param(graph, zr_graph_value(graph, op->in[op->backward ? 2 : 1])->param);
+    zr_graph_spec spec = *zr_graph_get_spec(graph);
+    spec.batch = 1;
+    spec.seq = rows;
+    spec.grad_dtype = ZR_F32;
+    ZR_TRY(zr_graph_create(&spec, block));
+    zr_shape tokens = {2, {1, rows}};
+    zr_value ids = zr_input(*block, "ids", ZR_I32, tokens), targets = zr_input(*block, "targets", ZR_I32, tokens);
+    zr_graph_unit(*block, "%s", zr_graph_unit_info(graph, w->unit)->name);
+    zr_value table = zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x"); /* so that x has a gradient */
+    zr_value weight = zr_param(*block, w->init, w->shape, "%s", w->name);
+    zr_value logits = zr_linear(*block, zr_embedding(*block, ids, table), weight, ZR_NONE, true);
+    zr_graph_losses(*block, zr_cross_entropy(*block, logits, targets));
+    return zr_graph_finish(*block);
+}
+
+/** `count` blocks of so many rows. */
+static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, int64_t count,
+                            zr_products *all)
+{
+    zr_graph *block = NULL;
+    zr_status st = ZR_OK;
+    if (rows == 0 || count == 0) return ZR_OK;
+    ZR_TRY_GOTO(st, make_block(graph, op, rows, &block), done);
+    for (int32_t i = 0; i < zr_graph_ops(block); i++) {
+        const zr_op *product = zr_graph_get_op(block, i);
+        bool made = pass_of(product) && (op->backward || !product->backward);
+        if (made) ZR_TRY_GOTO(st, add(device, block, product, count, all), done);
+    }
+done:
+    zr_graph_destroy(&block);
+    return st;
+}
+
+static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op *op, zr_products *all)
+{
+    const zr_shape *x = &zr_graph_value(graph, op->in[op->backward ? 1 : 0])->type.shape,
+                   *w = &zr_graph_value(graph, op->in[op->backward ? 2 : 1])->type.shape;
+    zr_dtype dtype = zr_graph_get_spec(graph)->dtype;
+    int64_t rows = zr_shape_rows(x);
+    zr__head_layout l = zr__head_layout_make(rows, w->dim[0], w->dim[1], dtype, ZR_F32);
+    ZR_TRY(add_blocks(device, graph, op, l.rows, rows / l.rows, all));
+    return add_blocks(device, graph, op, rows % l.rows, 1, all);
+}
+
 static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr_products *all)
 {
     int32_t n = zr_graph_ops(graph);
-    all->product = zr_alloc((size_t)n * sizeof(*all->product));
-    ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list %d ops", (int)n);
+    all->product = zr_alloc((size_t)n * PRODUCTS_OF_HEAD * sizeof(*all->product));
+    ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list the products of %d ops", (int)n);
     for (int32_t i = 0; i < n; i++) {
         const zr_op *op = zr_graph_get_op(graph, i);
+        if (is_idle(graph, op)) continue;
         if (pass_of(op))
-            ZR_TRY(add(device, graph, op, all));
+            ZR_TRY(add(device, graph, op, 1, all));
+        else if (is_head(graph, op))
+            ZR_TRY(add_head(device, graph, op, all));
         else
             all->rest_flops += op->def->cost(graph, op).flops;
     }
