@@ -13,8 +13,7 @@
 #include "device/cpu/transpose.h"
 #include "graph/ops/attention_blocks.h"
 
-#define NQ ZR__ATTENTION_QUERIES
-#define NK ZR__ATTENTION_KEYS
+#define NB ZR__ATTENTION_BLOCK
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
@@ -61,7 +60,7 @@ static int64_t y_at(const head *s, int64_t t)
 static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *s, float scale)
 {
     const float *in = zr__view(out, x->data, x->dtype, first, s->D);
-    ZR_STREAM_LOOP
+    ZR_WIDE_LOOP
     for (int64_t d = 0; d < s->D; d++) out[d] = in[d] * scale;
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
@@ -76,43 +75,37 @@ static void pack_rows(float *out, const zr_tensor *qkv, const head *s, int part,
 static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head *s, float scale)
 {
     float *out = zr__target(row, x->data, x->dtype, first);
-    ZR_STREAM_LOOP
+    ZR_WIDE_LOOP
     for (int64_t d = 0; d < s->D; d++) out[d] = row[d] * scale;
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-static int64_t whole_lanes(int64_t n)
-{
-    return (n + ZR__ATTENTION_LANES - 1) / ZR__ATTENTION_LANES * ZR__ATTENTION_LANES;
-}
-
-/* out (D, NK) = n tokens from t0 on of part of qkv, transposed, and zeros up to whole lanes of tokens. They are packed
- * in rows (ZR_VEC, width), free for it, ZR_VEC at a time. */
+/* out (D, NB) = n tokens from t0 on of part of qkv, transposed, and zeros up to whole lanes of tokens. rows (whole
+ * lanes of n, width) = the same as they were. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
                             int64_t t0, int64_t n)
 {
-    const int64_t w = s->width, lanes = whole_lanes(n);
-    for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC) {
-        const int64_t here = j0 < n ? zr__min64(ZR_VEC, n - j0) : 0;
-        pack_rows(rows, qkv, s, part, t0 + j0, here, 1.0f);
-        if (here < ZR_VEC) memset(rows + here * w, 0, (size_t)((ZR_VEC - here) * w) * sizeof(float));
-        for (int64_t d0 = 0; d0 < s->D; d0 += ZR_VEC) zr__transpose(out + d0 * NK + j0, NK, rows + d0, w, s->D - d0);
-    }
+    const int64_t w = s->width, lanes = zr__attention_lanes(n);
+    pack_rows(rows, qkv, s, part, t0, n, 1.0f);
+    memset(rows + n * w, 0, (size_t)((lanes - n) * w) * sizeof(float));
+    for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
+        for (int64_t d0 = 0; d0 < s->D; d0 += ZR_VEC)
+            zr__transpose(out + d0 * NB + j0, NB, rows + j0 * w + d0, w, s->D - d0);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Keys of a block at j0 that query block i0 .. i0+nq may see. */
-static int64_t keys_seen(const head *s, int64_t i0, int64_t nq, int64_t j0)
+/* Keys of a block at j0 that query block i0 .. i0+nq may see: all, or as many as there are queries on the diagonal. */
+static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
-    return zr__min64(zr__min64(NK, s->T - j0), i0 + nq - j0);
+    return zr__min64(NB, i0 + nq - j0);
 }
 
 /* Scores of a query that must hold something, of n in its block: those it sees and those that tiles of rows on the
  * diagonal read beyond, which are to be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
-    return whole_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
+    return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
 /* out = x exp(. - m), n whole lanes */
@@ -165,8 +158,8 @@ static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(-FLT_MAX);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t seen = zr__min64(n, i0 + r - j0 + 1), lanes = lanes_read(seen, n);
-        for (int64_t j = seen; j < lanes; j++) p[r * NK + j] = -INFINITY;
-        part[r] = max_lanes(p + r * NK, lanes);
+        for (int64_t j = seen; j < lanes; j++) p[r * NB + j] = -INFINITY;
+        part[r] = max_lanes(p + r * NB, lanes);
     }
     const zr__vec before = zr__vec_load(max), now = zr__vec_max(zr__vec_maxima(part), before);
     zr__vec_store(max, now);
@@ -175,8 +168,8 @@ static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(0.0f);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t lanes = lanes_read(i0 + r - j0 + 1, n);
-        exp_run(p + r * NK, max[r], lanes);
-        part[r] = sum_lanes(p + r * NK, lanes);
+        exp_run(p + r * NB, max[r], lanes);
+        part[r] = sum_lanes(p + r * NB, lanes);
         if (j0 > 0 && shrink[r] != 1.0f) scale_run(y + r * s->width, shrink[r], s->width);
     }
     zr__vec_store(sum, zr__vec_fma(zr__vec_load(sum), zr__vec_load(shrink), zr__vec_sums(part)));
@@ -184,8 +177,8 @@ static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64
 
 static void rows_drop(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
 {
-    float factor[NK];
-    for (int64_t i = i0; i < i0 + rows; i++, p += NK) {
+    float factor[NB];
+    for (int64_t i = i0; i < i0 + rows; i++, p += NB) {
         const int64_t seen = zr__min64(n, i - j0 + 1);
         zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), seen, factor);
         multiply_run(p, factor, seen);
@@ -195,17 +188,17 @@ static void rows_drop(const head *s, float *p, int64_t i0, int64_t rows, int64_t
 static void query_block(const head *s, const zr__attention_layout *at, float *work, int64_t i0, int64_t nq)
 {
     const int64_t w = s->width;
-    float *p = work + at->p, *max = work + at->stat, *sum = max + NQ, *y = work + at->y;
-    for (int64_t i = 0; i < NQ; i++) {
+    float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
+    for (int64_t i = 0; i < NB; i++) {
         max[i] = -FLT_MAX;
         sum[i] = 0.0f;
     }
-    for (int64_t j0 = 0; j0 < i0 + nq; j0 += NK) {
-        const int64_t n = keys_seen(s, i0, nq, j0), above = i0 - j0 + 1;
-        const zr__tile_a q = {work + at->q, w, 1}, probability = {p, NK, 1};
-        zr__tile_lower(nq, whole_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NK, p, NK, above);
+    for (int64_t j0 = 0; j0 < i0 + nq; j0 += NB) {
+        const int64_t n = keys_seen(i0, nq, j0), above = i0 - j0 + 1;
+        const zr__tile_a q = {work + at->q, w, 1}, probability = {p, NB, 1};
+        zr__tile_lower(nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NB, p, NB, above);
         for (int64_t i = 0; i < nq; i += ZR_VEC)
-            rows_online(s, p + i * NK, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i);
+            rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i);
         if (s->drops) rows_drop(s, p, i0, nq, j0, n);
         zr__tile_product(nq, w, n, probability, (zr__tile_band){nq, above}, work + at->values + j0 * w, w, y, w,
                          j0 > 0);
@@ -216,14 +209,15 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    for (int64_t j0 = 0; j0 < s->T; j0 += NK)
-        pack_transposed(work + at->keys_t + j0 * s->D, work + at->y, qkv, s, 1, j0, zr__min64(NK, s->T - j0));
-    pack_rows(work + at->values, qkv, s, 2, 0, s->T, 1.0f);
-    for (int64_t i0 = 0; i0 < s->T; i0 += NQ) {
-        const int64_t nq = zr__min64(NQ, s->T - i0);
+    float *values = work + at->values; /* free until the keys are packed */
+    for (int64_t j0 = 0; j0 < s->T; j0 += NB)
+        pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
+    pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
+    for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
+        const int64_t nq = zr__min64(NB, s->T - i0);
         pack_rows(work + at->q, qkv, s, 0, i0, nq, s->scale);
         query_block(s, at, work, i0, nq);
-        const float *max = work + at->stat, *sum = max + NQ;
+        const float *max = work + at->stat, *sum = max + NB;
         for (int64_t i = 0; i < nq; i++) {
             unpack_row(&args->out[0], y_at(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
             lse[i0 + i] = (float)((double)max[i] + log((double)sum[i]));
@@ -264,26 +258,27 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
     for (int64_t j = seen; j < lanes; j++) p[j] = ds[j] = 0.0f;
 }
 
-/* What a block of queries gives to a block of keys, and takes: dv += p^T dy, dk += ds^T q, dq += ds k. */
+/* What a block of queries gives to a block of keys, and takes: dv += p^T dy, dk += ds^T q, dq += ds k. The block on
+ * the diagonal is the first of its keys and sets dv and dk; the first block of keys sets dq. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
-    const int64_t nq = zr__min64(NQ, s->T - i0), n = keys_seen(s, i0, nq, j0), above = i0 - j0 + 1, w = s->width;
+    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(i0, nq, j0), above = i0 - j0 + 1, w = s->width;
     float *p = work + at->p, *ds = work + at->ds;
     const float *q = work + at->q + i0 * w, *dy = work + at->dy + i0 * w, *delta = work + at->stat + i0;
-    const zr__tile_a q_rows = {q, w, 1}, dy_rows = {dy, w, 1}, ds_rows = {ds, NK, 1};
-    const zr__tile_a p_columns = {p, 1, NK}, ds_columns = {ds, 1, NK};
+    const zr__tile_a q_rows = {q, w, 1}, dy_rows = {dy, w, 1}, ds_rows = {ds, NB, 1};
+    const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
     const zr__tile_band earlier = {nq, above}, later = {i0 - j0, nq};
-    zr__tile_lower(nq, whole_lanes(n), s->D, q_rows, work + at->keys_t, NK, p, NK, above);
-    zr__tile_lower(nq, whole_lanes(n), s->D, dy_rows, work + at->values_t, NK, ds, NK, above);
+    zr__tile_lower(nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
+    zr__tile_lower(nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
     for (int64_t i = 0; i < nq; i++)
-        row_backward(s, p + i * NK, ds + i * NK, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
-    zr__tile_product(n, w, nq, p_columns, later, dy, w, work + at->dv, w, true);
-    zr__tile_product(n, w, nq, ds_columns, later, q, w, work + at->dk, w, true);
-    zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, true);
+        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
+    zr__tile_product(n, w, nq, p_columns, later, dy, w, work + at->dv, w, i0 > j0);
+    zr__tile_product(n, w, nq, ds_columns, later, q, w, work + at->dk, w, i0 > j0);
+    zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > 0);
 }
 
-/* q (scaled), dy and delta = sum over d of dy y, of the whole head; dq = 0. */
+/* q (scaled), dy and delta = sum over d of dy y, of the whole head. */
 static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
@@ -301,7 +296,6 @@ static void head_prepare(const zr_kernel_args *args, const head *s, const zr__at
         }
         zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
-    memset(work + at->dq, 0, (size_t)(s->T * w) * sizeof(float));
 }
 
 static void head_backward(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
@@ -310,14 +304,11 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     const float *lse = (const float *)args->in[3].data + (s->b * s->n_head + s->h) * s->T;
     const int64_t w = s->width;
     head_prepare(args, s, at, work);
-    for (int64_t j0 = 0; j0 < s->T; j0 += NK) {
-        const int64_t n = zr__min64(NK, s->T - j0);
-        pack_transposed(work + at->keys_t, work + at->dk, qkv, s, 1, j0, n);
-        pack_transposed(work + at->values_t, work + at->dk, qkv, s, 2, j0, n);
-        pack_rows(work + at->keys, qkv, s, 1, j0, n, 1.0f);
-        memset(work + at->dk, 0, (size_t)(n * w) * sizeof(float));
-        memset(work + at->dv, 0, (size_t)(n * w) * sizeof(float));
-        for (int64_t i0 = j0; i0 < s->T; i0 += NQ) block_backward(s, at, work, lse, i0, j0);
+    for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
+        const int64_t n = zr__min64(NB, s->T - j0);
+        pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
+        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n); /* dv is free so far */
+        for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
             unpack_row(out, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s, 1.0f);
             unpack_row(out, qkv_at(s, j0 + j, 2), work + at->dv + j * w, s, 1.0f);
