@@ -9,48 +9,43 @@
 #include "device/cpu/level.h"
 
 #if ZR_VEC == 16
-#define ZR_LANES(f, w)                                                                                                 \
-    {                                                                                                                  \
-        f(0, w), f(1, w), f(2, w), f(3, w), f(4, w), f(5, w), f(6, w), f(7, w), f(8, w), f(9, w), f(10, w), f(11, w),  \
-            f(12, w), f(13, w), f(14, w), f(15, w)                                                                     \
-    }
+#define ZR_LANES(f, w) ZR_LANES_8(f, w, 0), ZR_LANES_8(f, w, 8)
 #elif ZR_VEC == 8
-#define ZR_LANES(f, w)                                                                                                 \
-    {                                                                                                                  \
-        f(0, w), f(1, w), f(2, w), f(3, w), f(4, w), f(5, w), f(6, w), f(7, w)                                         \
-    }
+#define ZR_LANES(f, w) ZR_LANES_8(f, w, 0)
 #else
-#define ZR_LANES(f, w)                                                                                                 \
-    {                                                                                                                  \
-        f(0, w), f(1, w), f(2, w), f(3, w)                                                                             \
-    }
+#define ZR_LANES(f, w) f(0, w), f(1, w), f(2, w), f(3, w)
 #endif
+#define ZR_LANES_8(f, w, l)                                                                                            \
+    f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
+
 /* Lane l of the upper and of the lower row of a pair, as a lane of both in one: the lower's are ZR_VEC further. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
+#if defined(__clang__)
+#define ZR_SHUFFLE(a, b, f, w) __builtin_shufflevector(a, b, ZR_LANES(f, w))
+#else
+#define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
+#endif
 
-__attribute__((always_inline)) static inline void zr__transpose_step(zr__vec v[ZR_VEC], int w)
-{
-    const zr__mask upper = ZR_LANES(ZR_LANE_UPPER, w), lower = ZR_LANES(ZR_LANE_LOWER, w);
-#pragma GCC unroll 16
-    for (int i = 0; i < ZR_VEC; i++)
-        if (!(i & w)) {
-            const zr__vec a = v[i], b = v[i + w];
-            v[i] = __builtin_shuffle(a, b, upper);
-            v[i + w] = __builtin_shuffle(a, b, lower);
-        }
-}
+/* Of all pairs of rows w apart. A macro, since lanes are to be constants. */
+#define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
+    _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
+    {                                                                                                                  \
+        const zr__vec a_ = (v)[i_], b_ = (v)[i_ + (w)];                                                                \
+        (v)[i_] = ZR_SHUFFLE(a_, b_, ZR_LANE_UPPER, w);                                                                \
+        (v)[i_ + (w)] = ZR_SHUFFLE(a_, b_, ZR_LANE_LOWER, w);                                                          \
+    }
 
 /* Lane l of v[i] becomes lane i of v[l]. */
 __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR_VEC])
 {
-    zr__transpose_step(v, 1);
-    zr__transpose_step(v, 2);
+    ZR_TRANSPOSE_STEP(v, 1)
+    ZR_TRANSPOSE_STEP(v, 2)
 #if ZR_VEC > 4
-    zr__transpose_step(v, 4);
+    ZR_TRANSPOSE_STEP(v, 4)
 #endif
 #if ZR_VEC > 8
-    zr__transpose_step(v, 8);
+    ZR_TRANSPOSE_STEP(v, 8)
 #endif
 }
 
