@@ -8,9 +8,10 @@ typedef struct size {
     int64_t B, T, n_head, D;
 } size;
 
-/* Around the edges of blocks (48 queries, 96 keys), odd heads, heads wider than a register tile. */
-static const size sizes[] = {{1, 1, 1, 1},  {2, 1, 3, 19},   {2, 33, 3, 19}, {1, 48, 2, 64},
-                             {1, 97, 3, 5}, {2, 150, 3, 19}, {1, 193, 1, 72}};
+/* Around the edges of blocks (64), of lanes and of register tiles; odd heads, heads wider than a register tile. */
+static const size sizes[] = {{1, 1, 1, 1},   {2, 1, 3, 19},   {2, 7, 1, 16},  {1, 15, 2, 33},
+                             {2, 33, 3, 19}, {1, 48, 2, 64},  {1, 63, 2, 8},  {1, 64, 2, 32},
+                             {1, 65, 1, 20}, {2, 150, 3, 19}, {1, 193, 1, 72}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
 /* ---- reference ------------------------------------------------------------------------------- */

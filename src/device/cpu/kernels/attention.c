@@ -10,10 +10,10 @@
 #include "device/cpu/dropout.h"
 #include "device/cpu/rows.h"
 #include "device/cpu/tile.h"
+#include "device/cpu/transpose.h"
 #include "graph/ops/attention_blocks.h"
 
-#define NQ ZR__ATTENTION_QUERIES
-#define NK ZR__ATTENTION_KEYS
+#define NB ZR__ATTENTION_BLOCK
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
@@ -57,48 +57,70 @@ static int64_t y_at(const head *s, int64_t t)
 /* ---- packing --------------------------------------------------------------------------------- */
 
 /* out (width) = scale * elements first .. first + D, then zeros */
-static void pack_row(float *restrict out, const zr_tensor *x, int64_t first, const head *s, float scale)
+static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *s, float scale)
 {
-    zr__load(out, x->data, x->dtype, first, s->D);
-    for (int64_t d = 0; d < s->D; d++) out[d] *= scale;
+    const float *in = zr__view(out, x->data, x->dtype, first, s->D);
+    ZR_WIDE_LOOP
+    for (int64_t d = 0; d < s->D; d++) out[d] = in[d] * scale;
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
 
-/* out (D, NK) = n tokens from t0 on of part of qkv, transposed; further columns up to NK are 0. Goes by
- * parts of 16 x 16: a cache line written is finished before the next. */
-static void pack_transposed(float *restrict out, const zr_tensor *qkv, const head *s, int part, int64_t t0, int64_t n)
+/* out (n, width) = scale * part of tokens t0 .. t0 + n of qkv */
+static void pack_rows(float *out, const zr_tensor *qkv, const head *s, int part, int64_t t0, int64_t n, float scale)
 {
-    float block[16][16];
-    for (int64_t j0 = 0; j0 < NK; j0 += 16)
-        for (int64_t d0 = 0; d0 < s->D; d0 += 16) {
-            const int64_t nd = zr__min64(16, s->D - d0);
-            for (int64_t j = 0; j < 16; j++)
-                if (j0 + j < n)
-                    zr__load(block[j], qkv->data, qkv->dtype, qkv_at(s, t0 + j0 + j, part) + d0, nd);
-                else
-                    memset(block[j], 0, sizeof block[j]);
-            for (int64_t d = 0; d < nd; d++)
-                for (int64_t j = 0; j < 16; j++) out[(d0 + d) * NK + j0 + j] = block[j][d];
-        }
+    for (int64_t t = 0; t < n; t++) pack_row(out + t * s->width, qkv, qkv_at(s, t0 + t, part), s, scale);
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
-
-/* Keys of a block at j0 that query block i0 .. i0+nq may see. */
-static int64_t keys_seen(const head *s, int64_t i0, int64_t nq, int64_t j0)
+/* Elements first .. first + D of x = scale * row, whose contents are lost. */
+static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head *s, float scale)
 {
-    return zr__min64(zr__min64(NK, s->T - j0), i0 + nq - j0);
+    float *out = zr__target(row, x->data, x->dtype, first);
+    ZR_WIDE_LOOP
+    for (int64_t d = 0; d < s->D; d++) out[d] = row[d] * scale;
+    zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-static int64_t whole_lanes(int64_t n)
+/* out (D, NB) = n tokens from t0 on of part of qkv, transposed, and zeros up to whole lanes of tokens. rows (whole
+ * lanes of n, width) = the same as they were. */
+static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
+                            int64_t t0, int64_t n)
 {
-    return (n + ZR__ATTENTION_LANES - 1) / ZR__ATTENTION_LANES * ZR__ATTENTION_LANES;
+    const int64_t w = s->width, lanes = zr__attention_lanes(n);
+    pack_rows(rows, qkv, s, part, t0, n, 1.0f);
+    memset(rows + n * w, 0, (size_t)((lanes - n) * w) * sizeof(float));
+    for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
+        for (int64_t d0 = 0; d0 < s->D; d0 += ZR_VEC)
+            zr__transpose(out + d0 * NB + j0, NB, rows + j0 * w + d0, w, s->D - d0);
 }
 
-/* out = x exp(. - m), n whole lanes */
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Keys of a block at j0 that query block i0 .. i0+nq may see: all, or as many as there are queries on the diagonal. */
+static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
+{
+    return zr__min64(NB, i0 + nq - j0);
+}
+
+/* Scores of a query that must hold something, of n in its block: those it sees and those that tiles of rows on the
+ * diagonal read beyond, which are to be 0. */
+static int64_t lanes_read(int64_t seen, int64_t n)
+{
+    return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
+}
+
+/* e^x for x no larger than 0 but for rounding: scores less their maximum. Under e^-87 it is 0, and a normal 2^n needs
+ * one factor where zr__expf takes two; a sixth of the forward's time. NaN stays. */
+static inline float exp_below(float x)
+{
+    int32_t n;
+    const float e = 1.0f + zr__expm1_reduced(zr__select(x < -87.0f, -87.0f, x), &n);
+    return zr__select(x < -87.0f, 0.0f, e * zr__float((uint32_t)(n + 127) << 23));
+}
+
+/* x = exp(x - m) */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) x[j] = zr__expf(x[j] - m);
+    for (int64_t j = 0; j < n; j++) x[j] = exp_below(x[j] - m);
 }
 
 static void scale_run(float *restrict x, float factor, int64_t n)
@@ -111,60 +133,102 @@ static void multiply_run(float *restrict x, const float *restrict factor, int64_
     for (int64_t j = 0; j < n; j++) x[j] *= factor[j];
 }
 
-/* Scores of one query to probabilities relative to its running maximum; y and sum follow a new maximum. */
-static void row_online(const head *s, float *p, int64_t i, int64_t j0, int64_t n, float *restrict y, float *max,
-                       float *sum)
+/* Sum lane by lane of the vectors of x and y, n whole vectors. */
+static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
 {
-    const int64_t seen = zr__min64(n, i - j0 + 1), lanes = whole_lanes(n);
-    float factor[NK];
-    for (int64_t j = seen; j < lanes; j++) p[j] = -INFINITY;
-    float here = zr__max(p, seen);
-    if (!(here <= *max)) {
-        float shrink = zr__expf(*max - here);
-        *sum *= shrink;
-        if (j0 > 0) scale_run(y, shrink, s->width);
-        *max = here;
+    zr__vec acc = {0};
+    for (int64_t j = 0; j < n; j += ZR_VEC) acc = zr__vec_fma(zr__vec_load(x + j), zr__vec_load(y + j), acc);
+    return acc;
+}
+
+static zr__vec sum_lanes(const float *x, int64_t n)
+{
+    zr__vec acc = {0};
+    for (int64_t j = 0; j < n; j += ZR_VEC) acc += zr__vec_load(x + j);
+    return acc;
+}
+
+static zr__vec max_lanes(const float *x, int64_t n)
+{
+    zr__vec best = zr__vec_all(-FLT_MAX);
+    for (int64_t j = 0; j < n; j += ZR_VEC) best = zr__vec_max(zr__vec_load(x + j), best);
+    return best;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* Scores of `rows` queries from i0 on, no more than a vector's lanes, to probabilities relative to their running
+ * maxima; y and sum follow new maxima. */
+static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
+                        float *sum)
+{
+    zr__vec part[ZR_VEC];
+    float shrink[ZR_VEC];
+    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(-FLT_MAX);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t seen = zr__min64(n, i0 + r - j0 + 1), lanes = lanes_read(seen, n);
+        for (int64_t j = seen; j < lanes; j++) p[r * NB + j] = -INFINITY;
+        part[r] = max_lanes(p + r * NB, lanes);
     }
-    exp_run(p, *max, lanes);
-    *sum += zr__sum(p, lanes);
-    if (!s->drops) return;
-    zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), seen, factor);
-    multiply_run(p, factor, seen);
+    const zr__vec before = zr__vec_load(max), now = zr__vec_max(zr__vec_maxima(part), before);
+    zr__vec_store(max, now);
+    zr__vec_store(shrink, before - now);
+    exp_run(shrink, 0.0f, ZR_VEC);
+    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(0.0f);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t lanes = lanes_read(i0 + r - j0 + 1, n);
+        exp_run(p + r * NB, max[r], lanes);
+        part[r] = sum_lanes(p + r * NB, lanes);
+        if (j0 > 0 && shrink[r] != 1.0f) scale_run(y + r * s->width, shrink[r], s->width);
+    }
+    zr__vec_store(sum, zr__vec_fma(zr__vec_load(sum), zr__vec_load(shrink), zr__vec_sums(part)));
+}
+
+static void rows_drop(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
+{
+    float factor[NB];
+    for (int64_t i = i0; i < i0 + rows; i++, p += NB) {
+        const int64_t seen = zr__min64(n, i - j0 + 1);
+        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), seen, factor);
+        multiply_run(p, factor, seen);
+    }
 }
 
 static void query_block(const head *s, const zr__attention_layout *at, float *work, int64_t i0, int64_t nq)
 {
-    float *p = work + at->p, *max = work + at->stat, *sum = max + NQ, *y = work + at->y;
-    for (int64_t i = 0; i < nq; i++) {
+    const int64_t w = s->width;
+    float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
+    for (int64_t i = 0; i < NB; i++) {
         max[i] = -FLT_MAX;
         sum[i] = 0.0f;
     }
-    for (int64_t j0 = 0; j0 < i0 + nq; j0 += NK) {
-        const int64_t n = keys_seen(s, i0, nq, j0);
-        zr__tile_a q = {work + at->q, s->width, 1}, probability = {p, NK, 1};
-        zr__tile_product(nq, whole_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NK, p, NK, false);
-        for (int64_t i = 0; i < nq; i++) row_online(s, p + i * NK, i0 + i, j0, n, y + i * s->width, max + i, sum + i);
-        zr__tile_product(nq, s->width, n, probability, work + at->values + j0 * s->width, s->width, y, s->width,
+    for (int64_t j0 = 0; j0 < i0 + nq; j0 += NB) {
+        const int64_t n = keys_seen(i0, nq, j0), above = i0 - j0 + 1;
+        const zr__tile_a q = {work + at->q, w, 1}, probability = {p, NB, 1};
+        zr__tile_lower(nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NB, p, NB, above);
+        for (int64_t i = 0; i < nq; i += ZR_VEC)
+            rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i);
+        if (s->drops) rows_drop(s, p, i0, nq, j0, n);
+        zr__tile_product(nq, w, n, probability, (zr__tile_band){nq, above}, work + at->values + j0 * w, w, y, w,
                          j0 > 0);
     }
 }
 
 static void head_forward(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
-    const zr_tensor *qkv = &args->in[0], *out = &args->out[0];
+    const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    for (int64_t j0 = 0; j0 < s->T; j0 += NK)
-        pack_transposed(work + at->keys_t + j0 * s->D, qkv, s, 1, j0, zr__min64(NK, s->T - j0));
-    for (int64_t j = 0; j < s->T; j++) pack_row(work + at->values + j * s->width, qkv, qkv_at(s, j, 2), s, 1.0f);
-    for (int64_t i0 = 0; i0 < s->T; i0 += NQ) {
-        const int64_t nq = zr__min64(NQ, s->T - i0);
-        for (int64_t i = 0; i < nq; i++) pack_row(work + at->q + i * s->width, qkv, qkv_at(s, i0 + i, 0), s, s->scale);
+    float *values = work + at->values; /* free until the keys are packed */
+    for (int64_t j0 = 0; j0 < s->T; j0 += NB)
+        pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
+    pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
+    for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
+        const int64_t nq = zr__min64(NB, s->T - i0);
+        pack_rows(work + at->q, qkv, s, 0, i0, nq, s->scale);
         query_block(s, at, work, i0, nq);
-        const float *max = work + at->stat, *sum = max + NQ;
+        const float *max = work + at->stat, *sum = max + NB;
         for (int64_t i = 0; i < nq; i++) {
-            float *y = work + at->y + i * s->width;
-            scale_run(y, 1.0f / sum[i], s->D);
-            zr__store(out->data, out->dtype, y_at(s, i0 + i), y, s->D);
+            unpack_row(&args->out[0], y_at(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
             lse[i0 + i] = (float)((double)max[i] + log((double)sum[i]));
         }
     }
@@ -191,49 +255,56 @@ static zr_status attention(const zr_kernel_args *args)
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
-    const int64_t seen = zr__min64(n, i - j0 + 1);
-    exp_run(p, lse, whole_lanes(n));
+    const int64_t seen = zr__min64(n, i - j0 + 1), lanes = lanes_read(seen, n);
+    exp_run(p, lse, lanes);
     if (s->drops) {
         zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), seen, kept);
         for (int64_t j = 0; j < seen; j++) ds[j] = p[j] * (ds[j] * kept[j] - delta);
         multiply_run(p, kept, seen);
     } else {
-        for (int64_t j = 0; j < seen; j++) ds[j] = p[j] * (ds[j] - delta);
+        for (int64_t j = 0; j < lanes; j++) ds[j] = p[j] * (ds[j] - delta);
     }
-    for (int64_t j = seen; j < n; j++) p[j] = ds[j] = 0.0f;
+    for (int64_t j = seen; j < lanes; j++) p[j] = ds[j] = 0.0f;
 }
 
-/* What a block of queries gives to a block of keys, and takes: dv += p^T dy, dk += ds^T q, dq += ds k. */
+/* What a block of queries gives to a block of keys, and takes: dv += p^T dy, dk += ds^T q, dq += ds k. The block on
+ * the diagonal is the first of its keys and sets dv and dk; the first block of keys sets dq. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
-    const int64_t nq = zr__min64(NQ, s->T - i0), n = keys_seen(s, i0, nq, j0), w = s->width;
+    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(i0, nq, j0), above = i0 - j0 + 1, w = s->width;
     float *p = work + at->p, *ds = work + at->ds;
     const float *q = work + at->q + i0 * w, *dy = work + at->dy + i0 * w, *delta = work + at->stat + i0;
-    zr__tile_a q_rows = {q, w, 1}, dy_rows = {dy, w, 1}, ds_rows = {ds, NK, 1};
-    zr__tile_a p_columns = {p, 1, NK}, ds_columns = {ds, 1, NK};
-    zr__tile_product(nq, whole_lanes(n), s->D, q_rows, work + at->keys_t, NK, p, NK, false);
-    zr__tile_product(nq, whole_lanes(n), s->D, dy_rows, work + at->values_t, NK, ds, NK, false);
+    const zr__tile_a q_rows = {q, w, 1}, dy_rows = {dy, w, 1}, ds_rows = {ds, NB, 1};
+    const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
+    const zr__tile_band earlier = {nq, above}, later = {i0 - j0, nq};
+    zr__tile_lower(nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
+    zr__tile_lower(nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
     for (int64_t i = 0; i < nq; i++)
-        row_backward(s, p + i * NK, ds + i * NK, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
-    zr__tile_product(n, w, nq, p_columns, dy, w, work + at->dv, w, true);
-    zr__tile_product(n, w, nq, ds_columns, q, w, work + at->dk, w, true);
-    zr__tile_product(nq, w, n, ds_rows, work + at->keys, w, work + at->dq + i0 * w, w, true);
+        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
+    zr__tile_product(n, w, nq, p_columns, later, dy, w, work + at->dv, w, i0 > j0);
+    zr__tile_product(n, w, nq, ds_columns, later, q, w, work + at->dk, w, i0 > j0);
+    zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > 0);
 }
 
-/* q (scaled), dy and delta = sum over d of dy y, of the whole head; dq = 0. */
+/* q (scaled), dy and delta = sum over d of dy y, of the whole head. */
 static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
     const int64_t w = s->width;
-    for (int64_t i = 0; i < s->T; i++) {
-        float *row = work + at->dy + i * w, *y_row = work + at->dq + i * w; /* dq is free so far */
-        pack_row(work + at->q + i * w, qkv, qkv_at(s, i, 0), s, s->scale);
-        pack_row(row, dy, y_at(s, i), s, 1.0f);
-        pack_row(y_row, y, y_at(s, i), s, 1.0f);
-        work[at->stat + i] = zr__dot(row, y_row, w);
+    float *y_row = work + at->dq; /* dq is free so far */
+    pack_rows(work + at->q, qkv, s, 0, 0, s->T, s->scale);
+    for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
+        zr__vec part[ZR_VEC];
+        for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(0.0f);
+        for (int64_t r = 0; r < zr__min64(ZR_VEC, s->T - i0); r++) {
+            float *row = work + at->dy + (i0 + r) * w;
+            pack_row(row, dy, y_at(s, i0 + r), s, 1.0f);
+            pack_row(y_row, y, y_at(s, i0 + r), s, 1.0f);
+            part[r] = dot_lanes(row, y_row, w);
+        }
+        zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
-    memset(work + at->dq, 0, (size_t)(s->T * w) * sizeof(float));
 }
 
 static void head_backward(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
@@ -242,23 +313,17 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     const float *lse = (const float *)args->in[3].data + (s->b * s->n_head + s->h) * s->T;
     const int64_t w = s->width;
     head_prepare(args, s, at, work);
-    for (int64_t j0 = 0; j0 < s->T; j0 += NK) {
-        const int64_t n = zr__min64(NK, s->T - j0);
-        pack_transposed(work + at->keys_t, qkv, s, 1, j0, n);
-        pack_transposed(work + at->values_t, qkv, s, 2, j0, n);
-        for (int64_t j = 0; j < n; j++) pack_row(work + at->keys + j * w, qkv, qkv_at(s, j0 + j, 1), s, 1.0f);
-        memset(work + at->dk, 0, (size_t)(n * w) * sizeof(float));
-        memset(work + at->dv, 0, (size_t)(n * w) * sizeof(float));
-        for (int64_t i0 = j0; i0 < s->T; i0 += NQ) block_backward(s, at, work, lse, i0, j0);
+    for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
+        const int64_t n = zr__min64(NB, s->T - j0);
+        pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
+        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n); /* dv is free so far */
+        for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
-            zr__store(out->data, out->dtype, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s->D);
-            zr__store(out->data, out->dtype, qkv_at(s, j0 + j, 2), work + at->dv + j * w, s->D);
+            unpack_row(out, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s, 1.0f);
+            unpack_row(out, qkv_at(s, j0 + j, 2), work + at->dv + j * w, s, 1.0f);
         }
     }
-    for (int64_t i = 0; i < s->T; i++) {
-        scale_run(work + at->dq + i * w, s->scale, s->D);
-        zr__store(out->data, out->dtype, qkv_at(s, i, 0), work + at->dq + i * w, s->D);
-    }
+    for (int64_t i = 0; i < s->T; i++) unpack_row(out, qkv_at(s, i, 0), work + at->dq + i * w, s, s->scale);
 }
 
 static zr_status attention_dx(const zr_kernel_args *args)
