@@ -34,15 +34,16 @@ ZR_API void zr_host_processor(char *name, size_t size);
  * of its own. It prices plans and is what mfu is a share of; no plan depends on it. */
 
 /** Write them, whole or not at all; of several writers the last stays. ZR_ERR_NOT_FOUND: there is no cache directory
- *  (HOME is not set); ZR_ERR_CREATE, ZR_ERR_IO. */
+ *  (HOME is not set); ZR_ERR_ARG: a rate is not finite; ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_rates *rates);
 /** ZR_ERR_NOT_FOUND: nothing is remembered; ZR_ERR_DATA: the file is damaged, or another machine's. */
 ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
 
-/** Fill a profile's rates for one of `local_ranks` ranks on the host that work at once, each with profile->threads
- *  threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what all reach. FLOPs
- *  are those between registers, which no product exceeds. */
-ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int local_ranks, zr_profile *profile);
+/** Fill a profile's rates for one of `ranks` ranks, of which `local_ranks` work on this host at once, each with
+ *  profile->threads threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what
+ *  all reach. FLOPs are those between registers, which no product exceeds. The link is known within one host; where
+ *  there are others it is 0. */
+ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */
 typedef struct zr_product {

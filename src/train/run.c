@@ -203,7 +203,7 @@ static void know_peak(run *r)
 {
     zr_rates rates;
     if (zr_rates_recall(&rates) == ZR_OK)
-        zr_rates_profile(&rates, product_dtype(r), r->comm->local_size, &r->device->profile);
+        zr_rates_profile(&rates, product_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
         r->device->ops->measure(r->device, product_dtype(r));
 }
