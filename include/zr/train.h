@@ -213,16 +213,17 @@ typedef struct zr_train_eval {
     int64_t val_tokens;
 } zr_train_eval;
 
-/** Of this many kinds the time is told apart; what is left goes to the last. */
+/** Of this many kinds the time is told apart. Where there are more, what is left of each stream is its kind "other". */
 #define ZR_TIMING_KINDS 64
 #define ZR_TIMING_NAME 48
 
 /** One kind of step: an op of the graph by its name, a matrix product by the shape of its weight too, a step without an
- *  op by its kind. Of one optimizer step of one
- *  rank; sec is the mean over the ranks. Computations of an activation again are in it. */
+ *  op by its kind. Of one optimizer step of one rank; sec is the mean over the ranks. Computations of an activation
+ *  again are in it. */
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* "gelu_dx", "linear 768x3072", "gather" */
     zr_stream stream;
+    bool in_f32; /* its FLOPs are made in fp32, whatever the type of the graph */
     double calls;
     double replays;                         /* calls that compute an activation again */
     double sec, slowest_sec;                /* mean over the ranks, and of the rank that took longest for it */
@@ -239,8 +240,9 @@ typedef struct zr_timings {
     double compute_sec, comm_sec; /* so long did steps of each stream run; waiting for another rank is in comm_sec */
     double exposed_sec;           /* communication while nothing was computed */
     double idle_sec;              /* neither */
-    double peak_flops, peak_memory_bytes_sec, peak_link_bytes_sec; /* of a rank, 0: not measured */
-    zr_timing kind[ZR_TIMING_KINDS];                               /* longest first */
+    double peak_flops, peak_f32_flops; /* of a rank, 0: not measured; of the type of its products, and fp32's */
+    double peak_memory_bytes_sec, peak_link_bytes_sec;
+    zr_timing kind[ZR_TIMING_KINDS]; /* longest first */
     int n_kinds;
 } zr_timings;
 

@@ -457,6 +457,7 @@ static zr_status collect_timings(run *r)
     if (!r->watch.timings) return ZR_OK;
     ZR_TRY(agreed(r, zr__timings_collect(r->watch.timings, r->comm, &r->timings)));
     r->timings.peak_flops = peak_flops(r);
+    r->timings.peak_f32_flops = profile->flops_f32;
     r->timings.peak_memory_bytes_sec = profile->memory_bytes_sec;
     r->timings.peak_link_bytes_sec = profile->link_bytes_sec;
     if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
