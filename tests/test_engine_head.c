@@ -157,9 +157,37 @@ static void test_program(void **state)
         }
 }
 
+/* Of two blocks: w is read twice more; what dw adds up to is read and written once more, and where that is not dw
+ * itself, in fp32, also written once and read once to be rounded. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const zr_dtype type[][2] = {{ZR_F32, ZR_F32}, {ZR_BF16, ZR_F32}, {ZR_BF16, ZR_BF16}};
+    for (int i = 0; i < 3; i++) {
+        zr_graph *graph = NULL;
+        zr_graph_spec spec = {
+            .mode = ZR_MODE_TRAIN, .batch = 2, .seq = T, .dtype = type[i][0], .grad_dtype = type[i][1]};
+        assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+        build(graph, &configs[0]);
+        assert_int_equal(zr_graph_finish(graph), ZR_OK);
+        const zr_op *op = zr_graph_get_op(graph, 0);
+        for (int32_t k = 1; strcmp(op->def->name, "linear_cross_entropy_dx") != 0; k++) op = zr_graph_get_op(graph, k);
+        double g = (double)zr_dtype_bytes(type[i][0]), rows = 2 * T, table = V * C;
+        zr_dtype w = zr_graph_value(graph, op->out[1])->type.dtype;
+        double dw = (double)zr_dtype_bytes(w);
+        assert_int_equal(w, type[i][1]);
+        double operands = 2 * rows * C * g + table * (g + dw) + 3 * rows * 4; /* dlosses, targets, losses */
+        double sum = w == ZR_F32 ? 2 : 4;
+        assert_float_equal(op->def->cost(graph, op).bytes,
+                           operands + 5 * rows * V * g + 2 * table * g + sum * table * 4, 0);
+        zr_graph_destroy(&graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_evaluation),
-                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_program)};
+                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_program),
+                                       cmocka_unit_test(test_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,19 @@ static void test_there_and_back(void **state)
     assert_true(back.link.one == rates.link.one && back.link.all == rates.link.all);
 }
 
+/* JSON has no infinity: nothing is written. */
+static void test_infinite(void **state)
+{
+    (void)state;
+    zr_rates rates = some_rates(1.0), back;
+    rates.level[1].dot_bf16.all = INFINITY;
+    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
+    rates = some_rates(1.0);
+    rates.link.one = NAN;
+    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
+    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+}
+
 static void test_damaged(void **state)
 {
     (void)state;
@@ -198,11 +211,12 @@ static void test_shares(void **state)
     } want[] = {{1, 1, 30, 20, 10}, {2, 1, 60, 40, 10}, {4, 1, 100, 40, 10}, {2, 2, 50, 20, 8}, {1, 8, 12.5, 5, 2}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         zr_profile profile = {.threads = want[i].threads};
-        zr_rates_profile(&rates, ZR_F16, want[i].ranks, &profile);
+        zr_rates_profile(&rates, ZR_F16, want[i].ranks, want[i].ranks, &profile);
         assert_true(profile.flops_f32 == want[i].f32 && profile.flops_bf16 == 0.0);
         assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == want[i].link);
-        zr_rates_profile(&rates, ZR_BF16, want[i].ranks, &profile);
+        zr_rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
         assert_true(profile.flops_bf16 == 2 * want[i].f32);
+        assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == 0.0);
     }
 }
 
@@ -235,7 +249,7 @@ static void test_same_plan(void **state)
     (void)state;
     zr_rates rates = some_rates(1.0);
     zr_profile blank = {.threads = 1}, known = blank;
-    zr_rates_profile(&rates, ZR_F32, 2, &known);
+    zr_rates_profile(&rates, ZR_F32, 2, 2, &known);
     zr_plan *whole = make_plan(&blank, 0);
     int64_t limit = whole->memory.total_bytes * 3 / 4;
     zr_plan *a = make_plan(&blank, limit), *b = make_plan(&known, limit);
@@ -303,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_there_and_back, setup, tempdir_remove),
         cmocka_unit_test_setup_teardown(test_damaged, setup, tempdir_remove),
+        cmocka_unit_test_setup_teardown(test_infinite, setup, tempdir_remove),
         cmocka_unit_test_setup_teardown(test_levels_apart, setup, tempdir_remove),
         cmocka_unit_test_setup_teardown(test_writers_at_once, setup, tempdir_remove),
         cmocka_unit_test_setup_teardown(test_nowhere, setup, tempdir_remove),

@@ -7,6 +7,8 @@
 
 #include <zr.h>
 
+#include "train/timings.h"
+
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 
 #define NS 0.0015 /* a trace is in whole nanoseconds; microseconds */
@@ -78,10 +80,10 @@ typedef struct span {
 } span;
 
 /* When each step of the schedule train ran: by rank, training step, micro-batch (the first for what is outside of the
- * REPEAT) and step. */
+ * REPEAT or done once) and step. */
 typedef struct spans {
     const zr_plan *plan;
-    bool *inside; /* of the REPEAT */
+    bool *repeated; /* runs for every micro-batch: inside of the REPEAT, and not once */
     span *span;
     double last_end[RANKS][ZR_STREAMS]; /* of the newest event */
     double flops;
@@ -99,12 +101,12 @@ static spans open_spans(const zr_plan *plan)
 {
     const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
     spans s = {.plan = plan,
-               .inside = calloc((size_t)schedule->n_steps, sizeof(bool)),
+               .repeated = calloc((size_t)schedule->n_steps, sizeof(bool)),
                .span = calloc((size_t)schedule->n_steps * RANKS * TRACED * ACCUM, sizeof(span))};
     bool inside = false;
     for (int32_t i = 0; i < schedule->n_steps; i++) {
         inside = (inside || schedule->step[i].kind == ZR_STEP_REPEAT) && schedule->step[i].kind != ZR_STEP_END;
-        s.inside[i] = inside;
+        s.repeated[i] = inside && !schedule->step[i].once;
     }
     return s;
 }
@@ -122,10 +124,10 @@ static void see(spans *s, const json_t *event)
     s->last_end[rank][stream] = end;
     s->events++;
     if (json_object_get(args, "flops")) s->flops += number_of(args, "flops");
-    if (!is(args, "schedule", "train")) return;
+    assert_true(is(args, "schedule", "train"));
     int32_t index = (int32_t)number_of(args, "step");
     assert_in_range(index, 0, s->plan->schedule[ZR_TRAIN].n_steps - 1);
-    int micro = s->inside[index] ? (int)number_of(args, "micro") : 0;
+    int micro = s->repeated[index] ? (int)number_of(args, "micro") : 0;
     span *at = span_at(s, rank, (int)number_of(args, "training_step") - FIRST, micro, index);
     assert_int_equal(s->plan->schedule[ZR_TRAIN].step[index].stream, stream);
     *at = (span){begin, end, at->seen + 1};
@@ -141,7 +143,7 @@ static void check_waits(const spans *s, int rank, int step, int micro, int32_t i
         int32_t on = schedule->wait[w];
         zr_step_kind kind = schedule->step[on].kind;
         if (kind == ZR_STEP_REPEAT || kind == ZR_STEP_END) continue;
-        int of = !s->inside[on] || schedule->step[on].once ? 0 : s->inside[index] ? micro : ACCUM - 1;
+        int of = !s->repeated[on] ? 0 : s->repeated[index] ? micro : ACCUM - 1;
         double end = span_at(s, rank, step, of, on)->end;
         if (begin < end - NS) fail_msg("step %d begins at %.3f us, step %d ends at %.3f", index, begin, on, end);
     }
@@ -156,8 +158,7 @@ static void check_all_seen(const spans *s)
             for (int micro = 0; micro < ACCUM; micro++)
                 for (int32_t i = 0; i < schedule->n_steps; i++) {
                     zr_step_kind kind = schedule->step[i].kind;
-                    bool again = s->inside[i] && !schedule->step[i].once;
-                    bool runs = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && (micro == 0 || again);
+                    bool runs = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && (micro == 0 || s->repeated[i]);
                     int seen = span_at(s, rank, step, micro, i)->seen;
                     if (seen != runs)
                         fail_msg("rank %d, training step %d, micro-batch %d: step %d (%s) ran %d times", rank, step,
@@ -184,7 +185,7 @@ static double check_trace(const zr_plan *plan, const char *name)
     assert_int_equal(names, RANKS * (1 + ZR_STREAMS));
     check_all_seen(&s);
     assert_true(s.flops == plan->flops_hardware * TRACED);
-    free(s.inside);
+    free(s.repeated);
     free(s.span);
     json_decref(root);
     return (double)s.events / (TRACED * RANKS);
@@ -257,7 +258,7 @@ static void check_run(bool mpi, int stage)
     zr_plan_destroy(&plan);
 }
 
-/* Stage 1 has a flush in each step but the first, stage 3 gathers within it. */
+/* Stage 1 gathers what the step before has updated, stage 3 for every use. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -285,6 +286,81 @@ static void test_one_step(void **state)
     json_decref(root);
 }
 
+/* ---- more kinds than there are places ---------------------------------------------------------- */
+
+enum { WIDTHS = 70 };
+
+/* Each product has a shape of its own: the forward ones alone are more kinds than ZR_TIMING_KINDS. */
+static void build_widths(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_shape ids = {2, {1, 4}};
+    zr_init init = {ZR_INIT_NORMAL, 0.02};
+    zr_value tokens = zr_input(g, "tokens", ZR_I32, ids), targets = zr_input(g, "targets", ZR_I32, ids);
+    zr_graph_unit(g, "u");
+    zr_value x = zr_embedding(g, tokens, zr_param(g, init, (zr_shape){2, {8, 4}}, "table"));
+    for (int i = 0; i < WIDTHS; i++) {
+        zr_graph_unit(g, "h.%d", i);
+        zr_value w = zr_param(g, init, (zr_shape){2, {4 + i, 5 + i}}, "h.%d", i);
+        x = zr_linear(g, x, w, ZR_NONE, false);
+    }
+    zr_graph_losses(g, zr_cross_entropy(g, x, targets));
+}
+
+/* What has no place goes to a kind of its own stream: no two threads add to the same one. */
+static void test_many_kinds(void **state)
+{
+    (void)state;
+    const zr_model model = {"widths", build_widths, NULL};
+    const zr_profile profile = {.name = "test", .threads = 1};
+    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_plan *plan = NULL;
+    zr_comm *comm = NULL;
+    zr__timings *timings = NULL;
+    zr_timings out;
+    layout.ranks = 2;
+    layout.stage = 3;
+    layout.batch = 1;
+    layout.seq = 4;
+    layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    if (zr_plan_create(&model, &layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_int_equal(zr_comm_create_self(&comm), ZR_OK);
+    assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    double calls[ZR_STREAMS] = {0}, seen[ZR_STREAMS] = {0}, other = 0;
+    zr__timings_begin(timings);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT || s->step[i].kind == ZR_STEP_END) continue;
+        zr__timings_event(timings, &(zr_event){.step = i, .stream = s->step[i].stream, .end_sec = 1.0});
+        calls[s->step[i].stream]++;
+    }
+    zr__timings_end(timings, 1.0);
+    assert_int_equal(zr__timings_collect(timings, comm, &out), ZR_OK);
+    for (int k = 0; k < out.n_kinds; k++) {
+        seen[out.kind[k].stream] += out.kind[k].calls;
+        if (strcmp(out.kind[k].name, "other") == 0) other += out.kind[k].calls;
+    }
+    assert_int_equal(out.n_kinds, ZR_TIMING_KINDS);
+    assert_true(calls[ZR_STREAM_COMM] > 0 && seen[ZR_STREAM_COMM] == calls[ZR_STREAM_COMM]);
+    assert_true(seen[ZR_STREAM_COMPUTE] == calls[ZR_STREAM_COMPUTE]);
+    assert_true(other >= 3 * WIDTHS - ZR_TIMING_KINDS);
+    zr__timings_destroy(&timings);
+    zr_comm_destroy(&comm);
+    zr_plan_destroy(&plan);
+}
+
+/* In bf16 attention is a share of the fp32 peak, and of none where that one is not known. */
+static void test_peaks(void **state)
+{
+    (void)state;
+    zr_timings t = {.peak_flops = 400, .peak_f32_flops = 100};
+    zr_timing product = {.flops = 50, .sec = 1}, attention = {.flops = 50, .sec = 1, .in_f32 = true};
+    assert_true(zr_timing_rate_of(&t, &product).of_peak == 0.125);
+    assert_true(zr_timing_rate_of(&t, &attention).of_peak == 0.5);
+    t.peak_f32_flops = 0;
+    assert_true(isnan(zr_timing_rate_of(&t, &attention).of_peak));
+}
+
 static int setup(void **state)
 {
     if (cli_setup(state) != 0) return -1;
@@ -295,9 +371,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_mpi),
-        cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),   cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -25,7 +25,8 @@ typedef struct zr_batch {
 } zr_batch;
 
 /** Fill a micro-batch: input[i] is the graph's i-th input, of its shape. Tokens outside the vocabulary
- *  are the callback's to refuse. */
+ *  are the callback's to refuse. Another thread of the rank may be in a call of comm meanwhile: it may neither call
+ * comm or MPI nor read comm's counters. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 typedef struct zr_step_args {
@@ -109,8 +110,9 @@ typedef struct zr_event {
 } zr_event;
 
 /** Call fn after every step of every schedule, NULL: no more. It is called on the thread that ran the step: calls for
- *  one stream come in order, those for different streams may come at once. fn must be quick, and may not call the
- *  engine. Without one no clock is read. */
+ *  one stream come in order, those for different streams may come at once. fn must be quick, and may call
+ *  neither the engine nor comm or MPI, nor read comm's counters, which another thread may be writing. Without one no
+ *  clock is read. */
 typedef void (*zr_watch_fn)(void *arg, const zr_event *event);
 ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
 

@@ -34,15 +34,16 @@ ZR_API void zr_host_processor(char *name, size_t size);
  * of its own. It prices plans and is what mfu is a share of; no plan depends on it. */
 
 /** Write them, whole or not at all; of several writers the last stays. ZR_ERR_NOT_FOUND: there is no cache directory
- *  (HOME is not set); ZR_ERR_CREATE, ZR_ERR_IO. */
+ *  (HOME is not set); ZR_ERR_ARG: a rate is not finite; ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_rates *rates);
 /** ZR_ERR_NOT_FOUND: nothing is remembered; ZR_ERR_DATA: the file is damaged, or another machine's. */
 ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
 
-/** Fill a profile's rates for one of `local_ranks` ranks on the host that work at once, each with profile->threads
- *  threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what all reach. FLOPs
- *  are those between registers, which no product exceeds. */
-ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int local_ranks, zr_profile *profile);
+/** Fill a profile's rates for one of `ranks` ranks, of which `local_ranks` work on this host at once, each with
+ *  profile->threads threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what
+ *  all reach. FLOPs are those between registers, which no product exceeds. The link is known within one host; where
+ *  there are others it is 0. */
+ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */
 typedef struct zr_product {
@@ -213,16 +214,17 @@ typedef struct zr_train_eval {
     int64_t val_tokens;
 } zr_train_eval;
 
-/** Of this many kinds the time is told apart; what is left goes to the last. */
+/** Of this many kinds the time is told apart. Where there are more, what is left of each stream is its kind "other". */
 #define ZR_TIMING_KINDS 64
 #define ZR_TIMING_NAME 48
 
 /** One kind of step: an op of the graph by its name, a matrix product by the shape of its weight too, a step without an
- *  op by its kind. Of one optimizer step of one
- *  rank; sec is the mean over the ranks. Computations of an activation again are in it. */
+ *  op by its kind. Of one optimizer step of one rank; sec is the mean over the ranks. Computations of an activation
+ *  again are in it. */
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* "gelu_dx", "linear 768x3072", "gather" */
     zr_stream stream;
+    bool in_f32; /* its FLOPs are made in fp32, whatever the type of the graph */
     double calls;
     double replays;                         /* calls that compute an activation again */
     double sec, slowest_sec;                /* mean over the ranks, and of the rank that took longest for it */
@@ -239,8 +241,9 @@ typedef struct zr_timings {
     double compute_sec, comm_sec; /* so long did steps of each stream run; waiting for another rank is in comm_sec */
     double exposed_sec;           /* communication while nothing was computed */
     double idle_sec;              /* neither */
-    double peak_flops, peak_memory_bytes_sec, peak_link_bytes_sec; /* of a rank, 0: not measured */
-    zr_timing kind[ZR_TIMING_KINDS];                               /* longest first */
+    double peak_flops, peak_f32_flops; /* of a rank, 0: not measured; of the type of its products, and fp32's */
+    double peak_memory_bytes_sec, peak_link_bytes_sec;
+    zr_timing kind[ZR_TIMING_KINDS]; /* longest first */
     int n_kinds;
 } zr_timings;
 

@@ -144,6 +144,11 @@ static const char *unknown_rates(const cli_choices *choices)
         return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
                "take another's with --profile.";
     }
+    /* Where memory was measured the link was as well, within this host. */
+    if (!choices->link_known && choices->profile->memory_bytes_sec > 0) {
+        return "Times are without communication: the rate of the link between hosts is not known. Take one with "
+               "--profile.";
+    }
     if (!choices->link_known) {
         return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
                "once, or take another's with --profile.";

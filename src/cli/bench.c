@@ -22,7 +22,7 @@ static zr_status measure(cli_bench *b, zr_device *device)
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.bf16_products;
     /* They say how many rows of a large product are enough. */
-    zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, &device->profile);
+    zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);
     tell(b, what);
     ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));

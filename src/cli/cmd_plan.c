@@ -160,7 +160,7 @@ static void know_rates(const planning *p, zr_device *device)
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.bf16_products;
     if (zr_rates_recall(&rates) == ZR_OK)
-        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->local_ranks, &device->profile);
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
     else
         device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }

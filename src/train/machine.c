@@ -55,19 +55,44 @@ static json_t *rate_to_json(zr_rate rate)
     return json_pack("{s:f, s:f}", "one", rate.one, "all", rate.all);
 }
 
-static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
+/** NULL: no memory. */
+static json_t *levels_to_json(const zr_rates *rates)
 {
     json_t *levels = json_array();
-    for (int i = 0; i < rates->n_levels; i++) {
+    for (int i = 0; levels && i < rates->n_levels; i++) {
         const zr_peak *peak = &rates->level[i];
-        json_array_append_new(levels,
-                              json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops",
-                                        rate_to_json(peak->fma_f32), "dot_bf16_flops", rate_to_json(peak->dot_bf16)));
+        json_t *level = json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops", rate_to_json(peak->fma_f32),
+                                  "dot_bf16_flops", rate_to_json(peak->dot_bf16));
+        if (json_array_append_new(levels, level) == 0) continue;
+        json_decref(levels);
+        levels = NULL;
     }
+    return levels;
+}
+
+static bool finite_rate(zr_rate rate)
+{
+    return isfinite(rate.one) && isfinite(rate.all);
+}
+
+/** JSON has no other numbers. */
+static bool finite_rates(const zr_rates *rates)
+{
+    bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && finite_rate(rates->triad) &&
+                  finite_rate(rates->link);
+    for (int i = 0; i < rates->n_levels; i++)
+        finite = finite && finite_rate(rates->level[i].fma_f32) && finite_rate(rates->level[i].dot_bf16);
+    return finite;
+}
+
+static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
+{
+    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
+             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
     json_t *root =
-        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "machine", key, "threads", rates->threads, "levels", levels,
-                  "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec",
-                  rate_to_json(rates->triad), "link_bytes_sec", rate_to_json(rates->link));
+        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "machine", key, "threads", rates->threads, "levels",
+                  levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops", rates->matmul_bf16,
+                  "triad_bytes_sec", rate_to_json(rates->triad), "link_bytes_sec", rate_to_json(rates->link));
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
     zr_status st = zr__json_print(root, text);
     json_decref(root);
@@ -173,12 +198,12 @@ static double part_of(zr_rate rate, int threads, int local_ranks)
     return fmin(rate.one * threads, rate.all / local_ranks);
 }
 
-void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int local_ranks, zr_profile *profile)
+void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->threads;
     profile->flops_f32 = part_of(rates->peak.fma_f32, threads, local_ranks);
     /* fp16 is multiplied as fp32 */
     if (dtype == ZR_BF16) profile->flops_bf16 = part_of(rates->peak.dot_bf16, threads, local_ranks);
     profile->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
-    profile->link_bytes_sec = part_of(rates->link, 1, local_ranks);
+    profile->link_bytes_sec = local_ranks < ranks ? 0.0 : part_of(rates->link, 1, local_ranks);
 }

@@ -203,7 +203,7 @@ static void know_peak(run *r)
 {
     zr_rates rates;
     if (zr_rates_recall(&rates) == ZR_OK)
-        zr_rates_profile(&rates, product_dtype(r), r->comm->local_size, &r->device->profile);
+        zr_rates_profile(&rates, product_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
         r->device->ops->measure(r->device, product_dtype(r));
 }
@@ -457,6 +457,7 @@ static zr_status collect_timings(run *r)
     if (!r->watch.timings) return ZR_OK;
     ZR_TRY(agreed(r, zr__timings_collect(r->watch.timings, r->comm, &r->timings)));
     r->timings.peak_flops = peak_flops(r);
+    r->timings.peak_f32_flops = profile->flops_f32;
     r->timings.peak_memory_bytes_sec = profile->memory_bytes_sec;
     r->timings.peak_link_bytes_sec = profile->link_bytes_sec;
     if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);

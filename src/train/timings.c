@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step of a schedule: its kind, and what it costs each time. */
+/* The kind of what has none of its own. */
+#define OTHER "other"
+
+/* A step of the schedule: its kind, and what it costs each time. */
 typedef struct site {
     int kind;
     bool replay;
@@ -23,7 +26,7 @@ typedef struct sums {
 } sums;
 
 struct zr__timings {
-    site *site[ZR_SCHEDULES];
+    site *site; /* of each step of the schedule that trains, the only one that runs within an optimizer step */
     int n_kinds;
     sums sums;
     double busy_sec[ZR_STREAMS]; /* of the step that runs */
@@ -44,43 +47,50 @@ static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 }
 
 /* Matrix products of different shapes run at different rates, so the shape of their weight is in their name. */
-static void name_of(const zr_plan *plan, zr_schedule_kind schedule, const zr_step *step, char name[ZR_TIMING_NAME])
+static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
 {
-    const zr_graph *graph = plan->graph[schedule];
-    const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
     const zr_shape *w = op && op->def->cost(graph, op).flops > 0 ? matrix_of(graph, op) : NULL;
     snprintf(name, ZR_TIMING_NAME, "%s", op ? op->def->name : zr_step_kind_name(step->kind));
     size_t used = strlen(name);
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* The kind of that name on that stream, a new one where there is room; the last takes what has no place of its own. */
+/* Attention multiplies fp32 tiles at every type: that is the peak to hold it against. */
+static bool multiplies_f32(const char *name)
+{
+    return strncmp(name, "attention", strlen("attention")) == 0;
+}
+
+/* The kind of that name on that stream, a new one where there is room, otherwise the stream's own for all that is left:
+ * a kind of both would be added to by two threads. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream)
 {
     int k = 0;
     while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
     if (k < t->n_kinds) return k;
-    if (k == ZR_TIMING_KINDS) return ZR_TIMING_KINDS - 1;
+    bool room = k < ZR_TIMING_KINDS - ZR_STREAMS;
+    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream);
     zr_timing *kind = &t->sums.kind[t->n_kinds++];
     snprintf(kind->name, sizeof(kind->name), "%s", name);
     kind->stream = stream;
+    kind->in_f32 = multiplies_f32(name);
     return k;
 }
 
-static zr_status find_kinds(zr__timings *t, const zr_plan *plan, zr_schedule_kind schedule)
+static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
 {
-    const zr_schedule *s = &plan->schedule[schedule];
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_TRAIN];
     char name[ZR_TIMING_NAME];
-    if (s->n_steps == 0) return ZR_OK;
-    site *sites = t->site[schedule] = zr_alloc((size_t)s->n_steps * sizeof *sites);
-    ZR_CHECK(sites, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
+    t->site = zr_alloc((size_t)s->n_steps * sizeof *t->site);
+    ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
-        name_of(plan, schedule, step, name);
-        sites[i] = (site){.kind = kind_of(t, name, step->stream),
-                          .replay = step->replay,
-                          .cost = zr_plan_step_cost(plan, schedule, i)};
+        name_of(graph, step, step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL, name);
+        t->site[i] = (site){.kind = kind_of(t, name, step->stream),
+                            .replay = step->replay,
+                            .cost = zr_plan_step_cost(plan, ZR_TRAIN, i)};
     }
     return ZR_OK;
 }
@@ -89,15 +99,13 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
 {
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
-    ZR_TRY(find_kinds(t, plan, ZR_TRAIN));
-    ZR_TRY(find_kinds(t, plan, ZR_FLUSH));
-    return ZR_OK;
+    return find_kinds(t, plan);
 }
 
 void zr__timings_destroy(zr__timings **timings)
 {
     if (!*timings) return;
-    for (int s = 0; s < ZR_SCHEDULES; s++) zr_free((*timings)->site[s]);
+    zr_free((*timings)->site);
     zr_free(*timings);
     *timings = NULL;
 }
@@ -110,8 +118,10 @@ void zr__timings_begin(zr__timings *t)
     if (t->sums.steps != 1 || t->warm) return;
     sums fresh = {0};
     for (int k = 0; k < t->n_kinds; k++) {
-        memcpy(fresh.kind[k].name, t->sums.kind[k].name, sizeof(fresh.kind[k].name));
-        fresh.kind[k].stream = t->sums.kind[k].stream;
+        const zr_timing *cold = &t->sums.kind[k];
+        memcpy(fresh.kind[k].name, cold->name, sizeof(fresh.kind[k].name));
+        fresh.kind[k].stream = cold->stream;
+        fresh.kind[k].in_f32 = cold->in_f32;
     }
     t->sums = fresh;
     t->warm = true;
@@ -119,7 +129,7 @@ void zr__timings_begin(zr__timings *t)
 
 void zr__timings_event(zr__timings *t, const zr_event *event)
 {
-    const site *at = &t->site[event->schedule][event->step];
+    const site *at = &t->site[event->step];
     zr_timing *kind = &t->sums.kind[at->kind];
     double sec = event->end_sec - event->begin_sec;
     kind->sec += sec;
@@ -214,7 +224,8 @@ zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kin
 {
     bool wire = kind->wire_bytes > 0.0, computes = kind->flops > 0.0;
     double amount = computes ? kind->flops : wire ? kind->wire_bytes : kind->memory_bytes;
-    double peak = computes ? timings->peak_flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
+    double flops = kind->in_f32 ? timings->peak_f32_flops : timings->peak_flops;
+    double peak = computes ? flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
     double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
     return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = peak > 0.0 ? per_sec / peak : NAN};
 }
@@ -240,18 +251,19 @@ static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing 
 
 zr_status zr_timings_json(const zr_timings *timings, char **json)
 {
-    char n[8][ZR_NUMBER_BYTES];
+    char n[9][ZR_NUMBER_BYTES];
     zr__text text = {0};
     const zr_timings *t = timings;
     zr__text_add(&text,
                  "{\"ranks\":%d, \"steps\":%lld, \"step_ms\":%s, \"compute_ms\":%s, \"comm_ms\":%s, "
-                 "\"exposed_ms\":%s, \"idle_ms\":%s, \"peak_flops_per_sec\":%s, \"peak_memory_bytes_per_sec\":%s, "
-                 "\"peak_link_bytes_per_sec\":%s, \"kinds\":[",
+                 "\"exposed_ms\":%s, \"idle_ms\":%s, \"peak_flops_per_sec\":%s, \"peak_f32_flops_per_sec\":%s, "
+                 "\"peak_memory_bytes_per_sec\":%s, \"peak_link_bytes_per_sec\":%s, \"kinds\":[",
                  t->ranks, (long long)t->steps, number(1e3 * t->step_sec, n[0]), number(1e3 * t->compute_sec, n[1]),
                  number(1e3 * t->comm_sec, n[2]), number(1e3 * t->exposed_sec, n[3]), number(1e3 * t->idle_sec, n[4]),
                  number(t->peak_flops > 0.0 ? t->peak_flops : NAN, n[5]),
-                 number(t->peak_memory_bytes_sec > 0.0 ? t->peak_memory_bytes_sec : NAN, n[6]),
-                 number(t->peak_link_bytes_sec > 0.0 ? t->peak_link_bytes_sec : NAN, n[7]));
+                 number(t->peak_f32_flops > 0.0 ? t->peak_f32_flops : NAN, n[6]),
+                 number(t->peak_memory_bytes_sec > 0.0 ? t->peak_memory_bytes_sec : NAN, n[7]),
+                 number(t->peak_link_bytes_sec > 0.0 ? t->peak_link_bytes_sec : NAN, n[8]));
     for (int k = 0; k < t->n_kinds; k++) {
         if (k) zr__text_add(&text, ",");
         zr__text_add(&text, "\n  ");

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    ROOM_MOST = 32768, /* events of a stream: 1.3 MB */
+    ROOM_MOST = 32768, /* events of a stream: 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
     NUMBERS = 3, /* wait, begin, end */
@@ -23,7 +23,6 @@ enum {
 typedef struct record {
     int32_t step;
     int32_t micro;
-    zr_schedule_kind schedule;
     double time[NUMBERS];
 } record;
 
@@ -39,6 +38,7 @@ struct zr__trace {
     zr__text text;     /* to be written there */
     double *start_sec; /* per rank: its clock when the trace began */
     bool failed;
+    bool torn; /* what is in the file may be no JSON */
     char note[512];
     bool news; /* in it */
 };
@@ -48,11 +48,8 @@ struct zr__trace {
 static zr_status make_room(zr__trace *t)
 {
     int64_t steps[ZR_STREAMS] = {0};
-    const zr_schedule_kind kinds[] = {ZR_TRAIN, ZR_FLUSH};
-    for (int k = 0; k < 2; k++) {
-        const zr_schedule *s = &t->plan->schedule[kinds[k]];
-        for (int32_t i = 0; i < s->n_steps; i++) steps[s->step[i].stream]++;
-    }
+    const zr_schedule *train = &t->plan->schedule[ZR_TRAIN];
+    for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
     for (int s = 0; s < ZR_STREAMS; s++) {
         bool many = steps[s] > ROOM_MOST / t->plan->layout.accum;
         t->room[s] = many ? ROOM_MOST : steps[s] * t->plan->layout.accum;
@@ -95,10 +92,8 @@ void zr__trace_event(zr__trace *t, const zr_event *e)
 {
     int64_t i = t->n[e->stream];
     if (i == t->room[e->stream]) return;
-    t->record[e->stream][i] = (record){.step = e->step,
-                                       .micro = (int32_t)e->micro,
-                                       .schedule = e->schedule,
-                                       .time = {e->wait_sec, e->begin_sec, e->end_sec}};
+    t->record[e->stream][i] =
+        (record){.step = e->step, .micro = (int32_t)e->micro, .time = {e->wait_sec, e->begin_sec, e->end_sec}};
     t->n[e->stream] = i + 1;
 }
 
@@ -144,9 +139,8 @@ static zr_status write_text(zr__trace *t)
         return ZR_OK;
     }
     /* Where the tail was there is still room for it. */
-    if (ftruncate(t->file.fd, t->end_bytes) == 0 &&
-        pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL))
-        t->end_bytes = 0;
+    t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 ||
+              pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
 }
 
@@ -155,7 +149,8 @@ static void put_text(zr__trace *t)
 {
     if (t->failed || write_text(t) == ZR_OK) return;
     t->failed = t->news = true;
-    snprintf(t->note, sizeof(t->note), "the trace ends early: %.400s", zr_error_message());
+    snprintf(t->note, sizeof(t->note), "the trace ends early%s: %.400s", t->torn ? " and may be no valid JSON" : "",
+             zr_error_message());
 }
 
 static void add_names(zr__trace *t)
@@ -200,7 +195,7 @@ static void add_microseconds(zr__text *text, const char *key, double sec)
 
 static void add_title(zr__trace *t, const record *r)
 {
-    const zr_step *step = &t->plan->schedule[r->schedule].step[r->step];
+    const zr_step *step = &t->plan->schedule[ZR_TRAIN].step[r->step];
     const zr_graph *graph = t->plan->graph[ZR_TRAIN];
     const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
     const char *name = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
@@ -219,12 +214,12 @@ static void add_title(zr__trace *t, const record *r)
 /* What the step did, to be read beside it. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
-    zr_step_cost cost = zr_plan_step_cost(t->plan, r->schedule, r->step);
+    zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
-    zr__text_add(&t->text, ", \"args\":{\"training_step\":%lld, \"schedule\":\"%s\", \"step\":%d, ",
-                 (long long)step + 1, r->schedule == ZR_FLUSH ? "flush" : "train", (int)r->step);
-    bool repeated = r->schedule == ZR_TRAIN && r->micro < t->plan->layout.accum;
-    if (repeated) zr__text_add(&t->text, "\"micro\":%d, ", (int)r->micro);
+    zr__text_add(&t->text,
+                 ", \"args\":{\"training_step\":%lld, \"schedule\":\"train\", \"step\":%d, "
+                 "\"micro\":%d, ",
+                 (long long)step + 1, (int)r->step, (int)r->micro);
     if (cost.flops > 0) zr__text_add(&t->text, "\"flops\":%.0f, ", cost.flops);
     if (bytes > 0) zr__text_add(&t->text, "\"%s\":%.0f, ", cost.wire_bytes > 0 ? "wire_bytes" : "memory_bytes", bytes);
     add_microseconds(&t->text, "wait_us", wait_sec);

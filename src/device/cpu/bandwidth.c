@@ -4,52 +4,52 @@
  * some passes.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "device/cpu/peak.h"
 
-/* Together beyond any cache; of each thread beyond its own. */
-#define ARRAY_BYTES ((int64_t)64 << 20)
-#define THREAD_BYTES ((int64_t)8 << 20)
+/* One array. Every pass goes over whole arrays, whoever makes it: shares of them may fit caches. */
+#define LEAST_BYTES ((int64_t)64 << 20)
+#define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 8 };
+enum { LEAST_PASSES = 5, OF_CACHE = 4 /* an array, by the rule of STREAM */ };
 
 typedef struct arrays {
     float *a, *b, *c;
-    int64_t each; /* elements of a thread */
-    int threads;
+    int64_t n; /* elements of each */
 } arrays;
 
-/* What thread t does in a pass. */
-typedef void (*pass)(const arrays *m, const zr__peak_ops *ops, int t);
+/* What is done with elements [at, at + n) in a pass. */
+typedef void (*pass)(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n);
 
-static void touch(const arrays *m, const zr__peak_ops *ops, int t)
+static void touch(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
     (void)ops;
-    for (int64_t i = t * m->each; i < (t + 1) * m->each; i++) {
+    for (int64_t i = at; i < at + n; i++) {
         m->a[i] = 0.0f;
         m->b[i] = 1.0f;
         m->c[i] = 2.0f;
     }
 }
 
-static void triad(const arrays *m, const zr__peak_ops *ops, int t)
+static void triad(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
-    const int64_t at = t * m->each;
-    ops->triad(m->a + at, m->b + at, m->c + at, 0.5f, m->each);
+    ops->triad(m->a + at, m->b + at, m->c + at, 0.5f, n);
 }
 
-static void read_next(const arrays *m, const zr__peak_ops *ops, int t)
+/* The share behind its own; the last reads the first. */
+static void read_next(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
     (void)ops;
-    const int64_t next = (t + 1) % m->threads;
-    memcpy(m->a + t * m->each, m->b + next * m->each, (size_t)m->each * sizeof(float));
+    memcpy(m->a + at, m->b + (at + n) % m->n, (size_t)n * sizeof(float));
 }
 
 static double pass_sec(pass run, const arrays *m, const zr__peak_ops *ops, int threads)
 {
+    const int64_t share = m->n / threads;
     double begin = zr_clock_sec();
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int t = 0; t < threads; t++) run(m, ops, t);
+    for (int t = 0; t < threads; t++) run(m, ops, t * share, share);
     return zr_clock_sec() - begin;
 }
 
@@ -61,36 +61,45 @@ static double best_rate(pass run, const arrays *m, const zr__peak_ops *ops, int 
         if (passes == 0 || sec < best) best = sec;
         spent += sec;
     }
-    return best > 0.0 ? (double)elem_bytes * (double)m->each * threads / best : 0.0;
+    return best > 0.0 ? (double)(elem_bytes * m->n) / best : 0.0;
 }
 
-/* What one thread reaches, all reach; where a pass of all was always disturbed, that is the better number. */
-static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int64_t elem_bytes)
+/* What one thread reaches, and all. */
+static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int threads, int64_t elem_bytes)
 {
     zr_rate rate = {.one = best_rate(run, m, ops, 1, elem_bytes)};
-    if (m->threads > 1) rate.all = best_rate(run, m, ops, m->threads, elem_bytes);
-    if (rate.all < rate.one) rate.all = rate.one;
+    rate.all = threads > 1 ? best_rate(run, m, ops, threads, elem_bytes) : rate.one;
     return rate;
+}
+
+/* Beyond the last cache, as far as its size is known. */
+static int64_t array_bytes(void)
+{
+    int64_t bytes = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    bytes = OF_CACHE * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    if (bytes < LEAST_BYTES) return LEAST_BYTES;
+    return bytes < MOST_BYTES ? bytes : MOST_BYTES;
 }
 
 zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *of_triad, zr_rate *link)
 {
-    const int64_t share = ARRAY_BYTES / threads, bytes = share > THREAD_BYTES ? share : THREAD_BYTES;
-    arrays m = {.each = bytes / (int64_t)sizeof(float), .threads = threads};
-    const size_t whole = (size_t)(bytes * threads);
-    m.a = zr_alloc(whole);
-    m.b = zr_alloc(whole);
-    m.c = zr_alloc(whole);
+    arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads}; /* equal shares */
+    const size_t bytes = (size_t)m.n * sizeof(float);
+    m.a = zr_alloc(bytes);
+    m.b = zr_alloc(bytes);
+    m.c = zr_alloc(bytes);
     bool room = m.a && m.b && m.c;
     if (room) {
         (void)pass_sec(touch, &m, ops, threads);
-        *of_triad = rate_of(triad, &m, ops, 3 * sizeof(float));
-        *link = rate_of(read_next, &m, ops, sizeof(float));
+        *of_triad = rate_of(triad, &m, ops, threads, 3 * sizeof(float));
+        *link = rate_of(read_next, &m, ops, threads, sizeof(float));
     }
     zr_free(m.a);
     zr_free(m.b);
     zr_free(m.c);
     ZR_CHECK(room, ZR_ERR_MEMORY, "no memory for three arrays of %zu bytes, which measuring the bandwidth takes",
-             whole);
+             bytes);
     return ZR_OK;
 }

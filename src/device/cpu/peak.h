@@ -19,8 +19,8 @@ double zr__cpu_peak_flops(int threads, zr_dtype dtype);
 /** FLOP/s of a loop between registers, NULL: 0. Takes some 60 ms. */
 zr_rate zr__cpu_register_flops(double (*loop)(int64_t rounds, const float in[2], float *out), int threads);
 
-/** Bytes/s of the triad, and of ranks that read each other's memory. Takes half a second and 192 MiB, more where there
- *  are more than 8 threads. ZR_ERR_MEMORY. */
+/** Bytes/s of the triad, and of ranks that read each other's memory. Takes a second or two and 192 MiB, up to 768 where
+ *  the last cache is large. ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *triad, zr_rate *link);
 
 #endif

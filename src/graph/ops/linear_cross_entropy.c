@@ -28,16 +28,16 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
 }
 
-/* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that arrays
- * as large as w do, for every block but the first. */
-static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int tables)
+/* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that w is
+ * read, for every block but the first. */
+static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int64_t blocks, int products, int logits,
+                       int reads)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    zr__head_layout l = zr__head_layout_make(s.rows, s.V, s.C, g, ZR_F32);
-    double each = (double)zr_dtype_bytes(g), V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
+    double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
+    double V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
     return (zr_cost){.flops = 2.0 * products * rows * V * C,
-                     .bytes = zr__bytes(graph, op) + logits * rows * V * each +
-                              (double)(l.blocks - 1) * tables * V * C * each};
+                     .bytes =
+                         zr__bytes(graph, op) + logits * rows * V * each + (double)(blocks - 1) * reads * V * C * each};
 }
 
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
@@ -53,18 +53,29 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two,
- * and dw is read and written. */
+static zr__head_layout dx_layout(const zr_graph *graph, const zr_op *op)
+{
+    sizes s = sizes_of(graph, op, 1);
+    return zr__head_layout_make(s.rows, s.V, s.C, zr_graph_get_spec(graph)->dtype, zr__out(graph, op, 1)->dtype);
+}
+
+/* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
+ * What dw adds up to is read and written for every block but the first; where dw cannot hold it, it is also written
+ * for the first, and read to be rounded. */
 static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    return cost_of(graph, op, sizes_of(graph, op, 1), 3, 5, 4);
+    sizes s = sizes_of(graph, op, 1);
+    zr__head_layout l = dx_layout(graph, op);
+    zr_cost cost = cost_of(graph, op, s, l.blocks, 3, 5, 2);
+    zr_dtype sum = l.sum_in_dw ? zr__out(graph, op, 1)->dtype : ZR_F32;
+    int64_t passes = 2 * (l.sum_in_dw ? l.blocks - 1 : l.blocks);
+    cost.bytes += (double)passes * (double)s.V * (double)s.C * (double)zr_dtype_bytes(sum);
+    return cost;
 }
 
 static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
 {
-    sizes s = sizes_of(graph, op, 1);
-    zr_dtype g = zr_graph_get_spec(graph)->dtype, w = zr__out(graph, op, 1)->dtype;
-    return zr__head_layout_make(s.rows, s.V, s.C, g, w).panels + zr__panels_bytes(graph, profile);
+    return dx_layout(graph, op).panels + zr__panels_bytes(graph, profile);
 }
 
 static const zr_op_def linear_cross_entropy_dx = {
@@ -103,16 +114,21 @@ static zr_status adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
+/* It has no dw. */
+static zr__head_layout layout_of(const zr_graph *graph, const zr_op *op)
+{
+    sizes s = sizes_of(graph, op, 0);
+    return zr__head_layout_make(s.rows, s.V, s.C, zr_graph_get_spec(graph)->dtype, ZR_F32);
+}
+
 static zr_cost cost(const zr_graph *graph, const zr_op *op)
 {
-    return cost_of(graph, op, sizes_of(graph, op, 0), 1, 2, 1);
+    return cost_of(graph, op, sizes_of(graph, op, 0), layout_of(graph, op).blocks, 1, 2, 1);
 }
 
 static int64_t scratch_bytes(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
 {
-    sizes s = sizes_of(graph, op, 0);
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    return zr__head_layout_make(s.rows, s.V, s.C, g, ZR_F32).panels + zr__panels_bytes(graph, profile);
+    return layout_of(graph, op).panels + zr__panels_bytes(graph, profile);
 }
 
 static const zr_op_def linear_cross_entropy = {
