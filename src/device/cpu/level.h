@@ -251,14 +251,30 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* All lanes of all accumulators, by halves. */
-static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
+/* All lanes, by halves. */
+static inline float zr__vec_total(zr__vec v)
 {
+#if defined(__AVX2__)
+#if ZR_VEC == 16
+    __m256 half = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+#else
+    __m256 half = (__m256)v;
+#endif
+    __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    __m128 two = four + _mm_movehl_ps(four, four);
+    return two[0] + two[1];
+#else
     float lane[ZR_VEC];
-    zr__vec_store(lane, (acc[0] + acc[1]) + (acc[2] + acc[3]));
+    zr__vec_store(lane, v);
     for (int w = ZR_VEC / 2; w > 0; w /= 2)
         for (int l = 0; l < w; l++) lane[l] += lane[l + w];
     return lane[0];
+#endif
+}
+
+static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
+{
+    return zr__vec_total((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
 /* ZR_LANE_LOOP: `body` adds to acc from vectors x_ and y_ of the arrays x and y, whole vectors first,
