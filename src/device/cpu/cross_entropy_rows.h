@@ -36,7 +36,7 @@ static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t f
             sum *= zr__expf(max - here);
             max = here;
         }
-        for (int64_t i = 0; i < n; i++) e[i] = zr__expf(x[i] - max);
+        for (int64_t i = 0; i < n; i++) e[i] = zr__expf_low(x[i] - max);
         sum += zr__sum(e, n);
     }
     *largest = max;
@@ -69,9 +69,9 @@ static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype
     for (int64_t v0 = 0; v0 < V; v0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, V - v0);
         const float *x = zr__view(buffer, logits, dtype, first + v0, n);
-        for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf(x[i] - lse);
+        for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf_low(x[i] - lse);
         /* The target's share exactly once, before rounding to the output's dtype. */
-        if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf(x[target - v0] - lse) - 1.0f);
+        if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf_low(x[target - v0] - lse) - 1.0f);
         zr__store(out, dtype, first + v0, dx, n);
     }
 }

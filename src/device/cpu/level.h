@@ -190,7 +190,7 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
     const float shift = 0x1.8p23f; /* adding it rounds to an integer, found in the low bits */
-    float t = x * 0x1.715476p+0f + shift;
+    float t = ZR_FMA(x, 0x1.715476p+0f, shift);
     float k = t - shift;
     float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
     float q = ZR_FMA(1.39261761e-3f, r, 8.36317307e-3f);
@@ -211,6 +211,15 @@ static inline float zr__expf(float x)
     /* 2^n in two factors: n itself may lie outside the range of exponents. */
     int32_t half = n >> 1;
     return e * zr__float((uint32_t)(half + 127) << 23) * zr__float((uint32_t)(n - half + 127) << 23);
+}
+
+/* The same for x <= 88, at less cost; 0 from -87.7 on. */
+static inline float zr__expf_low(float x)
+{
+    int32_t n;
+    x = zr__select(x < -88.0f, -88.0f, x); /* n is -127 there, and the power 0 */
+    float e = 1.0f + zr__expm1_reduced(x, &n);
+    return e * zr__float((uint32_t)(n + 127) << 23);
 }
 
 /* tanh x to about 2 ulp, also near 0: expm1(2|x|) / (expm1(2|x|) + 2) with the sign of x. */
@@ -251,14 +260,30 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* All lanes of all accumulators, by halves. */
-static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
+/* All lanes, by halves. */
+static inline float zr__vec_total(zr__vec v)
 {
+#if defined(__AVX2__)
+#if ZR_VEC == 16
+    __m256 half = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+#else
+    __m256 half = (__m256)v;
+#endif
+    __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    __m128 two = four + _mm_movehl_ps(four, four);
+    return two[0] + two[1];
+#else
     float lane[ZR_VEC];
-    zr__vec_store(lane, (acc[0] + acc[1]) + (acc[2] + acc[3]));
+    zr__vec_store(lane, v);
     for (int w = ZR_VEC / 2; w > 0; w /= 2)
         for (int l = 0; l < w; l++) lane[l] += lane[l + w];
     return lane[0];
+#endif
+}
+
+static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
+{
+    return zr__vec_total((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
 /* ZR_LANE_LOOP: `body` adds to acc from vectors x_ and y_ of the arrays x and y, whole vectors first,

@@ -1,8 +1,8 @@
 /*
  * The linear ops as products of matmul.c, the gradient of the bias, and this level's panels.
  */
-#include "device/cpu/level.h"
 #include "device/cpu/matmul.h"
+#include "device/cpu/rows.h"
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
@@ -152,24 +152,41 @@ static zr_status run_dw(const zr_kernel_args *args)
 
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
-/* Columns summed at a time, and rows whose sum is made apart before it joins the total: the error
+/* Most columns summed at a time, and rows whose sum is made apart before it joins the total: the error
  * then grows with the number of groups, not of rows. */
 #define DB_COLS 256
 #define DB_ROWS 32
+#define DB_STEP 4 /* rows added while a part of the sum is in a register, in order */
 
-static void add_row(float *restrict sum, const void *x, zr_dtype dtype, int64_t first, int64_t n)
+static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t ld, int64_t n)
+{
+    float wide[DB_STEP][DB_COLS];
+    const float *x[DB_STEP];
+    for (int r = 0; r < DB_STEP; r++) x[r] = zr__view(wide[r], dy->data, dy->dtype, first + r * ld, n);
+    for (int64_t i = 0; i < n; i++) sum[i] = (((sum[i] + x[0][i]) + x[1][i]) + x[2][i]) + x[3][i];
+}
+
+static void add_row(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t n)
 {
     float wide[DB_COLS];
-    zr__load(wide, x, dtype, first, n);
-    for (int64_t i = 0; i < n; i++) sum[i] += wide[i];
+    const float *x = zr__view(wide, dy->data, dy->dtype, first, n);
+    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
 static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, int64_t rows, int64_t col, int64_t n)
 {
     float sum[DB_COLS] = {0};
-    int64_t ld = zr_shape_cols(&dy->shape);
-    for (int64_t r = row; r < row + rows; r++) add_row(sum, dy->data, dy->dtype, r * ld + col, n);
+    const int64_t ld = zr_shape_cols(&dy->shape), end = row + rows;
+    for (; row + DB_STEP <= end; row += DB_STEP) add_rows(sum, dy, row * ld + col, ld, n);
+    for (; row < end; row++) add_row(sum, dy, row * ld + col, n);
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
+}
+
+/* Columns of a thread's piece: with few columns, as many pieces as threads, of whole cache lines. */
+static int64_t db_piece(int64_t cols, int threads)
+{
+    const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);
+    return zr__min64(DB_COLS, lines * line);
 }
 
 static zr_status run_db(const zr_kernel_args *args)
@@ -177,10 +194,12 @@ static zr_status run_db(const zr_kernel_args *args)
     const zr_tensor *dy = &args->in[0], *db = &args->out[0];
     const float *earlier = args->n_in > 1 ? args->in[1].data : NULL;
     const int64_t rows = zr_shape_rows(&dy->shape), cols = zr_shape_cols(&dy->shape);
-#pragma omp parallel for num_threads(args->threads) schedule(static)
-    for (int64_t col = 0; col < cols; col += DB_COLS) {
+    const int threads = zr__team(args, rows * cols);
+    const int64_t piece = db_piece(cols, threads);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t col = 0; col < cols; col += piece) {
         float total[DB_COLS] = {0};
-        int64_t n = zr__min64(DB_COLS, cols - col);
+        int64_t n = zr__min64(piece, cols - col);
         for (int64_t row = 0; row < rows; row += DB_ROWS)
             add_group(total, dy, row, zr__min64(DB_ROWS, rows - row), col, n);
         for (int64_t i = 0; earlier && i < n; i++) total[i] += earlier[col + i];
