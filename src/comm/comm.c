@@ -142,7 +142,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
     ZR_TRY(check_stage(comm));
     if (piece_bytes == 0) return ZR_OK;
     unsigned char *own = (unsigned char *)out + comm->rank * stride_bytes;
-    if (own != mine) memmove(own, mine, (size_t)piece_bytes);
+    if (own != mine) zr__comm_copy(own, mine, piece_bytes);
     if (comm->size == 1) return ZR_OK;
     ZR_TRY(comm->ops->gather(comm, ZR__ALL, own, out, stride_bytes, piece_bytes));
     count(comm, ZR_ALL_GATHER, piece_bytes);

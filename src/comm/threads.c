@@ -109,7 +109,7 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     for (int i = 1; i < comm->size; i++) {
         int r = (comm->rank + i) % comm->size; /* not all from the same rank at once */
         if (!zr__comm_is(from, r)) continue;
-        memcpy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, (size_t)piece_bytes);
+        zr__comm_copy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, piece_bytes);
     }
     return take_back(me);
 }

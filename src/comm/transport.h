@@ -11,6 +11,7 @@
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
 
+#include "base/stream.h"
 #include "zr/comm.h"
 
 /** As `to` or `from`: no single rank, all of them. */
@@ -26,6 +27,17 @@ static inline bool zr__comm_is(int which, int rank)
 static inline const unsigned char *zr__comm_piece(const void *send, int64_t stride_bytes, int r)
 {
     return (const unsigned char *)send + r * stride_bytes;
+}
+
+/** A piece from one place to another, past the caches where it would not stay in one anyway. */
+static inline void zr__comm_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes < (int64_t)1 << 20) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    zr__stream(to, from, bytes);
+    zr__stream_end();
 }
 
 /** Fill the common part: one host of `size` ranks, no staging, no traffic. */
