@@ -87,20 +87,20 @@ static void add_kinds(zr__text *out, const zr_timings *t, columns c)
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* What computes, as one; what only moves is the rest. */
+/* The products of the run's type, as one, against their peak. */
 static void add_products(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};
     char ms[32], amount[32], peak[48] = "";
     for (int k = 0; k < t->n_kinds; k++) {
-        if (!(t->kind[k].flops > 0)) continue;
+        if (!(t->kind[k].flops > 0) || t->kind[k].in_f32) continue;
         all.sec += t->kind[k].sec;
         all.flops += t->kind[k].flops;
     }
     zr_timing_rate rate = zr_timing_rate_of(t, &all);
     if (!isfinite(rate.per_sec)) return;
     if (isfinite(rate.of_peak)) snprintf(peak, sizeof(peak), ", %.0f%% of the measured peak", 100.0 * rate.of_peak);
-    zr__text_add(out, "  matrix products and attention: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),
+    zr__text_add(out, "  matrix products: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),
                  100.0 * all.sec / t->step_sec, cli_amount(rate.per_sec, amount), peak);
 }
 
