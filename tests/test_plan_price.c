@@ -66,7 +66,11 @@ static void test_clocks(void **state)
         {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 100}, /* 3 others x 100 x 4 bytes: 1.2 s */
         {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 0, .n_waits = 1}, /* 2 s */
         {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 50},              /* 0.6 s beside it */
-        {.kind = ZR_STEP_REDUCE_SCATTER, .stream = ZR_STREAM_COMM, .count = 25, .waits = 1, .n_waits = 1}, /* 0.3 s after */
+        {.kind = ZR_STEP_REDUCE_SCATTER,
+         .stream = ZR_STREAM_COMM,
+         .count = 25,
+         .waits = 1,
+         .n_waits = 1}, /* 0.3 s after */
         {.kind = ZR_STEP_END, .stream = ZR_STREAM_COMPUTE},
         {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE},
     };

@@ -95,7 +95,7 @@ typedef struct zr_layout {
     {                                                                                                                  \
         .size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1, .seq = 1,            \
         .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,    \
-        .overlap = true, .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                                         \
+        .overlap = true, .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                        \
     }
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
@@ -117,20 +117,20 @@ typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stre
 ZR_API const char *zr_stream_name(zr_stream stream);
 
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch")             /* the caller fills the inputs of a micro-batch */                                   \
-    X(RUN, "run")                 /* op of the graph; uses: its inputs, outputs, scratch, in order */                  \
-    X(ZERO, "zero")               /* clear elements [first, first+count) of a whole unit's gradient that               \
-                                     no op writes: padding, parameters without gradient */                             \
-    X(CAST, "cast")               /* a range of my shard, from the master into its place in the whole unit */          \
-    X(GATHER, "gather")           /* all-gather of a range of a unit's parameters; uses: mine, whole, stage */         \
-    X(BROADCAST, "broadcast")     /* the same from one owner */                                                        \
-    X(GATHER_GRAD, "gather_grad") /* stage 0: all-gather of a range of a unit's gradient */                            \
+    X(BATCH, "batch")                   /* the caller fills the inputs of a micro-batch */                             \
+    X(RUN, "run")                       /* op of the graph; uses: its inputs, outputs, scratch, in order */            \
+    X(ZERO, "zero")                     /* clear elements [first, first+count) of a whole unit's gradient that         \
+                                           no op writes: padding, parameters without gradient */                       \
+    X(CAST, "cast")                     /* a range of my shard, from the master into its place in the whole unit */    \
+    X(GATHER, "gather")                 /* all-gather of a range of a unit's parameters; uses: mine, whole, stage */   \
+    X(BROADCAST, "broadcast")           /* the same from one owner */                                                  \
+    X(GATHER_GRAD, "gather_grad")       /* stage 0: all-gather of a range of a unit's gradient */                      \
     X(REDUCE_SCATTER, "reduce_scatter") /* a range of a unit's gradient: everyone's pieces of my shard are summed in a \
                                      tree into the shard or its accumulator; uses: gradient, [stage], sums. With one   \
                                      rank the one piece is the sum */                                                  \
-    X(REDUCE, "reduce")           /* the same to one owner; elsewhere nothing is summed */                             \
-    X(LOSS, "loss")               /* this micro-batch's losses are added up */                                         \
-    X(REPEAT, "repeat")           /* what follows, to END, runs accum times */                                         \
+    X(REDUCE, "reduce")                 /* the same to one owner; elsewhere nothing is summed */                       \
+    X(LOSS, "loss")                     /* this micro-batch's losses are added up */                                   \
+    X(REPEAT, "repeat")                 /* what follows, to END, runs accum times */                                   \
     X(END, "end")                                                                                                      \
     X(SQUARE, "square") /* squares of my shard of a unit's gradient are summed */                                      \
     X(AGREE, "agree")   /* is the unit's gradient finite on all ranks? If not the run ends */                          \
@@ -162,8 +162,8 @@ typedef struct zr_step {
     int32_t op;
     int32_t owner; /* REDUCE, BROADCAST: the rank; -1 */
     bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
-    bool once;     /* GATHER, BROADCAST: of what the step before has updated (stages 1, 2); in the first micro-batch, and
-                      only where `flush` has not done it. Its bytes belong to the step that updated */
+    bool once; /* GATHER, BROADCAST: of what the step before has updated (stages 1, 2); in the first micro-batch, and
+                  only where `flush` has not done it. Its bytes belong to the step that updated */
     int64_t first, count;
     int32_t uses, n_uses;   /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list: steps that must have ended */

@@ -1,6 +1,6 @@
 /*
- * Stores past the caches: a plain store first reads the line that it overwrites, and pushes out another. Only for what is
- * too large to be read from a cache afterwards. Compiled for the level of who includes it.
+ * Stores past the caches: a plain store first reads the line that it overwrites, and pushes out another. Only for what
+ * is too large to be read from a cache afterwards. Compiled for the level of who includes it.
  */
 #ifndef ZR_BASE_STREAM_H
 #define ZR_BASE_STREAM_H

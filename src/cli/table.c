@@ -135,8 +135,8 @@ void cli_schedule_print(FILE *out, const zr_plan *plan)
     for (int32_t i = 0; i < schedule->n_steps; i++) {
         const zr_step *step = &schedule->step[i];
         const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
-        fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, zr_stream_name(step->stream),
-                zr_step_kind_name(step->kind), unit);
+        fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, zr_stream_name(step->stream), zr_step_kind_name(step->kind),
+                unit);
         if (step->kind == ZR_STEP_RUN) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
         if (step->count > 0) fprintf(out, " elements %" PRId64 "+%" PRId64, step->first, step->count);
         print_waits(out, schedule, step);

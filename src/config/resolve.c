@@ -190,8 +190,7 @@ zr_status zr_config_resolve(zr_config *config, int ranks)
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(note_bucket(config, "zero_optimization.reduce_bucket_size", config->zero.reduce_bucket_elems, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    if (config->zero.overlap_comm == ZR_SWITCH_AUTO)
-        config->zero.overlap_comm = ZR_SWITCH_ON;
+    if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;
     resolve_number_types(config);
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));

@@ -120,7 +120,8 @@ zr_status zr__reduce(const zr__lane *lane, const zr_step *step)
     char *grad = zr__used(lane, step, 0);
     reduction r = {lane, step, zr__gradient_sums(e, step->unit, s->use[step->uses + step->n_uses - 1].buffer)};
     if (step->kind == ZR_STEP_REDUCE)
-        return zr_comm_collect(e->comm, step->owner, place_of(e, step, grad, step->owner, wire), bytes, sum_arrived, &r);
+        return zr_comm_collect(e->comm, step->owner, place_of(e, step, grad, step->owner, wire), bytes, sum_arrived,
+                               &r);
     return zr_comm_exchange(e->comm, grad + step->first * wire, e->plan->unit[step->unit].shard_elems * wire, bytes,
                             sum_arrived, &r);
 }

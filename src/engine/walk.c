@@ -35,8 +35,8 @@ static void take_buffers(const zr__lane *lane, int32_t step)
     }
 }
 
-/* NaN in every float type: what is read unwritten shows. Not before the step has waited: its bytes may have been those of
- * a buffer that the other lane still read. */
+/* NaN in every float type: what is read unwritten shows. Not before the step has waited: its bytes may have been those
+ * of a buffer that the other lane still read. */
 static void poison(const zr__lane *lane, int32_t step)
 {
 #ifdef ZR_DEBUG

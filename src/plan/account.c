@@ -68,7 +68,8 @@ static zr_traffic_kind traffic_kind(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ? ZR_REDUCE_SCATTER : ZR_ALL_GATHER;
 }
 
-/* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other. */
+/* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other.
+ */
 static bool receives(const zr_step *step)
 {
     return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_REDUCE);

@@ -77,8 +77,8 @@ void zr__gathers_issue(zr__gathers *g, zr__writer *w, int32_t segment, int32_t w
         zr__fetch *f = &g->fetch[g->issued];
         int64_t elems = plan->unit[f->unit].padded_elems;
         if (!allowed(g, &plan->layout, f, segment, elems)) break;
-        f->buffer = zr__writer_buffer(w, ZR_PARAM, f->unit, "gathered parameters",
-                                      elems * zr_dtype_bytes(plan->layout.dtype));
+        f->buffer =
+            zr__writer_buffer(w, ZR_PARAM, f->unit, "gathered parameters", elems * zr_dtype_bytes(plan->layout.dtype));
         f->step = zr__write_gather(w, f->unit, f->buffer, wait);
         g->live_elems += elems;
         g->gone_elems[f->to] += elems;

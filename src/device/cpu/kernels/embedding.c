@@ -99,8 +99,8 @@ static bool is_in_place(const zr_kernel_args *args)
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
-/* First row of the table that belongs to share s of `shares`: a row that is written costs as much as a token, and tokens
- * are not spread evenly over a vocabulary. */
+/* First row of the table that belongs to share s of `shares`: a row that is written costs as much as a token, and
+ * tokens are not spread evenly over a vocabulary. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
