@@ -75,7 +75,7 @@ class Panel:
         """At the lower right, where no rising curve comes."""
         left, y = self.left + 150, TOP + HEIGHT - 34
         yield f'<line x1="{left}" x2="{left + 28}" y1="{y - 4}" y2="{y - 4}" stroke="{CURVE}" stroke-width="2"/>'
-        yield f'<text x="{left + 34}" y="{y}">T to the power {slope:.2f} (upper half)</text>'
+        yield f'<text x="{left + 34}" y="{y}">T to the power {slope:.2f}</text>'
         yield (f'<line x1="{left}" x2="{left + 28}" y1="{y + 14}" y2="{y + 14}" stroke="{GUIDE}" '
                'stroke-dasharray="5 4"/>')
         yield f'<text x="{left + 34}" y="{y + 18}">proportional to {("T", "T²")[self.power - 1]}</text>'
