@@ -74,6 +74,16 @@ static inline void cli_write(const char *name, const char *text)
     fclose(f);
 }
 
+/* The file cli_dir/text, 20 kB whose lines differ and repeat. */
+static inline void cli_write_text(void)
+{
+    char text[20000];
+    size_t used = 0;
+    for (int i = 0; used < sizeof text - 40; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%d bottles and %d cans; ", i * i, i % 7);
+    cli_write("text", text);
+}
+
 /* How N ranks are started, to be put before "zr train"; and what goes behind it. */
 static inline const char *cli_launcher(bool mpi, int ranks)
 {

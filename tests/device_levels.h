@@ -9,6 +9,9 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/cpu/cpu.h"
 #include "dtype_array.h"
@@ -32,6 +35,25 @@ static inline void each_device(void (*test)(zr_device *device))
             test(device);
             zr_device_destroy(&device);
         }
+    }
+}
+
+/* ZR_KERNELS also caps oneDNN, once for a process: run `program` again at each level, as this process was started. */
+static inline void each_level_again(const char *program)
+{
+    for (const char *const *level = zr__cpu_levels(); *level; level++) {
+        if (!zr__cpu_has(*level)) continue;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("ZR_KERNELS", *level, 1);
+            dup2(STDERR_FILENO, STDOUT_FILENO);
+            execl(program, program, (char *)NULL);
+            _exit(127);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("%s fails at level %s", program, *level);
     }
 }
 

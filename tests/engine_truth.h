@@ -115,4 +115,26 @@ static inline void truth_check(truth *t, trainer *run)
     }
 }
 
+typedef struct truth_cut {
+    int ranks, accum, batch; /* batch: of one micro-batch of one rank */
+} truth_cut;
+
+/* Check its first step on the same batch cut in each of n ways, at every stage. */
+static inline void truth_check_cuts(trainer *run, const truth_cut *cut, size_t n)
+{
+    int64_t rows = (int64_t)cut[0].ranks * cut[0].accum * cut[0].batch;
+    truth t = truth_make(run, rows);
+    for (size_t c = 0; c < n; c++)
+        for (int stage = 0; stage <= 3; stage++) {
+            assert_int_equal((int64_t)cut[c].ranks * cut[c].accum * cut[c].batch, rows);
+            run->layout.ranks = cut[c].ranks;
+            run->layout.accum = cut[c].accum;
+            run->layout.batch = cut[c].batch;
+            run->layout.stage = stage;
+            run->layout.prefetch_elems = c & 1;
+            truth_check(&t, run);
+        }
+    truth_free(&t);
+}
+
 #endif

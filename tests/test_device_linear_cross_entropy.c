@@ -1,9 +1,7 @@
 //TEST timeout=120
 /* linear_cross_entropy, linear_cross_entropy_dx: against double, in one block and several, and in one block against the
  * ops that hold all logits. */
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "device_levels.h"
 #include "graph/ops/linear_cross_entropy_blocks.h"
 #include "kernel_check.h"
 
@@ -262,25 +260,10 @@ static void test_other_types(void **state)
 
 static const char *program; /* this one, to run again: /proc may be absent */
 
-/* ZR_KERNELS also caps oneDNN, once for a process: this program again, for each level. */
 static void test_forced(void **state)
 {
     (void)state;
-    for (const char *const *level = zr__cpu_levels(); *level; level++) {
-        if (!zr__cpu_has(*level)) continue;
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            setenv("ZR_KERNELS", *level, 1);
-            dup2(STDERR_FILENO, STDOUT_FILENO);
-            execl(program, program, (char *)NULL);
-            _exit(127);
-        }
-        int status = 0;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
+    each_level_again(program);
 }
 
 static void test_under_cap(void **state)

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "device/cpu/onednn.h"
 #include "device_levels.h"
@@ -407,25 +405,10 @@ static void test_scratch(void **state)
 
 static const char *program; /* this one, to run again: /proc may be absent */
 
-/* ZR_KERNELS also caps oneDNN, once for a process: this program again, for each level. */
 static void test_forced(void **state)
 {
     (void)state;
-    for (const char *const *level = zr__cpu_levels(); *level; level++) {
-        if (!zr__cpu_has(*level)) continue;
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            setenv("ZR_KERNELS", *level, 1);
-            dup2(STDERR_FILENO, STDOUT_FILENO);
-            execl(program, program, (char *)NULL);
-            _exit(127);
-        }
-        int status = 0;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
+    each_level_again(program);
 }
 
 /* Of this process, in KiB; the highest since high_water_reset. -1: the system does not tell. */

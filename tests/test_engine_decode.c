@@ -51,7 +51,7 @@ static zr_status evaluate_and_decode(trainer *run, zr_engine *engine, zr_comm *c
     return evaluate(run, engine, comm);
 }
 
-static trainer trainer_of(int stage, int ranks, zr_dtype dtype)
+static trainer decoder(int stage, int ranks, zr_dtype dtype)
 {
     trainer run = trainer_odd();
     run.layout.stage = stage;
@@ -66,9 +66,9 @@ static trainer trainer_of(int stage, int ranks, zr_dtype dtype)
 }
 
 /* Lean, the small last unit whole and the others cast while they are gathered. */
-static trainer lean_trainer_of(int stage, int ranks, zr_dtype dtype)
+static trainer lean_decoder(int stage, int ranks, zr_dtype dtype)
 {
-    trainer run = trainer_of(stage, ranks, dtype);
+    trainer run = decoder(stage, ranks, dtype);
     run.layout.states = ZR_STATES_LEAN;
     run.layout.persist_elems = 100;
     run.layout.recompute = ZR_RECOMPUTE_UNIT;
@@ -83,8 +83,8 @@ static void test_between_steps(void **state)
         for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
             for (int stage = 0; stage <= 3; stage++) {
                 sums s = {{0}, {0}}, cast = {{0}, {0}};
-                trainer run = trainer_of(stage, ranks, dtypes[d]), plain = run;
-                trainer lean = lean_trainer_of(stage, ranks, dtypes[d]);
+                trainer run = decoder(stage, ranks, dtypes[d]), plain = run;
+                trainer lean = lean_decoder(stage, ranks, dtypes[d]);
                 run.after_first = lean.after_first = evaluate_and_decode;
                 run.arg = &s;
                 lean.arg = &cast;
@@ -110,7 +110,7 @@ static void test_without_training(void **state)
         for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
             for (int stage = 0; stage <= 3; stage++) {
                 sums trained = {{0}, {0}}, alone = {{0}, {0}};
-                trainer run = lean_trainer_of(stage, ranks, dtypes[d]);
+                trainer run = lean_decoder(stage, ranks, dtypes[d]);
                 run.steps = 0;
                 run.after = evaluate_and_decode;
                 run.arg = &trained;
@@ -155,7 +155,7 @@ done:
 static void test_one_rank_short_of_memory(void **state)
 {
     (void)state;
-    trainer run = trainer_of(2, 3, ZR_F32);
+    trainer run = decoder(2, 3, ZR_F32);
     if (zr_comm_threads_run(3, create_short_of_memory, &run) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 

@@ -44,34 +44,21 @@ static int32_t token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)(zr_rng_u32(&rng, (uint64_t)(row * (T + 1) + t)) % V);
 }
 
-static trainer trainer_of(const zr_model *model, int64_t batch)
+static trainer head_trainer(const zr_model *model, int64_t batch)
 {
-    trainer run = {
-        .model = model, .token = token, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
-    run.layout.batch = batch;
-    run.layout.seq = T;
-    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
-    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    trainer run = trainer_small(model, batch, T);
+    run.token = token;
     return run;
 }
 
 static void test_truth(void **state)
 {
     (void)state;
-    static const int cut[][3] = {{1, 1, 4}, {1, 2, 2}, {2, 1, 2}}; /* ranks, accum, batch */
+    static const truth_cut cut[] = {{1, 1, 4}, {1, 2, 2}, {2, 1, 2}};
     assert_true(zr__head_layout_make(2 * T, V, C, ZR_F32, ZR_F32).blocks > 1);
     for (int m = 0; m < MODELS; m++) {
-        trainer run = trainer_of(&models[m], 4);
-        truth t = truth_make(&run, 4);
-        for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
-            for (int stage = 0; stage <= 3; stage++) {
-                run.layout.ranks = cut[c][0];
-                run.layout.accum = cut[c][1];
-                run.layout.batch = cut[c][2];
-                run.layout.stage = stage;
-                truth_check(&t, &run);
-            }
-        truth_free(&t);
+        trainer run = head_trainer(&models[m], 4);
+        truth_check_cuts(&run, cut, sizeof cut / sizeof *cut);
     }
 }
 
@@ -91,7 +78,7 @@ static void test_evaluation(void **state)
     for (int m = 0; m < MODELS; m++)
         for (zr_dtype dtype = ZR_F32; dtype <= ZR_F16; dtype++) {
             double loss = 0;
-            trainer run = trainer_of(&models[m], 2), trained = run;
+            trainer run = head_trainer(&models[m], 2), trained = run;
             run.layout.dtype = run.layout.wire_dtype = trained.layout.dtype = trained.layout.wire_dtype = dtype;
             run.steps = 0;
             run.after = evaluate;
@@ -109,7 +96,7 @@ static void test_layouts(void **state)
     static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
     for (int m = 0; m < MODELS; m++)
         for (int64_t accum = 1; accum <= 2; accum++) {
-            trainer run = trainer_of(&models[m], 2);
+            trainer run = head_trainer(&models[m], 2);
             run.layout.ranks = 2;
             run.layout.accum = accum;
             run.layout.dtype = run.layout.wire_dtype = type[(m + accum) % 3];
@@ -138,7 +125,7 @@ static void test_program(void **state)
     const zr_profile profile = {.name = "test", .threads = 1, .bf16_products = true, .panel_bytes = 1 << 16};
     for (int m = 0; m < MODELS; m++)
         for (int two_pass = 0; two_pass <= 1; two_pass++) {
-            zr_layout layout = trainer_of(&models[m], 2).layout;
+            zr_layout layout = head_trainer(&models[m], 2).layout;
             zr_plan *plan = NULL;
             layout.states = two_pass ? ZR_STATES_LEAN : ZR_STATES_PAPER;
             layout.two_pass = layout.norm_first = two_pass;

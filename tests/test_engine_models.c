@@ -230,14 +230,10 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
     return ZR_OK;
 }
 
-static trainer trainer_of(const zr_model *model)
+static trainer odd_trainer(const zr_model *model)
 {
-    trainer run = {
-        .model = model, .batch = fill_batch, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
-    run.layout.batch = ROWS;
-    run.layout.seq = T;
-    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
-    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    trainer run = trainer_small(model, ROWS, T);
+    run.batch = fill_batch;
     return run;
 }
 
@@ -246,21 +242,10 @@ static trainer trainer_of(const zr_model *model)
 static void test_truth(void **state)
 {
     (void)state;
-    static const int cut[][3] = {{1, 1, 6}, {1, 3, 2}, {2, 1, 3},
-                                 {2, 3, 1}, {3, 1, 2}, {3, 2, 1}}; /* ranks, accum, batch */
+    static const truth_cut cut[] = {{1, 1, 6}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
     for (int m = 0; m < MODELS; m++) {
-        trainer run = trainer_of(&models[m]);
-        truth t = truth_make(&run, ROWS);
-        for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
-            for (int stage = 0; stage <= 3; stage++) {
-                run.layout.ranks = cut[c][0];
-                run.layout.accum = cut[c][1];
-                run.layout.batch = cut[c][2];
-                run.layout.stage = stage;
-                run.layout.prefetch_elems = c & 1;
-                truth_check(&t, &run);
-            }
-        truth_free(&t);
+        trainer run = odd_trainer(&models[m]);
+        truth_check_cuts(&run, cut, sizeof cut / sizeof *cut);
     }
 }
 
@@ -285,7 +270,7 @@ static void test_stages(void **state)
             for (int64_t accum = 1; accum <= 2; accum++) {
                 double loss = 0;
                 for (int d = 0; d < 3; d++) {
-                    trainer first = trainer_of(&models[m]);
+                    trainer first = odd_trainer(&models[m]);
                     first.layout.ranks = ranks;
                     first.layout.accum = accum;
                     first.layout.batch = 2;
@@ -315,7 +300,7 @@ static void test_layouts(void **state)
     static const zr_dtype type[] = {ZR_F32, ZR_BF16, ZR_F16};
     for (int m = 0; m < MODELS; m++)
         for (int ranks = 1; ranks <= 3; ranks++) {
-            trainer run = trainer_of(&models[m]);
+            trainer run = odd_trainer(&models[m]);
             run.layout.ranks = ranks;
             run.layout.batch = 2;
             run.layout.dtype = run.layout.wire_dtype = type[(m + ranks) % 3];
@@ -353,7 +338,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     zr_model silent = {"silent", build_silent, NULL}, speaking = {"speaking", build_silent, "output"};
-    zr_layout layout = trainer_of(&silent).layout;
+    zr_layout layout = odd_trainer(&silent).layout;
     expect_refused(&silent, layout, ZR_ERR_STATE, "model silent names no losses for evaluation");
     layout.eval = false;
     layout.decode_len = 4;

@@ -10,17 +10,8 @@ static void test_odd_sizes(void **state)
         trainer run = trainer_odd();
         run.steps = 1;
         if (dropout) run.config.embd_pdrop = run.config.resid_pdrop = run.config.attn_pdrop = 0.15;
-        truth t = truth_make(&run, 6);
-        static const int cut[][3] = {{1, 1, 6}, {1, 3, 2}, {3, 1, 2}, {3, 2, 1}, {6, 1, 1}}; /* ranks, accum, batch */
-        for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
-            for (int stage = 0; stage <= 3; stage++) {
-                run.layout.ranks = cut[c][0];
-                run.layout.accum = cut[c][1];
-                run.layout.batch = cut[c][2];
-                run.layout.stage = stage;
-                truth_check(&t, &run);
-            }
-        truth_free(&t);
+        static const truth_cut cut[] = {{1, 1, 6}, {1, 3, 2}, {3, 1, 2}, {3, 2, 1}, {6, 1, 1}};
+        truth_check_cuts(&run, cut, sizeof cut / sizeof *cut);
     }
 }
 

@@ -220,17 +220,18 @@ static void test_shares(void **state)
     }
 }
 
+static const zr_gpt2_config small = {.n_layer = 3,
+                                     .n_head = 2,
+                                     .n_embd = 32,
+                                     .n_positions = 64,
+                                     .vocab_size = 96,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02};
+
 static zr_plan *make_plan(const zr_profile *profile, int64_t limit_bytes)
 {
     zr_plan *plan = NULL;
-    zr_gpt2_config sizes = {.n_layer = 4,
-                            .n_head = 2,
-                            .n_embd = 32,
-                            .n_positions = 64,
-                            .vocab_size = 96,
-                            .layer_norm_epsilon = 1e-5,
-                            .initializer_range = 0.02};
-    zr_model model = zr_gpt2(&sizes);
+    zr_model model = zr_gpt2(&small);
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.ranks = 2;
     layout.stage = 3;
@@ -272,14 +273,7 @@ static void test_same_plan(void **state)
 static void test_products(void **state)
 {
     (void)state;
-    zr_gpt2_config sizes = {.n_layer = 3,
-                            .n_head = 2,
-                            .n_embd = 32,
-                            .n_positions = 64,
-                            .vocab_size = 96,
-                            .layer_norm_epsilon = 1e-5,
-                            .initializer_range = 0.02};
-    zr_model model = zr_gpt2(&sizes);
+    zr_model model = zr_gpt2(&small);
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
     zr_device *device = NULL;
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);

@@ -15,11 +15,8 @@ enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACC
 
 static void write_config(void)
 {
-    char text[20000], config[2000];
-    size_t used = 0;
-    for (int i = 0; used < sizeof text - 40; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%d pears and %d plums; ", i * i, i % 7);
-    cli_write("text", text);
+    char config[2000];
+    cli_write_text();
     snprintf(config, sizeof config,
              "{\"model\": {\"type\": \"gpt2\", \"n_layer\": 3, \"n_head\": 3, \"n_embd\": 57, \"n_positions\": 24, "
              "\"vocab_size\": 256}, \"data\": {\"train\": \"%s/text\", \"seq_length\": 23},"

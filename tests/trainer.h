@@ -174,6 +174,17 @@ done:
     return st;
 }
 
+/* One step of a small model in buckets that hold almost nothing. */
+static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_t seq)
+{
+    trainer run = {.model = model, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
+    run.layout.batch = batch;
+    run.layout.seq = seq;
+    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
+    run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    return run;
+}
+
 /* On thread ranks, as many as the layout has. */
 static inline void trainer_run(trainer *run)
 {
