@@ -141,10 +141,11 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
     ZR_TRY(check_stage(comm));
     if (piece_bytes == 0) return ZR_OK;
-    unsigned char *own = (unsigned char *)out + comm->rank * stride_bytes;
-    if (own != mine) zr__comm_copy(own, mine, piece_bytes);
-    if (comm->size == 1) return ZR_OK;
-    ZR_TRY(comm->ops->gather(comm, ZR__ALL, own, out, stride_bytes, piece_bytes));
+    if (comm->size == 1) {
+        zr__comm_copy(out, mine, piece_bytes);
+        return ZR_OK;
+    }
+    ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
     count(comm, ZR_ALL_GATHER, piece_bytes);
     return ZR_OK;
 }

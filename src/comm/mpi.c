@@ -316,6 +316,8 @@ static void take_gathered(comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++)
         if (is_node_peer(me, r) && zr__comm_is(m->from, r))
             zr__comm_copy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, c->bytes);
+    if (zr__comm_is(m->from, me->comm.rank))
+        zr__comm_copy(m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes);
 }
 
 static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)

@@ -1,9 +1,9 @@
 /**
- * Ranks as threads of one process. Peers read each other's memory straight from where it lies, so
- * staging is asked for but never used; all order comes from the one barrier of the group.
+ * Ranks as threads of one process. Peers read each other's memory, and write to it, straight where
+ * it lies, so staging is asked for but never used; all order comes from the one barrier of the group.
  *
  * Between the two barriers of a call a rank's memory is lent to its peers. One that hears there of
- * a failure may free its memory as soon as it returns, so it first waits for those who still read.
+ * a failure may free its memory as soon as it returns, so it first waits for those who still use it.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
@@ -17,13 +17,16 @@
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
+/* Of a piece that goes to every rank: read from memory once, it is still in the nearest cache for all but the first. */
+#define PART_BYTES ((int64_t)16 << 10)
+
 typedef struct group group;
 
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn;         /* which of the two rows of scalars is next; equal on all ranks */
-    const void *published; /* what peers read between the two barriers of a call */
+    unsigned turn; /* which of the two rows of scalars is next; equal on all ranks */
+    void *lent;    /* what peers use between the two barriers of a call; only `out` is written */
     double scalars[2][ZR_COMM_SCALARS];
     pthread_t thread;
     zr_status status; /* of fn, once it has returned */
@@ -33,7 +36,7 @@ typedef struct comm_threads {
 struct group {
     zr__barrier barrier;
     _Atomic int first_failed; /* in time; -1 while none has */
-    _Atomic int readers;      /* ranks that read their peers' memory, or are about to */
+    _Atomic int borrowers;    /* ranks that use their peers' memory, or are about to */
     zr_rank_fn fn;
     void *arg;
     int size;
@@ -60,30 +63,30 @@ static zr_status stage_threads(zr_comm *comm, int64_t bytes)
     return ZR_OK;
 }
 
-/* After a failure a peer may still be reading: one that was stopped from another thread may even have completed the
+/* After a failure a peer may still be at it: one that was stopped from another thread may even have completed the
  * barrier that the others have left. */
-static void await_readers(comm_threads *me)
+static void await_borrowers(comm_threads *me)
 {
-    atomic_fetch_sub(&me->group->readers, 1);
-    while (atomic_load(&me->group->readers) > 0) sched_yield();
+    atomic_fetch_sub(&me->group->borrowers, 1);
+    while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* From here to take_back peers may read `mine`, and this rank theirs. Readers count themselves before they meet:
- * nobody whose peers are still on their way to reading can find the count at zero. */
+/* From here to take_back peers may use `mine`, and this rank theirs. Borrowers count themselves before they meet:
+ * nobody whose peers are still on their way to borrowing can find the count at zero. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
-    me->published = mine;
-    atomic_fetch_add(&me->group->readers, 1);
+    me->lent = (void *)mine;
+    atomic_fetch_add(&me->group->borrowers, 1);
     zr_status st = meet(me);
-    if (st != ZR_OK) await_readers(me);
+    if (st != ZR_OK) await_borrowers(me);
     return st;
 }
 
 static zr_status take_back(comm_threads *me)
 {
-    atomic_fetch_sub(&me->group->readers, 1);
+    atomic_fetch_sub(&me->group->borrowers, 1);
     zr_status st = meet(me);
-    while (st != ZR_OK && atomic_load(&me->group->readers) > 0) sched_yield();
+    while (st != ZR_OK && atomic_load(&me->group->borrowers) > 0) sched_yield();
     return st;
 }
 
@@ -94,23 +97,43 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     ZR_TRY(lend(me, send));
     if (zr__comm_is(to, comm->rank)) {
         for (int r = 0; r < comm->size; r++)
-            comm->pieces[r] = zr__comm_piece(me->group->ranks[r].published, stride_bytes, comm->rank);
+            comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
         (void)fn(arg, 0, piece_bytes, comm->pieces); /* never fails, see transport.h */
     }
     return take_back(me);
 }
 
-/* A second barrier costs less than a second copy. */
+/* To every rank, this one included, in parts: N ranks read memory once and write it N times, where peers that fetched
+ * the piece would read it N times as well. */
+static void give(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
+{
+    bool stream = piece_bytes >= ZR__COMM_STREAM_LEAST;
+    for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
+        bytes = piece_bytes - at < PART_BYTES ? piece_bytes - at : PART_BYTES;
+        for (int i = 0; i < me->comm.size; i++) {
+            int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
+            unsigned char *to = (unsigned char *)me->group->ranks[r].lent + me->comm.rank * stride_bytes + at;
+            if (to == mine + at) continue;
+            if (stream)
+                zr__stream(to, mine + at, bytes);
+            else
+                memcpy(to, mine + at, (size_t)bytes);
+        }
+    }
+    zr__stream_end();
+}
+
+/* A second barrier costs less than a second copy. One rank's piece is fetched by its peers, all at once. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
     comm_threads *me = (comm_threads *)comm;
-    ZR_TRY(lend(me, mine));
-    for (int i = 1; i < comm->size; i++) {
-        int r = (comm->rank + i) % comm->size; /* not all from the same rank at once */
-        if (!zr__comm_is(from, r)) continue;
-        zr__comm_copy((unsigned char *)out + r * stride_bytes, me->group->ranks[r].published, piece_bytes);
-    }
+    ZR_TRY(lend(me, out));
+    if (from == ZR__ALL)
+        give(me, mine, stride_bytes, piece_bytes);
+    else if (from != comm->rank)
+        zr__comm_copy((unsigned char *)out + from * stride_bytes,
+                      zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes);
     return take_back(me);
 }
 
@@ -234,7 +257,7 @@ zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
     group g = {.fn = fn, .arg = arg, .size = size};
     zr__barrier_init(&g.barrier, size);
     atomic_init(&g.first_failed, -1);
-    atomic_init(&g.readers, 0);
+    atomic_init(&g.borrowers, 0);
     g.ranks = zr_alloc((size_t)size * sizeof *g.ranks);
     ZR_CHECK(g.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
 

@@ -1,12 +1,11 @@
 /**
  * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments, counts
- * traffic, places the own pieces and answers for one rank and for empty calls, so a transport sees
- * neither.
+ * traffic and answers for one rank and for empty calls, so a transport sees neither.
  *
  *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
  *               called with comm->pieces as zr_comm_arrived_fn says. It never fails.
- *     gather    `mine` of rank `from`, or of all, goes to every peer: rank r's to out + r*stride.
- *               It is in place: on a rank that gives, mine == out + rank*stride.
+ *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
+ *               where its own may lie already.
  */
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
@@ -29,10 +28,14 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** A piece from one place to another, past the caches where it would not stay in one anyway. */
+/** From here on a piece is written past the caches: it would not stay in one anyway. */
+#define ZR__COMM_STREAM_LEAST ((int64_t)1 << 20)
+
+/** A piece from one place to another, or to where it is. */
 static inline void zr__comm_copy(void *to, const void *from, int64_t bytes)
 {
-    if (bytes < (int64_t)1 << 20) {
+    if (to == from) return;
+    if (bytes < ZR__COMM_STREAM_LEAST) {
         memcpy(to, from, (size_t)bytes);
         return;
     }
