@@ -8,7 +8,7 @@
  * MPIRUN: the command that starts build/bench/mpi_collectives, such as 'mpirun -n 2 build/bench/mpi_collectives'.
  *
  * Bytes are those that must move. Reduction: each rank reads both pieces of its shard and writes their sum. Gather, in
- * place: each rank reads its peer's piece and writes it.
+ * place: each rank reads its own piece and writes it to its peer.
  */
 #include <omp.h>
 #include <stdlib.h>

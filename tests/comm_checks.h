@@ -167,7 +167,8 @@ static zr_status check_all_gather(checker *c, check_call call)
     for (int r = 0; r < size; r++)
         ZR_TRY(check_bytes(c->out + r * call.stride, r, -1, call.round, call.piece,
                            in_place ? "all_gather in place" : "all_gather"));
-    memset(from, 0xee, (size_t)call.piece); /* a peer that still reads it would see this */
+    /* A peer that still reads its piece would see this, and one that still writes would spoil the next call's. */
+    memset(from, 0xee, (size_t)call.piece);
     c->expected.bytes[ZR_ALL_GATHER] += (size - 1) * call.piece;
     return ZR_OK;
 }
@@ -313,6 +314,9 @@ static zr_status check_refusals(checker *c)
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all), "49 scalars in one call; 1 to 48"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars in one call"));
     if (comm->size == 1) return ZR_OK;
+    unsigned char *others = c->out + (comm->rank + 1) % comm->size * 64;
+    ZR_TRY(check_refused(zr_comm_all_gather(comm, others, c->out, 64, 64), "not in its own place"));
+    ZR_TRY(check_refused(zr_comm_all_gather(comm, c->out + comm->rank * 64 + 1, c->out, 64, 64), "its own place"));
     return check_refused(zr_comm_exchange(comm, c->send, 8, 9, check_take, NULL), "pieces of 9 bytes at a stride of 8");
 }
 
@@ -348,6 +352,24 @@ static zr_status check_failing_take(checker *c, check_call call)
     return check_taken_all(&t, call.piece);
 }
 
+/* Pieces that go past the caches, at addresses where no line begins. */
+static zr_status check_streamed(zr_comm *comm)
+{
+    check_call call = {.owner = comm->size - 1, .piece = (1 << 20) + 4097, .stride = (1 << 20) + 4099};
+    int64_t bytes = comm->size * call.stride + 64;
+    checker c = {.comm = comm, .mine = zr_alloc((size_t)bytes), .out = zr_alloc((size_t)bytes)};
+    zr_status st = c.mine && c.out ? ZR_OK : ZR_ERR_MEMORY;
+    c.mine += 5;
+    c.out += 27;
+    for (call.round = 0; call.round < 2 && st == ZR_OK; call.round++) {
+        st = check_all_gather(&c, call);
+        if (st == ZR_OK) st = check_broadcast(&c, call);
+    }
+    zr_free(c.mine - 5);
+    zr_free(c.out - 27);
+    return st;
+}
+
 static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
@@ -362,6 +384,7 @@ static zr_status check_all(checker *c)
     ZR_TRY(check_stage(comm, most + 64 * least));
     ZR_TRY(check_rounds(c, 150));
     ZR_TRY(check_failing_take(c, large));
+    ZR_TRY(check_streamed(comm));
     ZR_TRY(check_refusals(c));
     /* Renewed while peers may still be at the end of the last call. */
     ZR_TRY(check_exchange(c, large));

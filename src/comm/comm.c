@@ -77,13 +77,16 @@ typedef struct taker {
     zr_comm_arrived_fn fn;
     void *arg;
     zr_status status;
+    char text[TEXT_BYTES];
 } taker;
 
 /* A failure stays here while the exchange goes on: a rank that left it in the middle would be lost to its peers. */
 static zr_status take(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     taker *t = arg;
-    if (t->status == ZR_OK) t->status = t->fn(t->arg, first_byte, bytes, pieces);
+    if (t->status != ZR_OK) return ZR_OK;
+    t->status = t->fn(t->arg, first_byte, bytes, pieces);
+    if (t->status != ZR_OK) snprintf(t->text, sizeof t->text, "%s", zr_error_message());
     return ZR_OK;
 }
 
@@ -97,9 +100,11 @@ static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t strid
         return fn(arg, 0, piece_bytes, comm->pieces);
     }
     taker t = {.fn = fn, .arg = arg};
-    ZR_TRY(comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t));
+    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t);
+    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
+    ZR_TRY(st);
     if (zr__comm_is(to, comm->rank)) count(comm, ZR_REDUCE_SCATTER, piece_bytes);
-    return t.status == ZR_OK ? ZR_OK : zr_error_frame(t.status, __func__, __FILE__, __LINE__);
+    return ZR_OK;
 }
 
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
@@ -135,14 +140,27 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     return ZR_OK;
 }
 
+/* Elsewhere in `out` it would be written over by peers while it is still read. */
+static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
+                            int64_t piece_bytes)
+{
+    uintptr_t from = (uintptr_t)mine, to = (uintptr_t)out, piece = (uintptr_t)piece_bytes;
+    uintptr_t end = to + (uintptr_t)((comm->size - 1) * stride_bytes) + piece;
+    ZR_CHECK(from == to + (uintptr_t)(comm->rank * stride_bytes) || from + piece <= to || from >= end, ZR_ERR_ARG,
+             "rank %d's piece lies in the gathered buffer, but not in its own place", comm->rank);
+    return ZR_OK;
+}
+
 zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     ZR_CHECK(comm && ((mine && out) || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_all_gather was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
     ZR_TRY(check_stage(comm));
+    ZR_TRY(check_mine(comm, mine, out, stride_bytes, piece_bytes));
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
-        zr__comm_copy(out, mine, piece_bytes);
+        zr__comm_copy(out, mine, piece_bytes, piece_bytes);
+        zr__stream_end();
         return ZR_OK;
     }
     ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));

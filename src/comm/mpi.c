@@ -44,6 +44,8 @@ typedef struct comm_mpi {
     int *node_rank; /* (size): a rank's number in my node, -1 when remote */
     flight flight[2];
     MPI_Status *statuses; /* (2 * size) */
+    double *scalars;      /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
+    bool unfinished;      /* a collective of MPI's that was stopped may still come into `scalars` */
     int64_t chunk_bytes;  /* the longest message */
     MPI_Win barrier_window;
     zr__barrier *barrier;   /* NULL when there are remote ranks */
@@ -315,9 +317,11 @@ static void take_gathered(comm_mpi *me, const move *m, const chunk *c)
 {
     for (int r = 0; r < me->comm.size; r++)
         if (is_node_peer(me, r) && zr__comm_is(m->from, r))
-            zr__comm_copy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, c->bytes);
+            zr__comm_copy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, c->bytes,
+                          m->piece_bytes);
     if (zr__comm_is(m->from, me->comm.rank))
-        zr__comm_copy(m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes);
+        zr__comm_copy(m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes, m->piece_bytes);
+    zr__stream_end();
 }
 
 static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)
@@ -404,10 +408,16 @@ static zr_status scalars_mpi(zr_comm *comm, const double *mine, int n, double *a
 {
     comm_mpi *me = (comm_mpi *)comm;
     int bytes = n * (int)sizeof *mine;
+    double *sent = me->scalars, *received = me->scalars + ZR_COMM_SCALARS;
     MPI_Request request;
     ZR_TRY(check_cancelled(me));
-    TRY_MPI(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, me->world, &request));
-    return finish(me, 1, &request);
+    memcpy(sent, mine, (size_t)bytes);
+    me->unfinished = true; /* if the wait fails: such a call cannot be cancelled */
+    TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->world, &request));
+    ZR_TRY(finish(me, 1, &request));
+    me->unfinished = false;
+    memcpy(all, received, (size_t)bytes * (size_t)comm->size);
+    return ZR_OK;
 }
 
 static zr_status barrier_mpi(zr_comm *comm)
@@ -466,6 +476,7 @@ static void destroy_mpi(zr_comm *comm)
     }
     zr_free(me->stages);
     zr_free(me->statuses);
+    if (!me->unfinished) zr_free(me->scalars);
     for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
     zr_free(me->node_rank);
     zr__comm_finish(comm);
@@ -523,7 +534,9 @@ static zr_status fill_mpi(comm_mpi *me, const zr__mpi_options *options)
     for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
     me->stages = zr_alloc((size_t)size * sizeof *me->stages);
-    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages,
+    me->scalars = zr_alloc((1 + (size_t)size) * ZR_COMM_SCALARS * sizeof *me->scalars);
+    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages &&
+                 me->scalars,
              ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     ZR_TRY(find_node(me, options->ranks_per_node));
     if (size > 1 && me->node_size == size) ZR_TRY(open_barrier(me));

@@ -107,20 +107,14 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
  * the piece would read it N times as well. */
 static void give(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
-    bool stream = piece_bytes >= ZR__COMM_STREAM_LEAST;
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < PART_BYTES ? piece_bytes - at : PART_BYTES;
         for (int i = 0; i < me->comm.size; i++) {
             int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
-            unsigned char *to = (unsigned char *)me->group->ranks[r].lent + me->comm.rank * stride_bytes + at;
-            if (to == mine + at) continue;
-            if (stream)
-                zr__stream(to, mine + at, bytes);
-            else
-                memcpy(to, mine + at, (size_t)bytes);
+            unsigned char *out = me->group->ranks[r].lent;
+            zr__comm_copy(out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
         }
     }
-    zr__stream_end();
 }
 
 /* A second barrier costs less than a second copy. One rank's piece is fetched by its peers, all at once. */
@@ -133,7 +127,8 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
         give(me, mine, stride_bytes, piece_bytes);
     else if (from != comm->rank)
         zr__comm_copy((unsigned char *)out + from * stride_bytes,
-                      zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes);
+                      zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
+    zr__stream_end();
     return take_back(me);
 }
 

@@ -28,19 +28,15 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** From here on a piece is written past the caches: it would not stay in one anyway. */
-#define ZR__COMM_STREAM_LEAST ((int64_t)1 << 20)
-
-/** A piece from one place to another, or to where it is. */
-static inline void zr__comm_copy(void *to, const void *from, int64_t bytes)
+/** Bytes of a piece of `piece_bytes` from one place to another, or to where they are; of a large one past the caches,
+ * where it would not stay anyway. zr__stream_end must follow on the same thread before another may read them. */
+static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;
-    if (bytes < ZR__COMM_STREAM_LEAST) {
+    if (piece_bytes < (int64_t)1 << 20)
         memcpy(to, from, (size_t)bytes);
-        return;
-    }
-    zr__stream(to, from, bytes);
-    zr__stream_end();
+    else
+        zr__stream(to, from, bytes);
 }
 
 /** Fill the common part: one host of `size` ranks, no staging, no traffic. */
