@@ -26,7 +26,8 @@ typedef struct zr_batch {
 
 /** Fill a micro-batch: input[i] is the graph's i-th input, of its shape. Tokens outside the vocabulary
  *  are the callback's to refuse. Another thread of the rank may be in a call of comm meanwhile: it may neither call
- * comm or MPI nor read comm's counters. */
+ *  comm or MPI nor read comm's counters. Its failure may stop that call, after which only abort and destroy are
+ *  allowed on comm; data that may end is looked at before the step. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 typedef struct zr_step_args {

@@ -26,6 +26,7 @@ static zr_status take_memory(zr_engine *e)
 static zr_status take_stage(zr_engine *e)
 {
     void *stage = NULL;
+    _Static_assert(ZR_STAGE_LEAST >= ZR_COMM_STAGE_LEAST, "the plan gives comm what it wants at least");
     e->stage_bytes = e->plan->stage_bytes;
     return e->comm->stage_bytes < e->stage_bytes ? zr_comm_stage(e->comm, e->stage_bytes, &stage) : ZR_OK;
 }

@@ -24,8 +24,9 @@ struct zr__lanes {
     zr_schedule_kind kind;       /* what the comm lane walks */
     bool walking, quit;
     bool failed; /* a lane has: the other stops as soon as it looks */
-    zr_status status;
-    char text[TEXT_BYTES]; /* of the comm lane's failure: messages belong to threads */
+    zr_stream first_failed;
+    zr_status status;      /* that lane's */
+    char text[TEXT_BYTES]; /* the comm lane's, should it be that: messages belong to threads */
 };
 
 /* The other lane is woken for the ticket that it waits for and for no earlier one: on a busy host each waking takes the
@@ -62,8 +63,8 @@ static void lane_ended(zr__lanes *l, zr_stream stream, zr_status status)
     bool first = status != ZR_OK && !l->failed;
     if (first) {
         l->failed = true;
+        l->first_failed = stream;
         l->status = status;
-        l->text[0] = '\0';
         if (stream == ZR_STREAM_COMM) snprintf(l->text, sizeof l->text, "%s", zr_error_message());
     }
     if (stream == ZR_STREAM_COMM) l->walking = false;
@@ -107,8 +108,7 @@ zr_status zr__lanes_walk(zr__lanes *l, zr_schedule_kind kind)
     pthread_mutex_lock(&l->lock);
     while (l->walking) pthread_cond_wait(&l->changed, &l->lock);
     pthread_mutex_unlock(&l->lock);
-    if (!l->failed) return ZR_OK;
-    if (l->text[0]) return ZR_FAIL(l->status, "%s", l->text);
+    if (l->failed && l->first_failed == ZR_STREAM_COMM) return ZR_FAIL(l->status, "%s", l->text);
     return st;
 }
 

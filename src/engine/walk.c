@@ -205,7 +205,8 @@ zr_status zr__lane_walk(zr__lane *lane)
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
-    if (e->lanes) return zr__lanes_walk(e->lanes, kind);
     zr__lane lane = zr__lane_make(e, NULL, ZR_STREAM_COMPUTE, e->device, kind);
-    return zr__lane_walk(&lane);
+    zr_status st = e->lanes ? zr__lanes_walk(e->lanes, kind) : zr__lane_walk(&lane);
+    if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
+    return st;
 }
