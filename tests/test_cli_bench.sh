@@ -28,14 +28,15 @@ cp out bench.json
 check "... and says nothing of it" test ! -s err
 if command -v python3 >/dev/null; then
     check "one whole document" python3 - bench.json <<'END'
-import json, sys
+import json, os, sys
 d = json.load(open(sys.argv[1]))
 top = next(l for l in d["levels"] if l["level"] == d["level"])
 assert d["threads"] >= 1 and len(d["levels"]) >= 1
 for l in d["levels"]:
     assert l["fma_f32_flops"] > 0 and l["fma_f32_all_flops"] > 0, l
-assert top["fma_f32_flops"] >= 0.9 * d["matmul_f32_flops"] > 0
-if d["matmul_bf16_flops"]:
+instrumented = bool(os.environ.get("SAN"))  # slows zr's own loops down, not the library's products
+assert instrumented or top["fma_f32_flops"] >= 0.9 * d["matmul_f32_flops"] > 0
+if d["matmul_bf16_flops"] and not instrumented:
     assert top["dot_bf16_flops"] >= 0.9 * d["matmul_bf16_flops"]
 for key in ("triad_bytes_sec", "triad_thread_bytes_sec", "link_bytes_sec", "link_alone_bytes_sec"):
     assert d[key] > 0, key

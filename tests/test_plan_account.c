@@ -168,7 +168,11 @@ static void test_large(void **state)
             int64_t P = gpt2_padded(&s, 1024);
             const int64_t want[] = {16 * P, 4 * P + 12 * P / 1024, 2 * P + 14 * P / 1024, 16 * P / 1024};
             assert_int_equal(plan->memory.states_bytes, want[stage]);
+#ifdef __SANITIZE_ADDRESS__
+            (void)seconds;
+#else
             if (seconds > 0.9) fail_msg("planning took %.2f s", seconds);
+#endif
             zr_plan_destroy(&plan);
         }
 }

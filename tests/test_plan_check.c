@@ -252,6 +252,22 @@ static void test_broken_updates(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* What asks all ranks, on a stream of its own. */
+static void test_broken_calls(void **state)
+{
+    (void)state;
+    const zr_step_kind kinds[] = {ZR_STEP_NORM, ZR_STEP_AGREE};
+    const zr_states states[] = {ZR_STATES_PAPER, ZR_STATES_LEAN};
+    for (int k = 0; k < 2; k++) {
+        zr_layout l = layout_of(3, 2, ZR_F32, 1);
+        l.states = states[k];
+        zr_plan *plan = plan_of(&l);
+        step_of(plan, kinds[k])->stream = ZR_STREAM_COMPUTE;
+        expect_broken(plan, "not on the comm stream");
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* A gradient that lies elsewhere than its parameter, and a stage without room for two parts of each rank. */
 static void test_broken_places(void **state)
 {
@@ -276,7 +292,7 @@ int main(void)
         cmocka_unit_test(test_all_layouts_hold),     cmocka_unit_test(test_all_ways_hold),
         cmocka_unit_test(test_every_wait_is_needed), cmocka_unit_test(test_overlap_is_noticed),
         cmocka_unit_test(test_broken_plans),         cmocka_unit_test(test_broken_updates),
-        cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_broken_calls),         cmocka_unit_test(test_broken_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

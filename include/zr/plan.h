@@ -90,6 +90,10 @@ typedef struct zr_layout {
 #define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
+/** Bytes of the exchange stage for each rank, at least: comm moves pieces through it in parts of 64 bytes, two by
+ * turns. */
+#define ZR_STAGE_LEAST 128
+
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
@@ -228,7 +232,7 @@ typedef struct zr_plan {
     int32_t stage_buffer;     /* persistent buffer of the exchange stage, ZR_NONE at one rank */
     int64_t persistent_bytes; /* of the arena; transient buffers lie above */
     int64_t arena_bytes;
-    int64_t stage_bytes;
+    int64_t stage_bytes; /* at least ZR_STAGE_LEAST for each rank */
     zr_memory memory;
     zr_traffic traffic; /* of one optimizer step, its flush included */
     double flops_model; /* of one step, all ranks */

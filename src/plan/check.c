@@ -246,25 +246,25 @@ static zr_status check_updates(const proof *p, const use_of *use, const int32_t 
     return ZR_OK;
 }
 
-/* Whatever moves passes through the exchange stage in parts: it must hold two of the least size, 64 bytes, for each
- * rank (zr_comm_stage). */
-static zr_status check_stage(const proof *p)
+/* All calls between ranks are on one stream, since no two may be made at once; whatever moves passes through the
+ * exchange stage in parts, which must hold the least ones. */
+static zr_status check_comm(const proof *p)
 {
     int32_t stage = p->plan->stage_buffer;
+    if (p->plan->layout.ranks == 1) return ZR_OK;
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
-        if (!moves || p->plan->layout.ranks == 1) continue;
-        bool staged = false;
+        bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE, staged = !moves;
+        ZR_CHECK(!(moves || asks) || step->stream == ZR_STREAM_COMM, ZR_ERR_INTERNAL,
+                 "step %d is a call between ranks, but not on the comm stream", i);
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) staged |= p->s->use[u].buffer == stage;
-        ZR_CHECK(staged && step->stream == ZR_STREAM_COMM, ZR_ERR_INTERNAL,
-                 "step %d moves bytes between ranks, but not through the exchange stage on the comm stream", i);
+        ZR_CHECK(staged, ZR_ERR_INTERNAL, "step %d moves bytes between ranks, but not through the exchange stage", i);
     }
-    ZR_CHECK(p->plan->layout.ranks == 1 || stage == ZR_NONE || p->plan->stage_bytes >= p->plan->layout.ranks * 128LL,
-             ZR_ERR_INTERNAL, "an exchange stage of %lld bytes for %d ranks", (long long)p->plan->stage_bytes,
-             p->plan->layout.ranks);
+    ZR_CHECK(stage == ZR_NONE || p->plan->stage_bytes >= p->plan->layout.ranks * ZR_STAGE_LEAST, ZR_ERR_INTERNAL,
+             "an exchange stage of %lld bytes for %d ranks", (long long)p->plan->stage_bytes, p->plan->layout.ranks);
     return ZR_OK;
 }
 
@@ -315,12 +315,12 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d steps", s->n_steps);
         goto done;
     }
+    ZR_TRY_GOTO(st, check_comm(&p), done);
     ZR_TRY_GOTO(st, find_order(&p), done);
     sort_uses(s, use, first);
     for (int32_t b = 0; b < s->n_buffers; b++)
         ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
-    ZR_TRY_GOTO(st, check_stage(&p), done);
     if (kind == ZR_TRAIN || kind == ZR_FLUSH) ZR_TRY_GOTO(st, check_once(&p, kind), done);
     ZR_TRY_GOTO(st, check_updates(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */

@@ -132,12 +132,12 @@ static void find_readers(const zr_graph *g, readers *r)
  * what it writes must be read: a norm whose output nobody reads would run for its two numbers a row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    int64_t written = 0, read = 0;
+    double written = 0, read = 0; /* sizes that no machine holds are refused later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
         if (r->elsewhere[out]) return -1;
-        int64_t bytes = bytes_of(zr_graph_value(g, out));
+        double bytes = (double)bytes_of(zr_graph_value(g, out));
         written += bytes;
         if (r->first[out] < 0) continue;
         read += bytes;

@@ -161,7 +161,7 @@ zr_status zr__plan_stage(zr_plan *plan)
     if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
     int64_t wanted = ranks * STAGE_LEAST_BYTES > STAGE_BYTES ? ranks * STAGE_LEAST_BYTES : STAGE_BYTES;
     if (2 * largest < wanted) wanted = 2 * largest;
-    if (wanted < 2 * ranks * 64) wanted = 2 * ranks * 64;
+    if (wanted < ranks * ZR_STAGE_LEAST) wanted = ranks * ZR_STAGE_LEAST;
     if (l->train && l->fused_buffer && all > wanted) wanted = all;
     ZR_ASSERT(plan->n_persistent < plan->persistent_room);
     plan->stage_buffer = plan->n_persistent++;
