@@ -182,7 +182,7 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
         zr__round((uint16_t *)out + first, dtype, in, n);
 }
 
-/* ---- exp, tanh ------------------------------------------------------------------------------- */
+/* ---- exp ------------------------------------------------------------------------------------- */
 
 /* x = n ln2 + r, |r| <= ln2/2: The result is expm1(r), n an integer.
  * expm1(r) = r + r^2 q(r), q interpolated at the Chebyshev points of the interval (error 8e-9). The
@@ -220,19 +220,6 @@ static inline float zr__expf_low(float x)
     x = zr__select(x < -88.0f, -88.0f, x); /* n is -127 there, and the power 0 */
     float e = 1.0f + zr__expm1_reduced(x, &n);
     return e * zr__float((uint32_t)(n + 127) << 23);
-}
-
-/* tanh x to about 2 ulp, also near 0: expm1(2|x|) / (expm1(2|x|) + 2) with the sign of x. */
-static inline float zr__tanhf(float x)
-{
-    int32_t n;
-    uint32_t sign = zr__bits(x) & 0x80000000u;
-    float y = zr__float(zr__bits(x) & 0x7fffffffu);
-    y = zr__select(y > 10.0f, 10.0f, y); /* tanh is 1 in fp32 from 9.01 on */
-    float r = zr__expm1_reduced(2.0f * y, &n);
-    float power = zr__float((uint32_t)(n + 127) << 23);
-    float m = ZR_FMA(power, r, power - 1.0f);
-    return zr__float(zr__bits(m / (m + 2.0f)) | sign);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

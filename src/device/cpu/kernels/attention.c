@@ -108,19 +108,10 @@ static int64_t lanes_read(int64_t seen, int64_t n)
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* e^x for x no larger than 0 but for rounding: scores less their maximum. Under e^-87 it is 0, and a normal 2^n needs
- * one factor where zr__expf takes two; a sixth of the forward's time. NaN stays. */
-static inline float exp_below(float x)
-{
-    int32_t n;
-    const float e = 1.0f + zr__expm1_reduced(zr__select(x < -87.0f, -87.0f, x), &n);
-    return zr__select(x < -87.0f, 0.0f, e * zr__float((uint32_t)(n + 127) << 23));
-}
-
-/* x = exp(x - m) */
+/* x = exp(x - m), which is below 0 but for rounding; what scores that no query sees give is written over. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) x[j] = exp_below(x[j] - m);
+    for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
 }
 
 static void scale_run(float *restrict x, float factor, int64_t n)
