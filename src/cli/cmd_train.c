@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <limits.h>
+#include <malloc.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -65,8 +66,21 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
+/** Matrix products pack operands in memory that they take within the call, and malloc would keep some 6 MiB of it for
+ * each thread: with many ranks more than a process may have beyond its plan. So what is large goes back to the system.
+ */
+static void keep_little(int ranks)
+{
+#ifdef M_MMAP_THRESHOLD
+    if (ranks > 4) mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#else
+    (void)ranks;
+#endif
+}
+
 static zr_status train_threads(int ranks, job *j)
 {
+    keep_little(ranks);
     zr_status st = zr_comm_threads_run(ranks, train_rank, j);
     if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
     return st;
