@@ -259,7 +259,8 @@ ZR_API zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timi
 ZR_API ZR_NODISCARD zr_status zr_timings_json(const zr_timings *timings, char **json);
 
 /** A file to write while training, in Chrome's trace event format: each step of the schedule on its stream, of all
- *  ranks; whole after each optimizer step. A file that is there is replaced. */
+ *  ranks; whole after each optimizer step. An older trace is replaced; another file, or one that the run reads or
+ * writes, is ZR_ERR_CREATE. */
 typedef struct zr_trace {
     const char *path;              /* NULL: none; written by rank 0 */
     int64_t first_step, last_step; /* training steps that are in it, from 1 */
