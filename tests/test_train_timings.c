@@ -407,6 +407,26 @@ static void test_exposed(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* The kinds that multiply in fp32 are attention, forward and backward, and no other. */
+static void test_in_f32(void **state)
+{
+    (void)state;
+    static const double none[1][2];
+    zr_plan *plan = plan_of(1);
+    zr__timings *timings = NULL;
+    int found = 0;
+    assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+    zr_timings out = one_step_of(timings, plan, none, none, 1, 1.0);
+    for (int k = 0; k < out.n_kinds; k++) {
+        bool attention = strcmp(out.kind[k].name, "attention") == 0 || strcmp(out.kind[k].name, "attention_dx") == 0;
+        assert_int_equal(out.kind[k].in_f32, attention);
+        found += attention;
+    }
+    assert_int_equal(found, 2);
+    zr__timings_destroy(&timings);
+    zr_plan_destroy(&plan);
+}
+
 /* In bf16 attention is a share of the fp32 peak, and of none where that one is not known. */
 static void test_peaks(void **state)
 {
@@ -431,7 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),   cmocka_unit_test(test_one_step),
         cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks), cmocka_unit_test(test_exposed),
-
+        cmocka_unit_test(test_in_f32),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -62,25 +62,19 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* Attention multiplies fp32 tiles at every type: that is the peak to hold it against. */
-static bool multiplies_f32(const char *name)
-{
-    return strncmp(name, "attention", strlen("attention")) == 0;
-}
-
 /* The kind of that name on that stream, a new one where there is room, otherwise the stream's own for all that is left:
  * a kind of both would be added to by two threads. */
-static int kind_of(zr__timings *t, const char *name, zr_stream stream)
+static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
     while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
     if (k < t->n_kinds) return k;
     bool room = k < ZR_TIMING_KINDS - ZR_STREAMS;
-    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream);
+    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream, false);
     zr_timing *kind = &t->sums.kind[t->n_kinds++];
     snprintf(kind->name, sizeof(kind->name), "%s", name);
     kind->stream = stream;
-    kind->in_f32 = multiplies_f32(name);
+    kind->in_f32 = in_f32;
     return k;
 }
 
@@ -94,8 +88,9 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
-        name_of(graph, step, step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL, name);
-        t->site[i] = (site){.kind = kind_of(t, name, step->stream),
+        const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
+        name_of(graph, step, op, name);
+        t->site[i] = (site){.kind = kind_of(t, name, step->stream, op && op->def->in_f32),
                             .replay = step->replay,
                             .cost = zr_plan_step_cost(plan, ZR_TRAIN, i)};
     }
