@@ -102,6 +102,10 @@ check "an older trace is overwritten" "$ZR" train c.json --quiet --train.steps=2
 check "... with the new one" grep -q '"training_step":2' old.json
 check "steps of a trace, and no trace" code 2 "$ZR" train c.json --trace-steps 1:2 --train.output_dir=traced
 check "... the wrong way round" code 2 "$ZR" train c.json --trace t.json --trace-steps 3:2 --train.output_dir=traced
+check "... of none of the run's steps" code 2 "$ZR" train c.json --train.steps=6 --trace t.json --trace-steps 7:9 --train.output_dir=traced
+check "... says so, and leaves nothing" sh -c 'grep -q "the run has 6 steps" err && test ! -e t.json -a ! -e traced/lock -a ! -e traced/metrics.jsonl'
+check "... of the last one" "$ZR" train c.json --train.steps=1 --trace t.json --trace-steps 1:9 --train.output_dir=last
+check "... one step is no steps" sh -c 'grep -q "^zr: 1 step in " err && grep -q "\"training_step\":1," t.json'
 check "timings" "$ZR" train c.json --ranks 2 --zero_optimization.stage=3 --train.output_dir=traced --timings --trace traced/t.json
 check "... a table of at most 100 columns" awk '/^where the time goes/ { on = 1 } on && length > 100 { exit 1 } END { exit !on }' err
 check "... the same numbers" same s3 traced

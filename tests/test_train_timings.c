@@ -8,6 +8,7 @@
 #include <zr.h>
 
 #include "train/timings.h"
+#include "train/trace.h"
 
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 
@@ -407,6 +408,39 @@ static void test_exposed(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* What the trace says of itself when so many of its steps ran on one stream within one training step. */
+static const char *note_of(const zr_plan *plan, int64_t events, char note[512])
+{
+    char path[300];
+    const zr__run_dir dir = ZR_RUN_DIR_INIT;
+    const zr_config config = {.state = NULL};
+    zr__trace *trace = NULL;
+    zr_comm *self = NULL;
+    snprintf(path, sizeof path, "%s/full.json", cli_dir);
+    assert_int_equal(zr_comm_create_self(&self), ZR_OK);
+    assert_int_equal(zr__trace_create(plan, &(zr_trace){path, 1, 1}, &trace), ZR_OK);
+    assert_int_equal(zr__trace_open(trace, &dir, &config), ZR_OK);
+    const zr_event event = {.step = step_on(plan, ZR_STREAM_COMPUTE), .stream = ZR_STREAM_COMPUTE};
+    for (int64_t i = 0; i < events; i++) zr__trace_event(trace, &event);
+    assert_int_equal(zr__trace_collect(trace, self, 0), ZR_OK);
+    const char *said = zr__trace_note(trace);
+    snprintf(note, 512, "%s", said ? said : "");
+    zr__trace_destroy(&trace);
+    zr_comm_destroy(&self);
+    return note;
+}
+
+/* A trace is cut where something is left out, not where it just fits. */
+static void test_full_trace(void **state)
+{
+    (void)state;
+    char note[512];
+    zr_plan *plan = widths_plan(200); /* more than there is room for */
+    assert_string_equal(note_of(plan, 32768, note), "");
+    assert_non_null(strstr(note_of(plan, 32769, note), "room for 32768 steps"));
+    zr_plan_destroy(&plan);
+}
+
 /* The kinds that multiply in fp32 are attention, forward and backward, and no other. */
 static void test_in_f32(void **state)
 {
@@ -449,9 +483,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),   cmocka_unit_test(test_one_step),
-        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks), cmocka_unit_test(test_exposed),
-        cmocka_unit_test(test_in_f32),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),        cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),      cmocka_unit_test(test_exposed),
+        cmocka_unit_test(test_in_f32),     cmocka_unit_test(test_full_trace),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -32,7 +32,8 @@ struct zr__trace {
     zr_trace wanted;
     record *record[ZR_STREAMS]; /* a stream's thread writes its own */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool cut; /* there was no room for all micro-batches */
+    bool lost[ZR_STREAMS]; /* an event for which there was no room */
+    bool cut;              /* that was said */
     /* rank 0 */
     zr__file file;
     int64_t end_bytes; /* of the file, without TAIL */
@@ -92,6 +93,7 @@ bool zr__trace_wants(const zr__trace *t, int64_t step)
 void zr__trace_event(zr__trace *t, const zr_event *e)
 {
     int64_t i = t->n[e->stream];
+    t->lost[e->stream] |= i == t->room[e->stream];
     if (i == t->room[e->stream]) return;
     t->record[e->stream][i] =
         (record){.step = e->step, .micro = (int32_t)e->micro, .time = {e->wait_sec, e->begin_sec, e->end_sec}};
@@ -287,7 +289,7 @@ zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
     for (int s = 0; s < ZR_STREAMS; s++) {
         ZR_TRY(zr_comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
         ZR_TRY(collect_stream(t, comm, (zr_stream)s, step));
-        if (t->n[s] == t->room[s] && t->room[s] == ROOM_MOST && !t->cut) {
+        if (t->lost[s] && !t->cut) {
             t->cut = t->news = true;
             snprintf(t->note, sizeof(t->note), "the trace has room for %d steps of a stream: later ones are not in it",
                      ROOM_MOST);
