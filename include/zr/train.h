@@ -52,6 +52,7 @@ typedef struct zr_product {
     int64_t m, n, k;
     int64_t count; /* in a micro-batch */
     double flops_per_sec;
+    double part; /* of its rows that was timed; below 1 the rate is an estimate: all rows are taken to run at it */
 } zr_product;
 
 /** The products of one micro-batch, forward and backward; those of a head that keeps its logits to itself as it makes
@@ -61,12 +62,13 @@ typedef struct zr_products {
     int n;
     double flops;
     double rest_flops; /* of ops that are no linear products: attention, without regard to its mask */
-    double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels */
+    double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels, as far as
+                        * the rates of those timed in part hold for the whole */
 } zr_products;
 
 /** Time each product of a model by itself, through the device's kernels, best of some runs on operands in memory; one
- *  that takes long on a part of its rows. dtype: F32 or BF16. Takes a tenth of a second or two a product, and memory
- *  for its operands. Clear it after success. */
+ *  that would take more than a tenth of a second on a part of its rows, 512 at least. dtype: F32 or BF16. Takes three
+ *  runs and a tenth of a second or two a product, and memory for its operands. Clear it after success. */
 ZR_API ZR_NODISCARD zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                                   zr_device *device, zr_products *products);
 ZR_API void zr_products_clear(zr_products *products);
