@@ -42,6 +42,7 @@ for key in ("triad_bytes_sec", "triad_thread_bytes_sec", "link_bytes_sec", "link
     assert d[key] > 0, key
 assert {s["what"] for s in d["shapes"]} >= {"h.*.mlp.c_fc " + p for p in ("forward", "dx", "dw")}
 f32 = [s for s in d["shapes"] if s["dtype"] == "f32"]
+assert all(s["part"] == 1 for s in f32) # 16 rows
 bound = sum(s["count"] * 2 * s["m"] * s["n"] * s["k"] / s["flops_per_sec"] for s in f32)
 assert abs(bound / d["bound_sec"]["f32"] - 1) < 1e-6 and 0 < d["rest_flops_share"] < 1
 END

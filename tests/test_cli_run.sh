@@ -87,8 +87,25 @@ for f in nowhere/t.json . /dev/full; do
     check "a trace that cannot be made: $f" code 73 "$ZR" train c.json --ranks 2 --trace $f --train.output_dir=traced
     check "... before a run is" test ! -e traced/config.json -a ! -e traced/metrics.jsonl -a ! -e traced/lock
 done
+same_files() { cmp text.txt text.kept && cmp val.txt val.kept && cmp c.json c.kept && cmp s0/metrics.jsonl metrics.kept; }
+for f in text.txt val.txt c.json s0/metrics.jsonl; do cp $f "$(basename ${f%.*}).kept"; done
+ln text.txt hard && ln -s text.txt soft && mkdir own && ln -s own alias && ln -s own/run.json dangling
+for f in text.txt ./val.txt c.json hard soft dangling s0/metrics.jsonl s0/model/model.safetensors \
+    own/metrics.jsonl own/config.json own/run.json own/run.json.tmp own/model own/lock ./own/../own//run.json alias/run.json; do
+    check "a trace that would destroy $f" code 73 "$ZR" train c.json --ranks 2 --trace $f --train.output_dir=own
+    check "... is refused before a run is" test -z "$(ls -A own)"
+done
+check "... and nothing has changed" same_files
+"$ZR" train c.json --quiet --train.steps=1 --train.output_dir=old --trace old.json
+check "a trace that is the data" code 73 "$ZR" train c.json --data.train=old.json --trace old.json --train.output_dir=own
+check "an older trace is overwritten" "$ZR" train c.json --quiet --train.steps=2 --train.output_dir=own --trace old.json
+check "... with the new one" grep -q '"training_step":2' old.json
 check "steps of a trace, and no trace" code 2 "$ZR" train c.json --trace-steps 1:2 --train.output_dir=traced
 check "... the wrong way round" code 2 "$ZR" train c.json --trace t.json --trace-steps 3:2 --train.output_dir=traced
+check "... of none of the run's steps" code 2 "$ZR" train c.json --train.steps=6 --trace t.json --trace-steps 7:9 --train.output_dir=traced
+check "... says so, and leaves nothing" sh -c 'grep -q "the run has 6 steps" err && test ! -e t.json -a ! -e traced/lock -a ! -e traced/metrics.jsonl'
+check "... of the last one" "$ZR" train c.json --train.steps=1 --trace t.json --trace-steps 1:9 --train.output_dir=last
+check "... one step is no steps" sh -c 'grep -q "^zr: 1 step in " err && grep -q "\"training_step\":1," t.json'
 check "timings" "$ZR" train c.json --ranks 2 --zero_optimization.stage=3 --train.output_dir=traced --timings --trace traced/t.json
 check "... a table of at most 100 columns" awk '/^where the time goes/ { on = 1 } on && length > 100 { exit 1 } END { exit !on }' err
 check "... the same numbers" same s3 traced

@@ -8,6 +8,7 @@
 #include <zr.h>
 
 #include "train/timings.h"
+#include "train/trace.h"
 
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 
@@ -304,23 +305,30 @@ static void build_widths(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_cross_entropy(g, x, targets));
 }
 
-/* What has no place goes to a kind of its own stream: no two threads add to the same one. */
-static void test_many_kinds(void **state)
+static zr_plan *widths_plan(int64_t accum)
 {
-    (void)state;
     const zr_model model = {"widths", build_widths, NULL};
     const zr_profile profile = {.name = "test", .threads = 1};
     zr_layout layout = ZR_LAYOUT_INIT;
     zr_plan *plan = NULL;
-    zr_comm *comm = NULL;
-    zr__timings *timings = NULL;
-    zr_timings out;
     layout.ranks = 2;
     layout.stage = 3;
     layout.batch = 1;
+    layout.accum = accum;
     layout.seq = 4;
     layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     if (zr_plan_create(&model, &layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+/* What has no place goes to a kind of its own stream: no two threads add to the same one. */
+static void test_many_kinds(void **state)
+{
+    (void)state;
+    zr_plan *plan = widths_plan(1);
+    zr_comm *comm = NULL;
+    zr__timings *timings = NULL;
+    zr_timings out;
     assert_int_equal(zr_comm_create_self(&comm), ZR_OK);
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
     const zr_schedule *s = &plan->schedule[ZR_TRAIN];
@@ -346,6 +354,113 @@ static void test_many_kinds(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* ---- made-up events --------------------------------------------------------------------------- */
+
+/* Some step of the schedule train on this stream. */
+static int32_t step_on(const zr_plan *plan, zr_stream stream)
+{
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].stream == stream && s->step[i].kind != ZR_STEP_REPEAT && s->step[i].kind != ZR_STEP_END)
+            return i;
+    fail_msg("no step on stream %d", (int)stream);
+    return -1;
+}
+
+/* One optimizer step in which the streams ran so long, {begin, end} each. */
+static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const double (*compute)[2],
+                              const double (*comm)[2], int n, double wall_sec)
+{
+    const double(*const times[ZR_STREAMS])[2] = {[ZR_STREAM_COMPUTE] = compute, [ZR_STREAM_COMM] = comm};
+    zr_comm *self = NULL;
+    zr_timings out;
+    zr__timings_begin(timings);
+    for (int s = 0; s < ZR_STREAMS; s++)
+        for (int i = 0; i < n; i++)
+            zr__timings_event(timings, &(zr_event){.step = step_on(plan, (zr_stream)s),
+                                                   .stream = (zr_stream)s,
+                                                   .begin_sec = times[s][i][0],
+                                                   .end_sec = times[s][i][1]});
+    zr__timings_end(timings, wall_sec);
+    assert_int_equal(zr_comm_create_self(&self), ZR_OK);
+    assert_int_equal(zr__timings_collect(timings, self, &out), ZR_OK);
+    zr_comm_destroy(&self);
+    assert_int_equal(out.steps, 1);
+    return out;
+}
+
+/* Communication is exposed where nothing is computed at that time, not where there would have been time for it. */
+static void test_exposed(void **state)
+{
+    (void)state;
+    static const double compute[2][2] = {{0, 4}, {6, 10}}, hidden[2][2] = {{1, 2}, {2, 3}},
+                        partly[2][2] = {{3, 7}, {9, 12}};
+    zr_plan *plan = widths_plan(1);
+    zr__timings *timings = NULL;
+    assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+    zr_timings out = one_step_of(timings, plan, compute, hidden, 2, 10.5);
+    assert_true(out.compute_sec == 8 && out.comm_sec == 2);
+    assert_true(out.exposed_sec == 0 && out.idle_sec == 2.5);
+    out = one_step_of(timings, plan, compute, partly, 2, 13);
+    assert_true(out.compute_sec == 8 && out.comm_sec == 7);
+    assert_true(out.exposed_sec == 4 && out.idle_sec == 1);
+    zr__timings_destroy(&timings);
+    zr_plan_destroy(&plan);
+}
+
+/* What the trace says of itself when so many of its steps ran on one stream within one training step. */
+static const char *note_of(const zr_plan *plan, int64_t events, char note[512])
+{
+    char path[300];
+    const zr__run_dir dir = ZR_RUN_DIR_INIT;
+    const zr_config config = {.state = NULL};
+    zr__trace *trace = NULL;
+    zr_comm *self = NULL;
+    snprintf(path, sizeof path, "%s/full.json", cli_dir);
+    assert_int_equal(zr_comm_create_self(&self), ZR_OK);
+    assert_int_equal(zr__trace_create(plan, &(zr_trace){path, 1, 1}, &trace), ZR_OK);
+    assert_int_equal(zr__trace_open(trace, &dir, &config), ZR_OK);
+    const zr_event event = {.step = step_on(plan, ZR_STREAM_COMPUTE), .stream = ZR_STREAM_COMPUTE};
+    for (int64_t i = 0; i < events; i++) zr__trace_event(trace, &event);
+    assert_int_equal(zr__trace_collect(trace, self, 0), ZR_OK);
+    const char *said = zr__trace_note(trace);
+    snprintf(note, 512, "%s", said ? said : "");
+    zr__trace_destroy(&trace);
+    zr_comm_destroy(&self);
+    return note;
+}
+
+/* A trace is cut where something is left out, not where it just fits. */
+static void test_full_trace(void **state)
+{
+    (void)state;
+    char note[512];
+    zr_plan *plan = widths_plan(200); /* more than there is room for */
+    assert_string_equal(note_of(plan, 32768, note), "");
+    assert_non_null(strstr(note_of(plan, 32769, note), "room for 32768 steps"));
+    zr_plan_destroy(&plan);
+}
+
+/* The kinds that multiply in fp32 are attention, forward and backward, and no other. */
+static void test_in_f32(void **state)
+{
+    (void)state;
+    static const double none[1][2];
+    zr_plan *plan = plan_of(1);
+    zr__timings *timings = NULL;
+    int found = 0;
+    assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+    zr_timings out = one_step_of(timings, plan, none, none, 1, 1.0);
+    for (int k = 0; k < out.n_kinds; k++) {
+        bool attention = strcmp(out.kind[k].name, "attention") == 0 || strcmp(out.kind[k].name, "attention_dx") == 0;
+        assert_int_equal(out.kind[k].in_f32, attention);
+        found += attention;
+    }
+    assert_int_equal(found, 2);
+    zr__timings_destroy(&timings);
+    zr_plan_destroy(&plan);
+}
+
 /* In bf16 attention is a share of the fp32 peak, and of none where that one is not known. */
 static void test_peaks(void **state)
 {
@@ -368,8 +483,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),   cmocka_unit_test(test_one_step),
-        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),        cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),      cmocka_unit_test(test_exposed),
+        cmocka_unit_test(test_in_f32),     cmocka_unit_test(test_full_trace),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -113,8 +113,9 @@ typedef struct zr_device_ops {
     /** Measure the peak of matrix products in this type: profile.flops_f32 (F16: the same, it is
      *  widened) or flops_bf16, 0 when that is not possible. Takes some 20 ms, and memory of its own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
-    /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds and some 200 MB of its own
-     *  meanwhile. ZR_ERR_MEMORY. */
+    /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds, and memory of its own
+     *  meanwhile: on processors three arrays of four times the last cache each, at least 64 and at most 256 MiB.
+     *  ZR_ERR_MEMORY. */
     zr_status (*bench)(zr_device *device, zr_rates *rates);
 } zr_device_ops;
 

@@ -52,6 +52,7 @@ typedef struct zr_product {
     int64_t m, n, k;
     int64_t count; /* in a micro-batch */
     double flops_per_sec;
+    double part; /* of its rows that was timed; below 1 the rate is an estimate: all rows are taken to run at it */
 } zr_product;
 
 /** The products of one micro-batch, forward and backward; those of a head that keeps its logits to itself as it makes
@@ -61,12 +62,13 @@ typedef struct zr_products {
     int n;
     double flops;
     double rest_flops; /* of ops that are no linear products: attention, without regard to its mask */
-    double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels */
+    double bound_sec;  /* sum of FLOPs / rate over all products: no micro-batch is faster with these kernels, as far as
+                        * the rates of those timed in part hold for the whole */
 } zr_products;
 
 /** Time each product of a model by itself, through the device's kernels, best of some runs on operands in memory; one
- *  that takes long on a part of its rows. dtype: F32 or BF16. Takes a tenth of a second or two a product, and memory
- *  for its operands. Clear it after success. */
+ *  that would take more than a tenth of a second on a part of its rows, 512 at least. dtype: F32 or BF16. Takes three
+ *  runs and a tenth of a second or two a product, and memory for its operands. Clear it after success. */
 ZR_API ZR_NODISCARD zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                                   zr_device *device, zr_products *products);
 ZR_API void zr_products_clear(zr_products *products);
@@ -259,7 +261,8 @@ ZR_API zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timi
 ZR_API ZR_NODISCARD zr_status zr_timings_json(const zr_timings *timings, char **json);
 
 /** A file to write while training, in Chrome's trace event format: each step of the schedule on its stream, of all
- *  ranks; whole after each optimizer step. A file that is there is replaced. */
+ *  ranks; whole after each optimizer step. An older trace is replaced; another file, or one that the run reads or
+ * writes, is ZR_ERR_CREATE. */
 typedef struct zr_trace {
     const char *path;              /* NULL: none; written by rank 0 */
     int64_t first_step, last_step; /* training steps that are in it, from 1 */

@@ -56,13 +56,14 @@ static void levels_json(const zr_rates *rates)
 
 static void shapes_json(const zr_products *products, bool first)
 {
-    char rate[ZR_NUMBER_BYTES];
+    char rate[ZR_NUMBER_BYTES], part[ZR_NUMBER_BYTES];
     for (int i = 0; i < products->n; i++) {
         const zr_product *p = &products->product[i];
         printf("%s\n  {\"what\":\"%s\", \"m\":%lld, \"n\":%lld, \"k\":%lld, \"dtype\":\"%s\", \"flops_per_sec\":%s, "
-               "\"count\":%lld}",
+               "\"part\":%s, \"count\":%lld}",
                first && i == 0 ? "" : ",", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
-               p->dtype == ZR_BF16 ? "bf16" : "f32", rate_json(p->flops_per_sec, rate), (long long)p->count);
+               p->dtype == ZR_BF16 ? "bf16" : "f32", rate_json(p->flops_per_sec, rate), cli_json_number(p->part, part),
+               (long long)p->count);
     }
 }
 
@@ -131,19 +132,30 @@ static double narrow_peak(const zr_rates *rates)
     return rates->peak.dot_bf16.all > 0.0 ? rates->peak.dot_bf16.all : rates->peak.fma_f32.all;
 }
 
+/** Its rate; "~" says that it was timed on a part of its rows. */
+static const char *rate_text(const zr_product *p, char text[40])
+{
+    char rate[32];
+    snprintf(text, 40, "%s%s", p->part < 1.0 ? "~" : "", giga(p->flops_per_sec, rate));
+    return text;
+}
+
 static void print_products(const cli_bench *b)
 {
-    char n[2][32];
+    char n[2][40];
+    bool estimates = false;
     printf("\nproducts of %s, %lld x %lld tokens\n%-30s%7s%7s%7s%6s%9s  of peak%s\n", b->preset, (long long)b->batch,
            (long long)b->seq, "", "m", "n", "k", "times", "fp32", b->narrow.n ? "     bf16  of peak" : "");
     for (int i = 0; i < b->f32.n; i++) {
         const zr_product *p = &b->f32.product[i];
         printf("  %-28s%7lld%7lld%7lld%6lld%9s%7.0f %%", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
-               (long long)p->count, giga(p->flops_per_sec, n[0]), share(p->flops_per_sec, b->rates.peak.fma_f32.all));
-        double bf16 = b->narrow.n ? b->narrow.product[i].flops_per_sec : 0.0;
-        if (b->narrow.n) printf("%9s%7.0f %%", giga(bf16, n[1]), share(bf16, narrow_peak(&b->rates)));
+               (long long)p->count, rate_text(p, n[0]), share(p->flops_per_sec, b->rates.peak.fma_f32.all));
+        const zr_product *q = b->narrow.n ? &b->narrow.product[i] : NULL;
+        if (q) printf("%9s%7.0f %%", rate_text(q, n[1]), share(q->flops_per_sec, narrow_peak(&b->rates)));
         putchar('\n');
+        estimates |= p->part < 1.0 || (q && q->part < 1.0);
     }
+    if (estimates) printf("  ~ timed on a part of its rows: an estimate, and so is the bound\n");
 }
 
 static void print_bound(const cli_bench *b)

@@ -114,13 +114,23 @@ static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
     return ZR_OK;
 }
 
-static zr_status load(const cli_args *args, zr_comm *comm, int ranks, zr_config **config)
+/** Rather said now than found out when the run has ended. */
+static zr_status check_steps(const watch_options *watch, const zr_config *config)
+{
+    ZR_CHECK(!watch->trace_steps || watch->trace.first_step <= config->train.steps, ZR_ERR_ARG,
+             "--trace-steps is \"%s\", and the run has %lld step%s (train.steps): none would be in the trace",
+             watch->trace_steps, (long long)config->train.steps, config->train.steps == 1 ? "" : "s");
+    return ZR_OK;
+}
+
+static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config)
 {
     int64_t unix_sec = 0;
     ZR_TRY(start_time(comm, &unix_sec));
     zr_status st = cli_config(args, ranks, unix_sec, config);
+    if (st == ZR_OK) st = check_steps(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
-    if (st != ZR_OK) zr_config_destroy(config); /* on another rank it failed */
+    if (st != ZR_OK) zr_config_destroy(config); /* it may be another rank's that failed */
     return st;
 }
 
@@ -150,15 +160,16 @@ static void print_summary(const zr_config *config, const zr_train_result *result
 {
     char val[64] = "", dir[PATH_MAX];
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
-    cli_say("%lld steps in %.1f s, loss %.5f%s; the weights are in %s/model", (long long)result->steps,
-            result->wall_sec, result->loss, val, zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
+    cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s/model", (long long)result->steps,
+            result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val,
+            zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
 }
 
 static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
     cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings};
-    ZR_TRY(load(args, comm, ranks, &config));
+    ZR_TRY(load(args, watch, comm, ranks, &config));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
     j.observer.trace = watch->trace;

@@ -1,7 +1,6 @@
 #include "cli/cli.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Columns that only some runs need. */
 typedef struct columns {
@@ -76,7 +75,7 @@ static void add_kinds(zr__text *out, const zr_timings *t, columns c)
     for (int k = 0; k < t->n_kinds; k++) {
         bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
         if (shown) add_kind(out, t, &t->kind[k], c);
-        attention |= shown && strncmp(t->kind[k].name, "attention", strlen("attention")) == 0;
+        attention |= shown && t->kind[k].in_f32;
         small += !shown && t->kind[k].calls > 0;
         sec += shown ? 0.0 : t->kind[k].sec;
     }

@@ -12,8 +12,10 @@
 #include <string.h>
 
 #define MEASURE_SEC 0.06
-/* A product of many rows that takes longer is measured on a part of them. */
+/* A product that takes longer is measured on a part of its rows, but on so many that it is their arithmetic that takes
+ * the time and not reading the weights, which is the same for a few rows. */
 #define LONGEST_SEC 0.1
+#define LEAST_ROWS 512
 #define GUESSED_FLOPS 1e11 /* where the device's peak is not known */
 enum { LEAST_RUNS = 2, ROW_GRAIN = 64, PRODUCTS_OF_HEAD = 6 };
 
@@ -175,9 +177,9 @@ static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops
     bool narrow = dtype == ZR_BF16 && device->profile.flops_bf16 > 0.0;
     double peak = narrow ? device->profile.flops_bf16 : device->profile.flops_f32;
     double some = (peak > 0.0 ? peak : GUESSED_FLOPS) * LONGEST_SEC / (flops / (double)rows);
-    if (some >= (double)rows || rows <= ZR__HEAD_ROWS) return rows;
-    int64_t grains = (int64_t)(some / ROW_GRAIN);
-    return grains > 0 ? grains * ROW_GRAIN : rows < ROW_GRAIN ? rows : ROW_GRAIN;
+    if (some >= (double)rows || rows <= LEAST_ROWS) return rows;
+    int64_t part = (int64_t)(some / ROW_GRAIN) * ROW_GRAIN;
+    return part > LEAST_ROWS ? part : LEAST_ROWS;
 }
 
 static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *op, zr_product *product)
@@ -190,7 +192,8 @@ static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *
     if (st == ZR_OK) st = time_kernel(device, op, &o, &sec);
     free_operands(device, &o);
     ZR_TRY(st);
-    product->flops_per_sec = flops * (double)run / (double)rows / sec;
+    product->part = (double)run / (double)rows;
+    product->flops_per_sec = flops * product->part / sec;
     return ZR_OK;
 }
 

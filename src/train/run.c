@@ -151,7 +151,7 @@ static zr_status open_outputs(run *r)
     zr_free(json);
     /* It may lie in that directory. */
     if (st == ZR_OK && r->watch.trace) {
-        st = zr__trace_open(r->watch.trace);
+        st = zr__trace_open(r->watch.trace, &r->dir, r->config);
         if (st != ZR_OK) zr__run_dir_undo(&r->dir);
     }
     return st;

@@ -14,6 +14,7 @@
 
 #define LOCK_NAME "lock"
 #define METRICS_NAME "metrics.jsonl"
+#define TMP_SUFFIX ".tmp" /* of zr_file_write */
 
 /* A path in a message. */
 #define SHOWN_BYTES 512
@@ -135,6 +136,22 @@ static zr_status open_metrics(zr__run_dir *dir)
     ZR_CHECK(dir->metrics >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
              strerror(errno));
     return ZR_OK;
+}
+
+bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
+{
+    struct stat own, its;
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    if (stat(dir->path, &own) != 0 || stat(folder, &its) != 0) return false;
+    if (own.st_dev != its.st_dev || own.st_ino != its.st_ino) return false;
+    size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
+    if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
+    bool found = n == strlen(LOCK_NAME) && strncmp(name, LOCK_NAME, n) == 0;
+    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
+        found |= n == strlen(traces[i]) && strncmp(name, traces[i], n) == 0;
+    return found;
 }
 
 /** A run that did not begin leaves nothing that would refuse the next. What another run has made is not touched:

@@ -34,6 +34,9 @@ void zr__run_dir_undo(zr__run_dir *dir);
 /** Write dir/name whole. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
 
+/** Is this the place, however it is spelled, of a file that the run writes in the open `dir`? */
+bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
+
 /** Append one line (with its newline) to metrics.jsonl in one write. False the first time it fails. */
 bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
 

@@ -25,12 +25,19 @@ typedef struct sums {
     int64_t steps;
 } sums;
 
+/* When a step ran. */
+typedef struct span {
+    double begin, end;
+} span;
+
 struct zr__timings {
     site *site; /* of each step of the schedule that trains, the only one that runs within an optimizer step */
     int n_kinds;
     sums sums;
-    double busy_sec[ZR_STREAMS]; /* of the step that runs */
-    bool warm;                   /* the first step was dropped */
+    /* Of the step that runs; a stream's thread adds to its own. */
+    span *span[ZR_STREAMS];
+    int64_t room[ZR_STREAMS], n[ZR_STREAMS];
+    bool warm; /* the first step was dropped */
 };
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
@@ -55,25 +62,19 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* Attention multiplies fp32 tiles at every type: that is the peak to hold it against. */
-static bool multiplies_f32(const char *name)
-{
-    return strncmp(name, "attention", strlen("attention")) == 0;
-}
-
 /* The kind of that name on that stream, a new one where there is room, otherwise the stream's own for all that is left:
  * a kind of both would be added to by two threads. */
-static int kind_of(zr__timings *t, const char *name, zr_stream stream)
+static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
     while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
     if (k < t->n_kinds) return k;
     bool room = k < ZR_TIMING_KINDS - ZR_STREAMS;
-    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream);
+    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream, false);
     zr_timing *kind = &t->sums.kind[t->n_kinds++];
     snprintf(kind->name, sizeof(kind->name), "%s", name);
     kind->stream = stream;
-    kind->in_f32 = multiplies_f32(name);
+    kind->in_f32 = in_f32;
     return k;
 }
 
@@ -87,10 +88,24 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
-        name_of(graph, step, step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL, name);
-        t->site[i] = (site){.kind = kind_of(t, name, step->stream),
+        const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
+        name_of(graph, step, op, name);
+        t->site[i] = (site){.kind = kind_of(t, name, step->stream, op && op->def->in_f32),
                             .replay = step->replay,
                             .cost = zr_plan_step_cost(plan, ZR_TRAIN, i)};
+    }
+    return ZR_OK;
+}
+
+/* For every step once a micro-batch, which none exceeds. */
+static zr_status make_room(zr__timings *t, const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
+    for (int k = 0; k < ZR_STREAMS; k++) {
+        t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
+        ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
+                 (long long)t->room[k]);
     }
     return ZR_OK;
 }
@@ -99,13 +114,15 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
 {
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
-    return find_kinds(t, plan);
+    ZR_TRY(find_kinds(t, plan));
+    return make_room(t, plan);
 }
 
 void zr__timings_destroy(zr__timings **timings)
 {
     if (!*timings) return;
     zr_free((*timings)->site);
+    for (int s = 0; s < ZR_STREAMS; s++) zr_free((*timings)->span[s]);
     zr_free(*timings);
     *timings = NULL;
 }
@@ -138,22 +155,45 @@ void zr__timings_event(zr__timings *t, const zr_event *event)
     kind->flops += at->cost.flops;
     kind->memory_bytes += at->cost.memory_bytes;
     kind->wire_bytes += at->cost.wire_bytes;
-    t->busy_sec[event->stream] += sec;
+    int64_t i = t->n[event->stream];
+    if (i == t->room[event->stream]) return;
+    t->span[event->stream][i] = (span){event->begin_sec, event->end_sec};
+    t->n[event->stream] = i + 1;
 }
 
-/* While the compute stream ran nothing, communication ran for as much of the time as it took, and nothing in the rest:
- * what a step loses between its own steps is some microseconds. */
+static double length_of(const span *a, int64_t n)
+{
+    double sec = 0.0;
+    for (int64_t i = 0; i < n; i++) sec += a[i].end - a[i].begin;
+    return sec;
+}
+
+/* How long both ran at once; the spans of each are in order and apart. */
+static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
+{
+    double sec = 0.0;
+    for (int64_t i = 0, j = 0; i < n_a && j < n_b;) {
+        sec += fmax(fmin(a[i].end, b[j].end) - fmax(a[i].begin, b[j].begin), 0.0);
+        if (a[i].end < b[j].end)
+            i++;
+        else
+            j++;
+    }
+    return sec;
+}
+
 void zr__timings_end(zr__timings *t, double wall_sec)
 {
-    double open = fmax(wall_sec - t->busy_sec[ZR_STREAM_COMPUTE], 0.0);
-    double exposed = fmin(t->busy_sec[ZR_STREAM_COMM], open);
+    const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
+    int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
+    double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
+    double exposed = fmax(comm_sec - overlap_of(compute, n_compute, comm, n_comm), 0.0);
     t->sums.wall_sec += wall_sec;
+    t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;
+    t->sums.busy_sec[ZR_STREAM_COMM] += comm_sec;
     t->sums.exposed_sec += exposed;
-    t->sums.idle_sec += open - exposed;
-    for (int s = 0; s < ZR_STREAMS; s++) {
-        t->sums.busy_sec[s] += t->busy_sec[s];
-        t->busy_sec[s] = 0.0;
-    }
+    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed, 0.0);
+    for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
     t->sums.steps++;
 }
 

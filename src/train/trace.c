@@ -18,6 +18,7 @@ enum {
     NUMBERS = 3, /* wait, begin, end */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
+#define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
 #define TAIL "\n]}\n"
 
 typedef struct record {
@@ -31,7 +32,8 @@ struct zr__trace {
     zr_trace wanted;
     record *record[ZR_STREAMS]; /* a stream's thread writes its own */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool cut; /* there was no room for all micro-batches */
+    bool lost[ZR_STREAMS]; /* an event for which there was no room */
+    bool cut;              /* that was said */
     /* rank 0 */
     zr__file file;
     int64_t end_bytes; /* of the file, without TAIL */
@@ -91,6 +93,7 @@ bool zr__trace_wants(const zr__trace *t, int64_t step)
 void zr__trace_event(zr__trace *t, const zr_event *e)
 {
     int64_t i = t->n[e->stream];
+    t->lost[e->stream] |= i == t->room[e->stream];
     if (i == t->room[e->stream]) return;
     t->record[e->stream][i] =
         (record){.step = e->step, .micro = (int32_t)e->micro, .time = {e->wait_sec, e->begin_sec, e->end_sec}};
@@ -138,8 +141,8 @@ static zr_status write_text(zr__trace *t)
         t->end_bytes += events;
         return ZR_OK;
     }
-    /* Where the tail was there is still room for it. */
-    t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 ||
+    /* Where the tail was there is still room for it; of a file that has no beginning nothing stays. */
+    t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
               pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
 }
@@ -155,7 +158,7 @@ static void put_text(zr__trace *t)
 
 static void add_names(zr__trace *t)
 {
-    zr__text_add(&t->text, "{\"displayTimeUnit\":\"ms\", \"traceEvents\":[");
+    zr__text_add(&t->text, HEAD);
     for (int r = 0; r < t->plan->layout.ranks; r++) {
         zr__text_add(&t->text,
                      "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
@@ -169,17 +172,45 @@ static void add_names(zr__trace *t)
     }
 }
 
-zr_status zr__trace_open(zr__trace *t)
+static bool is_file(const char *path, const struct stat *info)
+{
+    struct stat its;
+    return path && stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
+}
+
+/* An older trace, or nothing yet. Whatever else a mistaken path names, weights or the configuration, is no trace. */
+static bool is_trace(int fd, const struct stat *info)
+{
+    char head[sizeof(HEAD) - 1];
+    return info->st_size == 0 ||
+           (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) && memcmp(head, HEAD, sizeof(head)) == 0);
+}
+
+static zr_status check_overwrite(const zr__file *file, const zr_config *config)
 {
     struct stat info;
+    ZR_CHECK(fstat(file->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE,
+             "the trace %s cannot be written: it is there, and no regular file; name another", file->name);
+    ZR_CHECK(!is_file(config->data.train, &info) && !is_file(config->data.val, &info), ZR_ERR_CREATE,
+             "the trace %s is what the run reads its data from; name another file", file->name);
+    ZR_CHECK(is_trace(file->fd, &info), ZR_ERR_CREATE,
+             "the trace %s is there, and no trace: only an older trace is overwritten; name another file", file->name);
+    return ZR_OK;
+}
+
+zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *config)
+{
     zr__file *file = &t->file;
     zr__text_escape(t->wanted.path, file->name, sizeof(file->name));
+    ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
+             "the trace %s is where the run writes a file of its own; name another file", file->name);
     /* O_NONBLOCK: nobody may read from what is a fifo. */
     file->fd = open(t->wanted.path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the trace %s: %s; name another file", file->name,
              strerror(errno));
-    ZR_CHECK(fstat(file->fd, &info) == 0 && S_ISREG(info.st_mode) && ftruncate(file->fd, 0) == 0, ZR_ERR_CREATE,
-             "the trace %s cannot be written: it is there, and no regular file; name another", file->name);
+    ZR_TRY(check_overwrite(file, config));
+    ZR_CHECK(ftruncate(file->fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
+             file->name, strerror(errno));
     add_names(t);
     return write_text(t);
 }
@@ -258,7 +289,7 @@ zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
     for (int s = 0; s < ZR_STREAMS; s++) {
         ZR_TRY(zr_comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
         ZR_TRY(collect_stream(t, comm, (zr_stream)s, step));
-        if (t->n[s] == t->room[s] && t->room[s] == ROOM_MOST && !t->cut) {
+        if (t->lost[s] && !t->cut) {
             t->cut = t->news = true;
             snprintf(t->note, sizeof(t->note), "the trace has room for %d steps of a stream: later ones are not in it",
                      ROOM_MOST);

@@ -3,6 +3,7 @@
 #ifndef ZR_TRAIN_TRACE_H
 #define ZR_TRAIN_TRACE_H
 
+#include "train/run_dir.h"
 #include "zr/train.h"
 
 typedef struct zr__trace zr__trace;
@@ -11,8 +12,9 @@ typedef struct zr__trace zr__trace;
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
-/** Rank 0: make the file, replacing one that is there. ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace);
+/** Rank 0: make the file. What it may replace is an older trace or an empty file that is not the run's data nor, open
+ *  in `dir`, the run's own; anything else is ZR_ERR_CREATE and stays as it is. ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 
 /** Time begins here, on all ranks' clocks. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__trace_align(zr__trace *trace, zr_comm *comm);

@@ -64,6 +64,7 @@ static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profi
 
 static const zr_op_def attention_dx = {
     .name = "attention_dx",
+    .in_f32 = true,
     .n_out = 1,
     .infer = dx_infer,
     .cost = dx_cost,
@@ -109,6 +110,7 @@ static int64_t attention_scratch(const zr_graph *graph, const zr_op *op, const z
 
 static const zr_op_def attention = {
     .name = "attention",
+    .in_f32 = true,
     .selective = true,
     .n_out = 2,
     .infer = attention_infer,
@@ -145,6 +147,7 @@ static int64_t cached_scratch(const zr_graph *graph, const zr_op *op, const zr_p
 
 static const zr_op_def attention_cached = {
     .name = "attention_cached",
+    .in_f32 = true,
     .n_out = 1,
     .infer = cached_infer,
     .cost = cached_cost,
