@@ -33,12 +33,12 @@ def write_tokens(text):
     return paths, len(characters)
 
 
-def ours(paths, vocabulary, steps):
+def ours(paths, vocabulary, steps, seed):
     """Wall time from outside: start and saving the weights are in it."""
     recipe = json.loads(RECIPE.read_text())
     recipe["model"]["vocab_size"] = vocabulary
     recipe["data"].update(train=str(paths[0]), val=str(paths[1]))
-    recipe["train"]["steps"] = steps
+    recipe["train"].update(steps=steps, seed=seed)
     run = measure.train(recipe, arguments=["--quiet"])
     evaluations = [line for line in run.more["metrics"] if "val_loss" in line]
     return {"wall_sec": run.more["wall_sec"], "val_loss": evaluations[-1]["val_loss"],
@@ -46,9 +46,9 @@ def ours(paths, vocabulary, steps):
             "train_tokens": steps * recipe["train_batch_size"] * recipe["data"]["seq_length"]}
 
 
-def theirs(paths, vocabulary, steps):
+def theirs(paths, vocabulary, steps, seed):
     return measure.run_json([measure.PEERS / "python", "bench/peers/nanogpt_torch.py", RECIPE, *paths, vocabulary,
-                             steps], 1800)
+                             steps, seed], 1800)
 
 
 def compare(zr, torch, steps):
@@ -60,18 +60,19 @@ def compare(zr, torch, steps):
     result(FASTER, round(seconds[0] / seconds[1], 3), FASTER_WANTED, "x",
            f"{seconds[0]:.1f} s against {seconds[1]:.1f} s, {steps} steps, {zr[0]['evaluations']} evaluations of "
            f"{zr[0]['val_tokens']} tokens; each round {each}")
-    losses = [statistics.median(run["val_loss"] for run in runs) for runs in (zr, torch)]
+    losses = [statistics.mean(run["val_loss"] for run in runs) for runs in (zr, torch)]
+    each = "; ".join(", ".join(f"{run['val_loss']:.4f}" for run in runs) for runs in (zr, torch))
     # A run cut short has not learned enough to be compared.
     result(SAME, round(abs(losses[0] - losses[1]), 4), SAME_WANTED if steps >= 2000 else None, "nats",
-           f"{losses[0]:.4f} and {losses[1]:.4f}")
+           f"{losses[0]:.4f} and {losses[1]:.4f}, means over the seeds; each {each}")
 
 
 def race(options, paths, vocabulary):
     steps = 250 if options.quick else json.loads(RECIPE.read_text())["train"]["steps"]
     zr, torch = [], []
     for number in range(1 if options.quick else 2):
-        zr.append(ours(paths, vocabulary, steps))
-        torch.append(theirs(paths, vocabulary, steps))
+        zr.append(ours(paths, vocabulary, steps, seed=number))
+        torch.append(theirs(paths, vocabulary, steps, seed=number))
         measure.progress(f"round {number + 1}: zr {zr[-1]['wall_sec']:.1f} s, PyTorch {torch[-1]['wall_sec']:.1f} s")
     compare(zr, torch, steps)
 

@@ -1,10 +1,11 @@
 """The run of bench/nanogpt.json in PyTorch eager on the processor: what bench/run nanogpt sets beside zr.
 
-    python nanogpt_torch.py nanogpt.json train.bin val.bin VOCABULARY [STEPS]
+    python nanogpt_torch.py nanogpt.json train.bin val.bin VOCABULARY [STEPS [SEED]]
 
-The model, the optimizer's groups, the learning rate and the evaluations (the first windows of val.bin, each time the
-same) are zr's. AdamW is PyTorch's fused one, the faster. Prints one JSON object; wall_sec counts from the first line
-of work, PyTorch's own start not in it.
+The model, the optimizer's groups, the learning rate, the rows (windows that do not overlap, shuffled anew each epoch)
+and the evaluations (the first windows of val.bin, each time the same) are zr's; the random numbers are PyTorch's. AdamW
+is PyTorch's fused one, the faster. Prints one JSON object; wall_sec counts from the first line of work, PyTorch's own
+start not in it.
 """
 import json
 import math
@@ -83,6 +84,11 @@ def rate(step, peak, scheduler):
     return peak * (low + (1.0 - low) * 0.5 * (1.0 + math.cos(math.pi * done)))
 
 
+def shuffled(windows_of_epoch):
+    while True:
+        yield from torch.randperm(windows_of_epoch).tolist()
+
+
 @torch.no_grad()
 def evaluate(model, tokens, batches, batch, length):
     model.eval()
@@ -96,18 +102,19 @@ def main():
     recipe = json.loads(pathlib.Path(sys.argv[1]).read_text())
     begin = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(1234)
     train, val, vocabulary = read_tokens(sys.argv[2]), read_tokens(sys.argv[3]), int(sys.argv[4])
     steps = int(sys.argv[5]) if len(sys.argv) > 5 else recipe["train"]["steps"]
+    torch.manual_seed(int(sys.argv[6]) if len(sys.argv) > 6 else 1234)
     batch, length, plan = recipe["train_batch_size"], recipe["data"]["seq_length"], recipe["train"]
     settings, scheduler = recipe["optimizer"]["params"], recipe["scheduler"]["params"]
     model = Model(recipe["model"], vocabulary)
     optimizer = make_optimizer(model, settings)
     val_loss = []
+    rows = shuffled((len(train) - 1) // length)
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate(step, settings["lr"], scheduler)
-        loss = model(*windows(train, torch.randint(len(train) - length, (batch,)).tolist(), length))
+        loss = model(*windows(train, [next(rows) * length for _ in range(batch)], length))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), recipe["gradient_clipping"])
         optimizer.step()
