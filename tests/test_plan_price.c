@@ -84,6 +84,9 @@ static void test_clocks(void **state)
         close_to(price.compute_sec, accum * 2 + 2);
         close_to(price.comm_sec, accum * (1.2 + 0.6 + 0.3));
         close_to(price.exposed_sec, accum * (1.2 + 0.3));
+        price = price_of(&plan, (zr_profile){.flops_f32 = flops / 2, .link_bytes_sec = 1000, .link_copies = true});
+        close_to(price.step_sec, accum * (1.2 + 2 + 0.6 + 0.3) + 2);
+        close_to(price.exposed_sec, price.comm_sec);
     }
     zr_plan_destroy(&real);
 }

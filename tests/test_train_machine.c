@@ -214,9 +214,11 @@ static void test_shares(void **state)
         zr_rates_profile(&rates, ZR_F16, want[i].ranks, want[i].ranks, &profile);
         assert_true(profile.flops_f32 == want[i].f32 && profile.flops_bf16 == 0.0);
         assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == want[i].link);
+        assert_true(profile.link_copies);
         zr_rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
         assert_true(profile.flops_bf16 == 2 * want[i].f32);
         assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == 0.0);
+        assert_true(!profile.link_copies);
     }
 }
 

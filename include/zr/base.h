@@ -216,6 +216,7 @@ typedef struct zr_profile {
     double flops_bf16;   /* likewise */
     double memory_bytes_sec;
     double link_bytes_sec; /* into one rank from the others, 0 when not known */
+    bool link_copies;      /* that link is memory: a rank computes nothing while it copies */
     int64_t memory_bytes;  /* of one rank's device, 0 when not known */
 } zr_profile;
 

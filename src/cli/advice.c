@@ -51,7 +51,7 @@ static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *
     char sec[32], left[32];
     bool timed = choices->compute_known && choices->link_known;
     say(p, "the %s of %s", timed ? "fastest" : "least work and traffic",
-        choices->limit_bytes ? "what fits" : "all, with the least memory");
+        choices->limit_bytes ? "what fits" : "all (of equals what takes the least memory)");
     if (choices->compute_known) {
         say(p, ", %s a step%s", cli_seconds(c->price.step_sec, sec), timed ? "" : " without communication");
     }
@@ -73,7 +73,10 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
     if (!choices->link_known || !choices->compute_known) return;
     double share = c->price.step_sec > 0 ? 100 * c->price.exposed_sec / c->price.step_sec : 0;
     say(p, " Computing waits %s for that (%.1f %% of the step)", cli_seconds(c->price.exposed_sec, exposed), share);
-    say(p, share < 5 ? "; the rest is hidden." : "; a larger micro-batch makes the share smaller.");
+    if (share >= 5)
+        say(p, "; a larger micro-batch makes the share smaller.");
+    else
+        say(p, c->price.exposed_sec < 0.999 * c->price.comm_sec ? "; the rest is hidden." : ".");
 }
 
 static void say_advised(paragraph *p, const cli_choices *choices)

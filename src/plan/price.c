@@ -81,7 +81,7 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* REPEAT and END hold all streams. */
+/* REPEAT and END hold all streams, and so does every step where one core runs them all. */
 static void hold(pricing *p)
 {
     double now = all_streams_free(p);
@@ -94,7 +94,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) hold(p);
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || p->profile->link_copies) hold(p);
         double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, kind, i);
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
         p->clock[step->stream] = end[i] = start + takes;

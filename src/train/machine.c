@@ -205,5 +205,6 @@ void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loca
     /* fp16 is multiplied as fp32 */
     if (dtype == ZR_BF16) profile->flops_bf16 = part_of(rates->peak.dot_bf16, threads, local_ranks);
     profile->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
-    profile->link_bytes_sec = local_ranks < ranks ? 0.0 : part_of(rates->link, 1, local_ranks);
+    profile->link_copies = local_ranks == ranks;
+    profile->link_bytes_sec = profile->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
 }
