@@ -66,21 +66,29 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Matrix products pack operands in memory that they take within the call, and malloc would keep some 6 MiB of it for
- * each thread: with many ranks more than a process may have beyond its plan. So what is large goes back to the system.
- */
-static void keep_little(int ranks)
+/** Matrix products pack operands in memory that they take within the call, of which malloc keeps some 8 MiB for each
+ * thread. Where many ranks of a small model are more than they may have beyond their plan (half of 48 MiB, and 3 %),
+ * what is large goes back to the system instead; that takes a tenth of a step, so not always. */
+static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
-    if (ranks > 4) mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    const double kept = 8 << 20, spare = 24 << 20;
+    double ranks = plan->layout.ranks;
+    if (ranks * kept > spare + 0.03 * ranks * (double)plan->memory.total_bytes) mallopt(M_MMAP_THRESHOLD, 256 << 10);
 #else
-    (void)ranks;
+    (void)plan;
 #endif
+}
+
+static void start_threads(void *arg, const zr_train_info *info)
+{
+    keep_promise(info->plan);
+    cli_progress_observer(arg).start(arg, info);
 }
 
 static zr_status train_threads(int ranks, job *j)
 {
-    keep_little(ranks);
+    j->observer.start = start_threads;
     zr_status st = zr_comm_threads_run(ranks, train_rank, j);
     if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
     return st;
