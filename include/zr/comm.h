@@ -85,8 +85,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const vo
 ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
 
 /** Everyone gets everyone's piece: out[r*stride, +piece) = rank r's `mine` (piece). In place when
- *  mine == out + rank*stride; elsewhere in `out` it may not lie. Needs staging. Traffic: (size-1) * piece_bytes,
- * all_gather. */
+ *  mine == out + rank*stride; elsewhere in `out` it may not lie. Needs staging.
+ *  Traffic: (size-1) * piece_bytes, all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 

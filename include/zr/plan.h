@@ -90,8 +90,8 @@ typedef struct zr_layout {
 #define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
-/** Bytes of the exchange stage for each rank, at least: comm moves pieces through it in parts of 64 bytes, two by
- * turns. */
+/** Bytes of the exchange stage for each rank, at least: comm moves pieces through it in two parts of
+ *  64 bytes or more, by turns. */
 #define ZR_STAGE_LEAST 128
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)

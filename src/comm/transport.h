@@ -28,8 +28,9 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** Bytes of a piece of `piece_bytes` from one place to another, or to where they are; of a large one past the caches,
- * where it would not stay anyway. zr__stream_end must follow on the same thread before another may read them. */
+/** Bytes of a piece of `piece_bytes` from one place to another, or to where they are; those of a large piece
+ *  past the caches, where they would not stay anyway. zr__stream_end must follow on the same thread before
+ *  another may read them. */
 static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;
