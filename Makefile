@@ -93,7 +93,7 @@ help:
 	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc'
 	@echo 'make uninstall PREFIX=DIR'
 	@echo 'make tests bench examples   build tests, benchmarks, examples'
-	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++'
+	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++, width of documentation'
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
 	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  WERROR=1  V=1'

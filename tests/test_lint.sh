@@ -37,3 +37,16 @@ clean src/comm/mpi.c '#include <mpi.h>'
 clean src/device/cpu/a.c '#include "graph/ops/ops.h"'
 clean src/plan/a.c '/* exit(1) */ void f(int n) { snprintf("printf(", n); } // abort()'
 faulty include/zr/graph.h '#include "zr/comm.h"' 'no such arrow: graph -> comm'
+
+# Width, in characters and not in bytes.
+mkdir -p "$tmp/docs"
+cp scripts/lint "$tmp/scripts/"
+line=$(printf '%0120d' 0 | sed 's/0/Ψ/g')
+wide() { # LINE : what lint says of a page with it
+    printf '# Page\n\n%s\n' "$1" >"$tmp/docs/page.md"
+    "$tmp/scripts/lint" --no-format "$ZR_BUILD" 2>&1 | grep 'columns'
+}
+[ -z "$(wide "$line")" ]
+result $? 'documentation: 120 characters are allowed'
+[ "$(wide "${line}x")" = 'lint: docs/page.md has lines of more than 120 columns: 3' ]
+result $? 'documentation: a longer line is named'
