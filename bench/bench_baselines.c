@@ -71,14 +71,14 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("8 layers, 512 wide, B 2 a rank, T 256, fp32, %d ranks x 1 thread\n"
-           "%-26s  BUFFER MiB  traffic MiB  total MiB  FLOPs/model  time/stage 2\n",
+           "%-26s  BUFFER MB  traffic MB  total MB  FLOPs/model  time/stage 2\n",
            t.ranks, "");
     for (int v = 0; v < t.n; v++) {
         const timer_variant *x = &t.variant[v];
         int64_t bytes = x->traffic.bytes[ZR_REDUCE_SCATTER] + x->traffic.bytes[ZR_ALL_GATHER];
         printf("%-26s  %10.2f  %11.2f  %9.2f  %11.3f  %12.3f\n", x->name,
-               (double)x->memory.category_bytes[ZR_BUFFER] / 1048576, (double)bytes / 1048576,
-               (double)x->memory.total_bytes / 1048576, x->flops_ratio, timer_median(x->ratio));
+               (double)x->memory.category_bytes[ZR_BUFFER] / 1e6, (double)bytes / 1e6,
+               (double)x->memory.total_bytes / 1e6, x->flops_ratio, timer_median(x->ratio));
     }
     return 0;
 }

@@ -120,12 +120,11 @@ static zr_status compare(const char *preset, int stage, zr_recompute policy, con
     int64_t first = smallest(&h, plan, bound);
     h.best_fit = true;
     int64_t best = smallest(&h, plan, bound);
-    printf("%-10s stage %d  %-9s  %8.1f MiB  %9.4f  %13.4f  %12.4f\n", preset, stage,
+    printf("%-10s stage %d  %-9s  %8.1f MB  %9.4f  %13.4f  %12.4f\n", preset, stage,
            policy == ZR_RECOMPUTE_NONE   ? "none"
            : policy == ZR_RECOMPUTE_UNIT ? "unit"
                                          : "selective",
-           (double)bound / 1048576, (double)map / (double)bound, (double)first / (double)map,
-           (double)best / (double)map);
+           (double)bound / 1e6, (double)map / (double)bound, (double)first / (double)map, (double)best / (double)map);
     free(h.block);
     zr_plan_destroy(&plan);
     return ZR_OK;

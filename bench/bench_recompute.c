@@ -76,9 +76,9 @@ static zr_status measure(void)
            "recompute        act + checkpoint  FLOPs/model  time\n");
     for (int v = 0; v < t.n; v++)
         printf(
-            "%-15s  %12.1f MiB  %11.3f  %5.3f\n", t.variant[v].name,
+            "%-15s  %12.1f MB  %11.3f  %5.3f\n", t.variant[v].name,
             (double)(t.variant[v].memory.category_bytes[ZR_ACT] + t.variant[v].memory.category_bytes[ZR_CHECKPOINT]) /
-                1048576,
+                1e6,
             t.variant[v].flops_ratio, timer_median(t.variant[v].ratio));
     return ZR_OK;
 }

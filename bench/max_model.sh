@@ -43,7 +43,7 @@ for limit in "$@"; do
     planned=$(sed -n 's/.*"total":\s*\([0-9]*\)}, "traffic.*/\1/p' "$out/run-$limit/run.json" | head -n 1)
     echo "$limit $layers ${planned:-0} $highest $more" | awk '{
         bytes = $1 * ($1 ~ /GiB/ ? 1024 ^ 3 : 1024 ^ 2)
-        printf "| %s | %d | %.3f GiB | %.3f GiB | %.1f %% | exit %d |\n", $1, $2, $3 / 1024 ^ 3, $4 / 1024 ^ 2, 100 * $4 * 1024 / bytes, $5
+        printf "| %.3f GB | %d | %.3f GB | %.3f GB | %.1f %% | exit %d |\n", bytes / 1e9, $2, $3 / 1e9, $4 * 1024 / 1e9, 100 * $4 * 1024 / bytes, $5
         exit !($4 * 1024 <= bytes && $4 > 0) }' || rc=1
     cat "$out/refused" >&2
     rm -rf "$out/run-$limit"

@@ -63,7 +63,7 @@ static void size_is_limited(void **state)
     text[0] = '[';
     text[bytes - 2] = ']';
     assert_int_equal(zr__json_parse(text, bytes, "f", &root), ZR_ERR_CONFIG);
-    assert_string_equal(zr_error_message(), "f: larger than 16 MiB; a configuration is smaller");
+    assert_string_equal(zr_error_message(), "f: larger than 16777216 bytes; a configuration is smaller");
     assert_int_equal(zr__json_parse(text, bytes - 1, "f", &root), ZR_OK);
     json_decref(root);
     zr_free(text);

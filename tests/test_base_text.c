@@ -64,6 +64,21 @@ static void the_locale_does_not_matter(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
+/* One unit, powers of 1000, wherever people are told a size. */
+static void sizes_for_people(void **state)
+{
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } size[] = {
+        {0, "0 B"},         {999, "999 B"},      {1000, "1.00 kB"},  {50331648, "50.33 MB"}, {2147483648, "2.15 GB"},
+        {32e9, "32.00 GB"}, {-1500, "-1.50 kB"}, {16e12, "16.00 TB"}};
+    char out[ZR_SIZE_BYTES];
+    for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++)
+        assert_string_equal(zr__text_size(size[i].bytes, out), size[i].text);
+}
+
 static void byte_counts(void **state)
 {
     (void)state;
@@ -77,11 +92,16 @@ static void byte_counts(void **state)
         {"32 GB", 32000000000},
         {"1.5KiB", 1536},
         {"7B", 7},
+        {"80G", 80000000000},
+        {"512M", 512000000},
+        {"3 kB", 3000},
+        {"16Gi", (int64_t)16 << 30},
         {"1TiB", (int64_t)1 << 40},
         {"", -1},
         {"GiB", -1},
         {"-1", -1},
         {"2gib", -1},
+        {"80GG", -1},
         {"2GiBs", -1},
         {"1e3", -1},
         {"9007199254740993", -1},
@@ -176,6 +196,7 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(shortest_reads_back),
         cmocka_unit_test(the_locale_does_not_matter),
+        cmocka_unit_test(sizes_for_people),
         cmocka_unit_test(byte_counts),
         cmocka_unit_test(distances),
         cmocka_unit_test(nearest_names),

@@ -48,12 +48,12 @@ same_plan() {
 }
 check "... and is the plan that is shown" same_plan
 check "... with the train_batch_size that goes with it" test "$(number train_batch_size max.json)" = $((most * 2 * 2))
-check "in GB as the papers count" prints ' of 57.2 MiB' "$ZR" plan c.json --quiet --max model --memory 60MB
+check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet --max model --memory 60MB
 check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --max model \
     --memory 64TB --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1
-check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 60.0 MiB' \
+check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 62.9 MB' \
     "$ZR" plan c.json --quiet --max model --memory.limit=60MiB
-check "so does the profile's memory" prints ' of 30517.6 MiB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
+check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
 check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
 check "of an unknown kind" fails 2 'model or batch' "$ZR" plan c.json --max width --memory 1GiB

@@ -92,7 +92,7 @@ static void wrong_values(void **state)
            "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number of at least 1e-6");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}", "c.json:1:11: data.train: found \"\", wanted a string");
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
-           "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 1073741824 or \"1GiB\"");
+           "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9, 1]}}}",
            "c.json:1:42: optimizer.params.betas[1]: found 1, wanted two numbers from 0 to below 1");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9]}}}",

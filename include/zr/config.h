@@ -210,8 +210,8 @@ ZR_API const zr_key *zr_config_keys(int *n);
 /** The reference of all keys as Markdown (docs/config.md); zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
 
-/** "2GiB", "32 GB", "1048576": bytes (KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000).
- *  ERR_CONFIG when it is none of these. */
+/** "2GiB", "32 GB", "80G", "1048576": bytes (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB GB TB, or K ...
+ * T, of 1000). ERR_CONFIG when it is none of these. */
 ZR_API ZR_NODISCARD zr_status zr_config_bytes(const char *text, int64_t *bytes);
 
 #ifdef __cplusplus

@@ -19,8 +19,8 @@ static zr_status read_all(int fd, const char *name, char *buffer, size_t *bytes)
         ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
         if (n == 0) return ZR_OK;
         *bytes += (size_t)n;
-        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller",
-                 name);
+        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than %d bytes; a configuration is smaller",
+                 name, ZR_JSON_MAX_BYTES);
     }
 }
 
@@ -103,8 +103,8 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
 {
     char shown[NAME_BYTES];
     *root = NULL;
-    ZR_CHECK(bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than 16 MiB; a configuration is smaller",
-             zr__text_escape(name, shown, sizeof(shown)));
+    ZR_CHECK(bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than %d bytes; a configuration is smaller",
+             zr__text_escape(name, shown, sizeof(shown)), ZR_JSON_MAX_BYTES);
     zr__json_skip_mark(&text, &bytes);
     zr__json_trail trail;
     zr__json_token token;

@@ -106,14 +106,23 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
         int64_t factor;
     } unit[] = {{"", 1},
                 {"B", 1},
-                {"KiB", 1024},
-                {"MiB", 1024 * 1024},
-                {"GiB", 1024 * 1024 * 1024},
-                {"TiB", 1024LL << 30},
+                {"KiB", 1LL << 10},
+                {"MiB", 1LL << 20},
+                {"GiB", 1LL << 30},
+                {"TiB", 1LL << 40},
+                {"Ki", 1LL << 10},
+                {"Mi", 1LL << 20},
+                {"Gi", 1LL << 30},
+                {"Ti", 1LL << 40},
                 {"KB", 1000},
+                {"kB", 1000},
                 {"MB", 1000000},
                 {"GB", 1000000000},
-                {"TB", 1000000000000}};
+                {"TB", 1000000000000},
+                {"K", 1000},
+                {"M", 1000000},
+                {"G", 1000000000},
+                {"T", 1000000000000}};
     const int64_t most = 1LL << 53;
     int64_t value = 0, part = 1;
     const char *at = text;
@@ -136,6 +145,22 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
         return *bytes <= most;
     }
     return false;
+}
+
+const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES])
+{
+    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E", " Z", " Y"};
+    int u = 0;
+    for (; fabs(amount) >= 1000.0 && u < 8; u++) amount /= 1000.0;
+    snprintf(out, ZR_SIZE_BYTES, u ? "%.2f%s" : "%.0f%s", amount, unit[u]);
+    return out;
+}
+
+const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES])
+{
+    zr__text_amount(bytes, out);
+    strcat(out, "B");
+    return out;
 }
 
 static int least(int a, int b)

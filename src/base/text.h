@@ -28,7 +28,13 @@ const char *zr__text_g9(double x, char out[ZR_NUMBER_BYTES]);
 /** The shortest digits that read back as `x`; integers up to 2^53 without exponent. Returns `out`. */
 const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES]);
 
-/** "2GiB", "32 GB", "1048576" as bytes; false when it is none of these or above 2^53. */
+#define ZR_SIZE_BYTES 32
+/** An amount up to its unit, "1.23 T" or "12 ", in powers of 1000. Returns `out`. */
+const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES]);
+/** "1.23 GB": the one form in which people are told sizes; GB is 10^9 bytes, as in the papers and on data sheets.
+ * Returns `out`. */
+const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
+/** "2GiB", "32 GB", "80G" (10^9), "1048576" as bytes; false when it is none of these or above 2^53. */
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
 /** Insertions, deletions, replacements and swaps of neighbours that turn a into b; names up to 63

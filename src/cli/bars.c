@@ -108,7 +108,7 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     print_legend(out, choices, color);
     fputs("  * configured  > advised", out);
     if (limit_cell(choices, cell_bytes) >= 0) {
-        fprintf(out, "  | where %s end (3 %% and 48 MiB aside)", cli_bytes((double)choices->limit_bytes, limit));
+        fprintf(out, "  | where %s end (3 %% and 50.33 MB aside)", cli_bytes((double)choices->limit_bytes, limit));
     }
     fputc('\n', out);
 }

@@ -91,7 +91,7 @@ bool cli_colored(cli_color color);
 /** Colours on stdout? */
 bool cli_colored_out(cli_color color);
 
-/** "1.23 GiB" into text; returns it. */
+/** "1.23 GB" (10^9 bytes) into text; returns it. */
 const char *cli_bytes(double bytes, char text[32]);
 /** A number up to its unit, "1.23 T" or "12 "; returns text. */
 const char *cli_amount(double amount, char text[32]);

@@ -323,7 +323,7 @@ const cli_command cli_plan = {
     .usage = "zr plan [CONFIG.json] [--key.path=value ...] [--ranks N] [--preset NAME] ...",
     .examples = "  zr plan config.json --ranks 8\n"
                 "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --profile v100-dgx2\n"
-                "  zr plan config.json --max model --memory 2GiB\n"
+                "  zr plan config.json --max model --memory 2GB\n"
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"
                 "  zr plan config.json --schedule\n",

@@ -5,7 +5,7 @@
 /** What is looked through: more layers take long to plan, more rows are of no use. */
 #define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
-#define MIB 1048576.0
+#define MB 1e6
 
 typedef struct search {
     zr_config *config;
@@ -123,12 +123,12 @@ zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, 
     int64_t guess = 0;
     char limit[32], need[32];
     ZR_TRY(needs_with(&s, 1, &fits.needs));
-    ZR_CHECK(
-        fits.needs <= limit_bytes, ZR_ERR_MEMORY,
-        "nothing fits %s: %s 1 needs %s a rank (3 %% and 48 MiB included); use a higher stage, more ranks, recompute "
-        "policy unit, or a smaller %s",
-        cli_bytes((double)limit_bytes, limit), cli_max_key(max->what), cli_bytes((double)fits.needs, need),
-        max->what == CLI_MAX_MODEL ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
+    ZR_CHECK(fits.needs <= limit_bytes, ZR_ERR_MEMORY,
+             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the program included); use a higher stage, "
+             "more ranks, recompute "
+             "policy unit, or a smaller %s",
+             cli_bytes((double)limit_bytes, limit), cli_max_key(max->what), cli_bytes((double)fits.needs, need),
+             max->what == CLI_MAX_MODEL ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(&s, limit_bytes, fits, fails, &guess));
     ZR_TRY(find(&s, guess, limit_bytes, &fits, &fails));
     set(&s, fits.n);
@@ -140,17 +140,18 @@ zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, 
     return ZR_OK;
 }
 
-/** In MiB throughout: two neighbours are told apart. */
+/** In MB throughout: two neighbours are told apart. */
 void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes)
 {
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MiB a rank\n", cli_max_key(max->what), (long long)max->n,
-            (double)max->needs / MIB, (double)limit_bytes / MIB);
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
+            (double)max->needs / MB, (double)limit_bytes / MB);
     if (max->next_needs) {
-        fprintf(out, "(1.03 x total + 48 MiB); %lld needs %.1f", (long long)max->n + 1, (double)max->next_needs / MIB);
+        fprintf(out, "(1.03 x total + 50.3 MB for the program); %lld needs %.1f", (long long)max->n + 1,
+                (double)max->next_needs / MB);
     } else {
-        fprintf(out, "(1.03 x total + 48 MiB); more may fit, but no more are tried");
+        fprintf(out, "(1.03 x total + 50.3 MB for the program); more may fit, but no more are tried");
     }
-    if (max->what == CLI_MAX_BATCH) fprintf(out, "; train_batch_size is then %lld", (long long)max->train_batch_size);
+    if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
     fprintf(out, "\n\n");
 }
 

@@ -1,7 +1,6 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,26 +83,12 @@ bool cli_colored_out(cli_color color)
 
 const char *cli_bytes(double bytes, char text[32])
 {
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    int u = 0;
-    while (fabs(bytes) >= 1024.0 && u < 6) {
-        bytes /= 1024.0;
-        u++;
-    }
-    snprintf(text, 32, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
-    return text;
+    return zr__text_size(bytes, text);
 }
 
 const char *cli_amount(double amount, char text[32])
 {
-    static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E", " Z", " Y"};
-    int u = 0;
-    while (fabs(amount) >= 1000.0 && u < 8) {
-        amount /= 1000.0;
-        u++;
-    }
-    snprintf(text, 32, u ? "%.2f%s" : "%.0f%s", amount, unit[u]);
-    return text;
+    return zr__text_amount(amount, text);
 }
 
 const char *cli_seconds(double sec, char text[32])

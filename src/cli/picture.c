@@ -194,7 +194,7 @@ static void draw_axis(const cli_picture *p)
     static const struct {
         const char *name;
         double bytes;
-    } unit[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"bytes", 1}};
+    } unit[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}};
     double arena = (double)p->plan->arena_bytes;
     size_t u = 0;
     while (u < 4 && arena < 1.5 * unit[u].bytes) u++;

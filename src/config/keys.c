@@ -113,7 +113,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         range_text(key, "a number", out, size);
         break;
     case ZR_KEY_BYTES:
-        snprintf(out, size, "bytes, such as 1073741824 or \"1GiB\"");
+        snprintf(out, size, "bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
         break;
     case ZR_KEY_PAIR:
         snprintf(out, size, "two numbers from 0 to below 1");

@@ -60,7 +60,7 @@ zr_status zr_config_hash(const zr_config *config, uint64_t *hash)
 zr_status zr_config_bytes(const char *text, int64_t *bytes)
 {
     char shown[64];
-    ZR_CHECK(zr__text_bytes(text, bytes), ZR_ERR_CONFIG, "%s: wanted bytes, such as 1073741824, 1GiB or 2.5 GB",
+    ZR_CHECK(zr__text_bytes(text, bytes), ZR_ERR_CONFIG, "%s: wanted bytes, such as 2000000000, 2GB, 2GiB or 80G",
              zr__text_escape(text, shown, sizeof(shown)));
     return ZR_OK;
 }

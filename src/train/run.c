@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIB 1048576.0
-
 enum { SCALE_BYTES = 128 };
 
 typedef struct run {
@@ -160,15 +158,14 @@ static zr_status open_outputs(run *r)
 /** Say what limit was settled, if one was. */
 static void note_limit(const run *r)
 {
-    char text[256];
-    double limit = (double)r->settled.memory.limit_bytes / MIB;
+    char text[256], limit[ZR_SIZE_BYTES];
     if (r->config != &r->settled) return;
-    snprintf(
-        text, sizeof(text),
-        "activation_checkpointing.policy auto: memory.limit taken as %.1f MiB, a rank's share of nine tenths of what "
-        "the host has left",
-        limit);
-    note(r, limit > 0.0
+    snprintf(text, sizeof(text),
+             "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of nine tenths of what "
+             "the host "
+             "has left",
+             zr__text_size((double)r->settled.memory.limit_bytes, limit));
+    note(r, r->settled.memory.limit_bytes > 0
                 ? text
                 : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
                   "is computed again; give memory.limit");

@@ -12,7 +12,6 @@
 #define PROCESS_EXTRA_BYTES (48LL << 20)
 #define PROCESS_SHARE 1.03
 #define HOST_SHARE 0.9
-#define MIB 1048576.0
 
 enum { REMEDIES_BYTES = 256 };
 
@@ -256,23 +255,24 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 
 zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
 {
-    char use[REMEDIES_BYTES];
+    char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const zr_memory *memory = &plan->memory;
     int64_t rank_bytes = zr_train_process_bytes(memory->total_bytes, 1);
-    double states = (double)memory->states_bytes / MIB, total = (double)memory->total_bytes / MIB;
+    zr__text_size((double)memory->total_bytes, total);
+    zr__text_size((double)memory->states_bytes, states);
     ZR_CHECK(
         limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
-        "the plan needs %.1f MiB per rank (total %.1f MiB, of it %.1f MiB model states; 3 %% and 48 MiB on top) but "
-        "memory.limit is %.1f MiB; use %smore ranks (`zr plan` shows each)",
-        (double)rank_bytes / MIB, total, states, (double)limit_bytes / MIB, remedies(&plan->layout, use));
+        "the plan needs %s per rank (total %s, of it %s model states; on top 3 %% and 50.33 MB for the program and its "
+        "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
+        zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
+        remedies(&plan->layout, use));
     double host_bytes =
         threads ? (double)zr_train_process_bytes(memory->total_bytes, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
-    ZR_CHECK(
-        left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
-        "the plan needs %.1f MiB on this machine (%d rank%s of %.1f MiB, of it %.1f MiB model states) but %.1f MiB "
-        "are available; use %sa smaller model",
-        host_bytes / MIB, local_ranks, local_ranks == 1 ? "" : "s", total, states, (double)left / MIB,
-        remedies(&plan->layout, use));
+    ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
+             "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "
+             "smaller model",
+             zr__text_size(host_bytes, needs), local_ranks, local_ranks == 1 ? "" : "s", total, states,
+             zr__text_size((double)left, most), remedies(&plan->layout, use));
     return ZR_OK;
 }
