@@ -7,13 +7,14 @@ result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$ZR_SOURCE" || exit 1
-last() { sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
-below() { awk -v loss="$1" -v limit="$2" 'BEGIN { exit !(loss != "" && loss < limit) }'; }
+losses() { sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl"; }
+# The texts are the project's own pages, which change: what must hold is that a good part of the first loss is gone.
+falls() { losses "$1" | awk 'NR == 1 { first = $1 } END { exit !(NR > 1 && $1 > 0 && $1 < 0.75 * first) }'; }
 
 "$ZR" train examples/tiny.json --ranks 2 --quiet --train.steps=40 --train.output_dir="$tmp/tiny" >"$tmp/out"
 result $? 'examples/tiny.json trains'
-below "$(last "$tmp/tiny")" 3.3
-result $? "its loss falls: $(last "$tmp/tiny")"
+falls "$tmp/tiny"
+result $? "its loss falls: from $(losses "$tmp/tiny" | head -n 1) to $(losses "$tmp/tiny" | tail -n 1)"
 "$ZR" generate "$tmp/tiny" --prompt 'the ' --tokens 40 >"$tmp/text" && [ "$(wc -c <"$tmp/text")" -ge 40 ]
 result $? 'its weights write'
 
