@@ -1,13 +1,10 @@
 /** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
  *  ranks, then create, then compute. */
+#include "train/run.h"
+
 #include "base/text.h"
 #include "train/evaluate.h"
-#include "train/export.h"
-#include "train/host.h"
-#include "train/inputs.h"
 #include "train/metrics.h"
-#include "train/run_dir.h"
-#include "train/watch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,61 +12,15 @@
 
 enum { SCALE_BYTES = 128 };
 
-typedef struct run {
-    const zr_config *config;
-    zr_config settled; /* a copy of it with a memory.limit, where none was given and one is needed */
-    zr_comm *comm;
-    const zr_observer *observer;
-    zr_train_result *result;
-    zr_gpt2_config model;
-    zr__inputs inputs;
-    zr_device *device;
-    zr_plan *plan;
-    zr_engine *engine;
-    zr__run_dir dir; /* rank 0's */
-    zr__watch watch;
-    zr_timings timings; /* at the end, if asked for */
-    zr_train_info info;
-    zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
-    zr_loss_scaler scaler;
-    int64_t skipped_in_row; /* without those that lowered the loss scale */
-} run;
-
-static void note(const run *r, const char *text)
-{
-    if (r->comm->rank == 0 && r->observer->note) r->observer->note(r->observer->arg, text);
-}
-
-/** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
-static zr_status agreed(run *r, zr_status st)
-{
-    r->result->agreed = st != ZR_ERR_PEER && st != ZR_ERR_COMM && st != ZR_ERR_HANG && st != ZR_ERR_INTERNAL;
-    return st;
-}
-
-static zr_status agree(run *r, zr_status mine)
-{
-    return agreed(r, zr_comm_agree(r->comm, mine));
-}
-
-/** Each of n numbers becomes its highest over the ranks. */
-static zr_status highest(run *r, double *number, int n)
-{
-    const double *all = r->comm->table;
-    ZR_TRY(agreed(r, zr_comm_scalars(r->comm, number, n, r->comm->table)));
-    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], all[i]);
-    return ZR_OK;
-}
-
-static void log_line(run *r, const char *line, int bytes)
+static void log_line(zr__run *r, const char *line, int bytes)
 {
     if (zr__run_dir_log(&r->dir, line, (size_t)bytes)) return;
-    note(r, "metrics.jsonl cannot be written (disk full?); training goes on without it");
+    zr__run_note(r, "metrics.jsonl cannot be written (disk full?); training goes on without it");
 }
 
 /* ---- before anything is created -------------------------------------------------------------- */
 
-static zr_status check_inputs(run *r)
+static zr_status check_inputs(zr__run *r)
 {
     ZR_TRY(zr_train_model(r->config, &r->model));
     ZR_TRY(zr__inputs_open(r->config, &r->inputs));
@@ -78,18 +29,18 @@ static zr_status check_inputs(run *r)
 }
 
 /** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
-static zr_status settle_limit(run *r)
+static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
     double least = -(double)zr_train_host_limit(r->comm->local_size);
-    ZR_TRY(highest(r, &least, 1));
+    ZR_TRY(zr__run_highest(r, &least, 1));
     r->settled = *r->config;
     r->settled.memory.limit_bytes = -(int64_t)least;
     r->config = &r->settled;
     return ZR_OK;
 }
 
-static zr_status check_plan(run *r)
+static zr_status check_plan(zr__run *r)
 {
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
     int64_t limit_bytes = r->config == &r->settled ? 0 : r->config->memory.limit_bytes;
@@ -113,34 +64,35 @@ static zr_status check_plan(run *r)
 
 /** Policy auto fits the scratch of this machine's processor. Ranks that compute other things again gather at other
  *  times, and would wait for each other for ever. */
-static zr_status same_mix(run *r)
+static zr_status same_mix(zr__run *r)
 {
     uint64_t work;
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
-    return agreed(r, zr_comm_same(r->comm,
-                                  "what activation_checkpointing.policy auto computes again (these processors are not "
-                                  "alike: name a policy)",
-                                  work));
+    return zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "what activation_checkpointing.policy auto computes again (these processors are not "
+                        "alike: name a policy)",
+                        work));
 }
 
-static zr_status check(run *r)
+static zr_status check(zr__run *r)
 {
     uint64_t hash = 0;
     zr_status st = zr_config_hash(r->config, &hash);
     if (st == ZR_OK) st = check_inputs(r);
-    ZR_TRY(agree(r, st));
-    ZR_TRY(agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
-    ZR_TRY(agreed(r, zr__watch_same(r->observer, r->comm)));
+    ZR_TRY(zr__run_agree(r, st));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(settle_limit(r));
-    ZR_TRY(agree(r, check_plan(r)));
+    ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));
     return ZR_OK;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static zr_status open_outputs(run *r)
+static zr_status open_outputs(zr__run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
@@ -156,7 +108,7 @@ static zr_status open_outputs(run *r)
 }
 
 /** Say what limit was settled, if one was. */
-static void note_limit(const run *r)
+static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
     if (r->config != &r->settled) return;
@@ -165,13 +117,14 @@ static void note_limit(const run *r)
              "the host "
              "has left",
              zr__text_size((double)r->settled.memory.limit_bytes, limit));
-    note(r, r->settled.memory.limit_bytes > 0
-                ? text
-                : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
-                  "is computed again; give memory.limit");
+    zr__run_note(r,
+                 r->settled.memory.limit_bytes > 0
+                     ? text
+                     : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
+                       "is computed again; give memory.limit");
 }
 
-static void announce(run *r)
+static void announce(zr__run *r)
 {
     char text[640];
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
@@ -180,43 +133,37 @@ static void announce(run *r)
     if (wanted > cores) {
         snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
                  r->info.threads, cores);
-        note(r, text);
+        zr__run_note(r, text);
     }
     if (r->inputs.note[0]) {
         snprintf(text, sizeof(text), "tensors of %s that the model does not use: %s", r->config->model.init,
                  r->inputs.note);
-        note(r, text);
+        zr__run_note(r, text);
     }
 }
 
-/** The type that this rank's matrix products are made in: fp16 is always widened. */
-static zr_dtype product_dtype(const run *r)
-{
-    return r->plan->layout.dtype == ZR_BF16 && r->device->profile.bf16_products ? ZR_BF16 : ZR_F32;
-}
-
 /** What mfu is a share of: as `zr info --bench` remembers it, or measured now, in a few milliseconds. */
-static void know_peak(run *r)
+static void know_peak(zr__run *r)
 {
     zr_rates rates;
     if (zr_rates_recall(&rates) == ZR_OK)
-        zr_rates_profile(&rates, product_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
+        zr_rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
-        r->device->ops->measure(r->device, product_dtype(r));
+        r->device->ops->measure(r->device, zr__run_dtype(r));
 }
 
 /** Memory is taken before the directory is made: it is the last thing that may not be there. */
-static zr_status start(run *r)
+static zr_status start(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
     zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
     /* While the others wait for it, so that it is alone. */
     if (r->comm->rank == 0) know_peak(r);
-    ZR_TRY(agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(agree(r, open_outputs(r)));
+    ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
+    ZR_TRY(zr__run_agree(r, open_outputs(r)));
     announce(r);
-    ZR_TRY(agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
-    if (r->watch.trace) ZR_TRY(agreed(r, zr__trace_align(r->watch.trace, r->comm)));
+    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
+    if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
 
@@ -224,7 +171,7 @@ static zr_status start(run *r)
 
 static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
 {
-    run *r = arg;
+    zr__run *r = arg;
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
     for (int64_t b = 0; b < rows && r->batch_failed == ZR_OK; b++) {
@@ -238,16 +185,9 @@ static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input
     return ZR_OK;
 }
 
-/** 0: not measured. */
-static double peak_flops(const run *r)
+static void fill_rates(const zr__run *r, zr_train_step *line)
 {
-    const zr_profile *profile = &r->device->profile;
-    return product_dtype(r) == ZR_BF16 ? profile->flops_bf16 : profile->flops_f32;
-}
-
-static void fill_rates(const run *r, zr_train_step *line)
-{
-    double peak = peak_flops(r);
+    double peak = zr__run_peak_flops(r);
     double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
     line->tokens_per_sec = (double)line->tokens / sec;
     line->samples_per_sec = (double)r->config->train_batch_size / sec;
@@ -255,7 +195,7 @@ static void fill_rates(const run *r, zr_train_step *line)
     line->mfu = peak > 0.0 ? r->plan->flops_model / r->comm->size / sec / peak : NAN;
 }
 
-static void report_step(run *r, const zr_step_result *did, double lr, double scale, double sec)
+static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
     char text[ZR_LINE_BYTES];
     if (r->comm->rank != 0) return;
@@ -274,7 +214,7 @@ static void report_step(run *r, const zr_step_result *did, double lr, double sca
 }
 
 /** What the loss scale does after a step without an update, "" without fp16. */
-static void scale_text(const run *r, double before, char out[SCALE_BYTES])
+static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
     char was[ZR_NUMBER_BYTES], is[ZR_NUMBER_BYTES];
     zr__text_shortest(before, was);
@@ -288,7 +228,7 @@ static void scale_text(const run *r, double before, char out[SCALE_BYTES])
 }
 
 /** Count a step without an update; too many in a row end the run. The same on every rank. */
-static zr_status count_skipped(run *r, const zr_step_result *did)
+static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char text[448], scale[SCALE_BYTES];
     bool skipped = did->skipped || !isfinite(did->loss);
@@ -303,7 +243,7 @@ static zr_status count_skipped(run *r, const zr_step_result *did)
     snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
              (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
              (long long)r->result->skipped);
-    note(r, text);
+    zr__run_note(r, text);
     ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
              "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s%s); lower the "
              "learning rate%s, lengthen the warm-up or %s gradient_clipping",
@@ -326,16 +266,16 @@ static zr_status cannot_skip(zr_status st)
                    what);
 }
 
-static zr_status collect_trace(run *r)
+static zr_status collect_trace(zr__run *r)
 {
     if (!r->watch.tracing) return ZR_OK;
-    ZR_TRY(agreed(r, zr__trace_collect(r->watch.trace, r->comm, r->result->steps)));
+    ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, r->result->steps)));
     const char *news = zr__trace_note(r->watch.trace);
-    if (news) note(r, news);
+    if (news) zr__run_note(r, news);
     return ZR_OK;
 }
 
-static zr_status one_step(run *r)
+static zr_status one_step(zr__run *r)
 {
     zr_step_result did = {0};
     zr_step_args args = {.step = r->result->steps,
@@ -353,7 +293,7 @@ static zr_status one_step(run *r)
     r->result->agreed = st == ZR_ERR_DIVERGED;
     if (st == ZR_ERR_DIVERGED) return cannot_skip(st);
     ZR_TRY(st);
-    ZR_TRY(agree(r, r->batch_failed));
+    ZR_TRY(zr__run_agree(r, r->batch_failed));
     ZR_TRY(collect_trace(r));
     r->result->steps++;
     r->result->loss = did.loss;
@@ -363,14 +303,14 @@ static zr_status one_step(run *r)
 }
 
 /** Did any rank ask to stop? */
-static zr_status stop_asked(run *r)
+static zr_status stop_asked(zr__run *r)
 {
     const zr_observer *observer = r->observer;
     bool mine = observer->stop && observer->stop(observer->arg);
-    return agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
 }
 
-static zr_status evaluate(run *r)
+static zr_status evaluate(zr__run *r)
 {
     char text[ZR_LINE_BYTES];
     int64_t windows = zr_data_windows(r->inputs.val);
@@ -380,8 +320,8 @@ static zr_status evaluate(run *r)
     zr__eval_part part;
     r->result->agreed = false;
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &part));
-    ZR_TRY(agree(r, part.data));
-    ZR_TRY(agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
+    ZR_TRY(zr__run_agree(r, part.data));
+    ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;
     if (r->comm->rank != 0) return ZR_OK;
     log_line(r, text, zr__metrics_eval(&line, text));
@@ -389,7 +329,7 @@ static zr_status evaluate(run *r)
     return ZR_OK;
 }
 
-static zr_status loop(run *r)
+static zr_status loop(zr__run *r)
 {
     int64_t steps = r->config->train.steps, interval = r->config->train.eval_interval;
     zr_status stopped = ZR_OK;
@@ -406,96 +346,14 @@ static zr_status loop(run *r)
     return stopped;
 }
 
-/* ---- end ------------------------------------------------------------------------------------- */
-
-/** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
-static zr_status measure_peak(run *r)
-{
-    double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && strcmp(r->comm->transport, "mpi") == 0) mine += (double)r->plan->stage_bytes;
-    ZR_TRY(highest(r, &mine, 1));
-    r->result->peak_rss_bytes = (int64_t)mine;
-    return ZR_OK;
-}
-
-/** What was taken and moved, the highest rank's: each rank has counted its own. */
-static zr_status measure_ranks(run *r)
-{
-    enum { MEMORY = sizeof(zr_memory) / sizeof(int64_t), N = MEMORY + ZR_TRAFFIC_KINDS };
-    _Static_assert(N <= ZR_COMM_SCALARS, "a report travels in one call");
-    zr_measured measured;
-    zr_report *report = &r->result->measured;
-    int64_t bytes[N];
-    double number[N];
-    zr_engine_measured(r->engine, &measured);
-    ZR_TRY(agree(r, zr_report_measured(r->plan, &measured, report)));
-    memcpy(bytes, &report->memory, sizeof(report->memory));
-    memcpy(bytes + MEMORY, report->traffic.bytes, sizeof(report->traffic.bytes));
-    for (int i = 0; i < N; i++) number[i] = (double)bytes[i];
-    ZR_TRY(highest(r, number, N));
-    for (int i = 0; i < N; i++) bytes[i] = (int64_t)number[i];
-    memcpy(&report->memory, bytes, sizeof(report->memory));
-    memcpy(report->traffic.bytes, bytes + MEMORY, sizeof(report->traffic.bytes));
-    return ZR_OK;
-}
-
-static void compare_with_plan(run *r)
-{
-    const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
-    if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
-        memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0) {
-        note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
-    }
-}
-
-static zr_status collect_timings(run *r)
-{
-    const zr_profile *profile = &r->device->profile;
-    if (!r->watch.timings) return ZR_OK;
-    ZR_TRY(agreed(r, zr__timings_collect(r->watch.timings, r->comm, &r->timings)));
-    r->timings.peak_flops = peak_flops(r);
-    r->timings.peak_f32_flops = profile->flops_f32;
-    r->timings.peak_memory_bytes_sec = profile->memory_bytes_sec;
-    r->timings.peak_link_bytes_sec = profile->link_bytes_sec;
-    if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
-    return ZR_OK;
-}
-
-static zr_status write_run_json(run *r)
-{
-    char *json = NULL;
-    if (r->comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr__metrics_run(&r->info, r->result, r->watch.timings ? &r->timings : NULL, &json));
-    zr_status st = zr__run_dir_write(&r->dir, "run.json", json);
-    zr_free(json);
-    return st;
-}
-
-static zr_status save(run *r, double begin)
-{
-    char dir[PATH_MAX];
-    r->result->agreed = false;
-    ZR_TRY(zr_engine_flush(r->engine));
-    ZR_TRY(measure_ranks(r));
-    ZR_TRY(agree(r, zr__path_join(dir, r->config->train.output_dir, "model")));
-    ZR_TRY(agreed(r, zr__export(dir, &r->model, r->plan, r->engine, r->comm)));
-    r->result->saved = true;
-    ZR_TRY(collect_timings(r));
-    ZR_TRY(measure_peak(r));
-    r->result->wall_sec = zr_clock_sec() - begin;
-    ZR_TRY(agree(r, write_run_json(r)));
-    if (r->comm->rank == 0) compare_with_plan(r);
-    return ZR_OK;
-}
-
-static zr_status run_all(run *r)
+static zr_status run_all(zr__run *r)
 {
     double begin = zr_clock_sec();
     ZR_TRY(check(r));
     ZR_TRY(start(r));
     zr_status stopped = loop(r);
     if (stopped != ZR_OK && stopped != ZR_ERR_STOPPED) return stopped;
-    ZR_TRY(save(r, begin));
+    ZR_TRY(zr__run_finish(r, begin));
     ZR_CHECK(stopped == ZR_OK, ZR_ERR_STOPPED,
              "stopped on request after step %lld of %lld; the weights are in %s/model (resuming is not built yet: no "
              "checkpoint was written)",
@@ -507,12 +365,12 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
 {
     static const zr_observer nobody = {0};
     ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
-    run r = {.config = config,
-             .comm = comm,
-             .observer = observer ? observer : &nobody,
-             .result = result,
-             .scaler = zr_loss_scaler_create(config),
-             .dir = ZR_RUN_DIR_INIT};
+    zr__run r = {.config = config,
+                 .comm = comm,
+                 .observer = observer ? observer : &nobody,
+                 .result = result,
+                 .scaler = zr_loss_scaler_create(config),
+                 .dir = ZR_RUN_DIR_INIT};
     result->val_loss = NAN;
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);

@@ -1,0 +1,47 @@
+/** A training run as its parts see it: run.c begins it and makes the steps, finish.c ends it. */
+#ifndef ZR_TRAIN_RUN_H
+#define ZR_TRAIN_RUN_H
+
+#include "train/inputs.h"
+#include "train/run_dir.h"
+#include "train/watch.h"
+
+typedef struct zr__run {
+    const zr_config *config;
+    zr_config settled; /* a copy of it with a memory.limit, where none was given and one is needed */
+    zr_comm *comm;
+    const zr_observer *observer;
+    zr_train_result *result;
+    zr_gpt2_config model;
+    zr__inputs inputs;
+    zr_device *device;
+    zr_plan *plan;
+    zr_engine *engine;
+    zr__run_dir dir; /* rank 0's */
+    zr__watch watch;
+    zr_timings timings; /* at the end, if asked for */
+    zr_train_info info;
+    zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
+    zr_loss_scaler scaler;
+    int64_t skipped_in_row; /* without those that lowered the loss scale */
+} zr__run;
+
+/** Tell rank 0's observer; one line. */
+void zr__run_note(const zr__run *r, const char *text);
+
+/** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
+zr_status zr__run_agreed(zr__run *r, zr_status st);
+/** zr_comm_agree. Collective. */
+zr_status zr__run_agree(zr__run *r, zr_status mine);
+/** Each of n numbers becomes its highest over the ranks. Collective. */
+ZR_NODISCARD zr_status zr__run_highest(zr__run *r, double *number, int n);
+
+/** The type that this rank's matrix products are made in: fp16 is always widened. */
+zr_dtype zr__run_dtype(const zr__run *r);
+/** Of those products; 0: not measured. */
+double zr__run_peak_flops(const zr__run *r);
+
+/** Save the weights, and what was measured since zr_clock_sec was `begin`. Collective. */
+ZR_NODISCARD zr_status zr__run_finish(zr__run *r, double begin);
+
+#endif
