@@ -312,6 +312,69 @@ static void test_layouts(void **state)
         }
 }
 
+/* ---- parameters without a gradient ---- */
+
+static float first_value(const zr_param_info *param, int64_t i)
+{
+    return (float)(1 + (param->first + i) % 7) / 8;
+}
+
+static zr_status give_first(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    (void)arg;
+    for (int64_t i = 0; i < n; i++) out[i] = first_value(param, first + i);
+    return ZR_OK;
+}
+
+static zr_status has_stayed(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    (void)arg;
+    int64_t same = 0;
+    for (int64_t i = 0; i < n; i++) same += in[i] == first_value(param, first + i);
+    ZR_CHECK(param->grad == ZR_NONE ? same == n : same < n || strcmp(param->name, "places") == 0, ZR_ERR_INTERNAL,
+             "%s: %lld of %lld elements are what they were", param->name, (long long)same, (long long)n);
+    return ZR_OK;
+}
+
+static zr_status check_stayed(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run;
+    (void)comm;
+    return zr_engine_read(engine, has_stayed, NULL);
+}
+
+static void shrink(const zr_update_args *args)
+{
+    for (int64_t i = 0; i < args->n; i++) args->weight[i] *= 0.5f;
+}
+
+/* Neither decay nor any rule touches what the graph makes no gradient for; the rest moves. */
+static void test_idle_parameters_stay(void **state)
+{
+    (void)state;
+    const zr_optimizer optimizer[] = {zr_adamw(0.9, 0.95, 1e-8, 0.5),
+                                      zr_adam(0.9, 0.95, 1e-8, 0.5),
+                                      zr_sgd(0.9, true, 0.5),
+                                      zr_sgd(0, false, 0.5),
+                                      {.name = "own", .rule = shrink}};
+    for (int o = 0; o < (int)(sizeof optimizer / sizeof *optimizer); o++)
+        for (int ranks = 1; ranks <= 2; ranks++) {
+            trainer run = odd_trainer(&models[2]);
+            assert_string_equal(models[2].name, "idle");
+            run.layout.ranks = ranks;
+            run.layout.optimizer = optimizer[o];
+            run.fill = give_first;
+            run.after = check_stayed;
+            run.clip = 0;
+            run.steps = 3;
+            for (run.layout.stage = 0; run.layout.stage <= 3; run.layout.stage++)
+                for (int lean = 0; lean < 2; lean++) {
+                    run.layout.states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+                    trainer_run(&run);
+                }
+        }
+}
+
 /* ---- what a plan refuses ---- */
 
 static void build_silent(zr_graph *g, const void *config) /* losses in training only, no output, an input too many */
@@ -354,6 +417,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_refusals)};
+                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_idle_parameters_stay),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

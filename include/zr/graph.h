@@ -64,8 +64,9 @@ typedef struct zr_value_info {
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
 } zr_value_info;
 
+typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
 typedef struct zr_init {
-    enum { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } kind;
+    zr_init_kind kind;
     double std; /* NORMAL: standard deviation, mean 0 */
 } zr_init;
 
@@ -77,7 +78,7 @@ typedef struct zr_param_info {
     int64_t unit_offset; /* first element within its unit's flat buffer */
     int64_t first;       /* first element within the whole model (random numbers) */
     zr_value value;
-    zr_value grad; /* ZR_NONE when nothing contributes */
+    zr_value grad; /* ZR_NONE when nothing contributes: no update then touches the parameter */
 } zr_param_info;
 
 /** A unit: what ZeRO gathers and recompute replays together (a transformer block). */
@@ -237,6 +238,11 @@ typedef struct zr_optimizer {
     /** NULL: the device's own kernel. Otherwise the rule itself; must treat every element alike. */
     void (*rule)(const zr_update_args *args);
 } zr_optimizer;
+
+#define ZR_OPTIMIZER_INIT                                                                                              \
+    {                                                                                                                  \
+        NULL, 0, {0}, 0, NULL                                                                                          \
+    }
 
 /** weight_decay decoupled (Loshchilov and Hutter 2019); n_slots 2. */
 ZR_API zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay);

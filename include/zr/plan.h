@@ -95,11 +95,12 @@ typedef struct zr_layout {
 #define ZR_STAGE_LEAST 128
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
+/* By place, in the order of the fields: C++ before C++20 knows no names here. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        .size = sizeof(zr_layout), .ranks = 1, .dtype = ZR_F32, .wire_dtype = ZR_F32, .batch = 1, .seq = 1,            \
-        .accum = 1, .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS, .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,    \
-        .overlap = true, .prefetch_elems = 1, .recompute_every = 1, .train = true, .eval = true                        \
+        sizeof(zr_layout), 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, false,     \
+            true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false, ZR_RECOMPUTE_NONE, 1, 0,   \
+            1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT                                                            \
     }
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
@@ -139,8 +140,8 @@ ZR_API const char *zr_stream_name(zr_stream stream);
     X(SQUARE, "square") /* squares of my shard of a unit's gradient are summed */                                      \
     X(AGREE, "agree")   /* is the unit's gradient finite on all ranks? If not the run ends */                          \
     X(NORM, "norm")     /* all ranks agree on norm and health of the gradient, and on the loss */                      \
-    X(UPDATE, "update") /* optimizer on what this rank updates of a unit; uses: gradient, [master], states,            \
-                           [parameters] */
+    X(UPDATE, "update") /* optimizer on what this rank updates of a unit, but on what has no gradient; uses: gradient, \
+                           [master], states, [parameters] */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,

@@ -172,7 +172,8 @@ zr_status zr__norm(zr_engine *e)
     return ZR_OK;
 }
 
-/* One stretch for each parameter that the range meets: weight decay differs between them. */
+/* One stretch for each parameter that the range meets: weight decay differs between them. A parameter that the graph
+ * makes no gradient for stays as it is, with every rule and decay, as torch.optim leaves one whose grad is None. */
 zr_status zr__update(zr_engine *e, int32_t unit, int32_t buffer)
 {
     const zr_plan *p = e->plan;
@@ -185,6 +186,7 @@ zr_status zr__update(zr_engine *e, int32_t unit, int32_t buffer)
     zr__range own = p->shard_optim ? zr__shard(e, unit) : (zr__range){0, u->padded_elems};
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
+        if (param->grad == ZR_NONE) continue;
         int64_t first = param->unit_offset, end = first + zr_shape_elems(&param->shape);
         if (first < own.first) first = own.first;
         if (end > own.end) end = own.end;
