@@ -361,12 +361,13 @@ static void weights_are_read_back(void **state)
                                     "train.eval_batches=0",
                                     "fp16.initial_scale_power=8",
                                     NULL};
+        const zr_eval_args args = {.threads = 1};
         zr_eval_result result = {0};
         expect_ok(2, keys);
         json_t *model = json_load_file(in_tempdir("run/model/config.json"), 0, NULL);
         assert_string_equal(json_string_value(json_object_get(model, "torch_dtype")), "float32");
         json_decref(model);
-        if (zr_eval_dir(in_tempdir("run"), NULL, 1, &result) != ZR_OK) fail_msg("%s", zr_error_message());
+        if (zr_eval_dir(in_tempdir("run"), &args, &result) != ZR_OK) fail_msg("%s", zr_error_message());
         assert_int_equal(it.evals, 1);
         if (!(fabs(result.loss - it.val_loss[0]) < 1e-5))
             fail_msg("%s: %.9g, in the run %.9g", type[i], result.loss, it.val_loss[0]);

@@ -323,9 +323,18 @@ typedef struct zr_eval_result {
     char data[1024]; /* the file read */
 } zr_eval_result;
 
-/** Loss of the weights in `dir` (a run's directory or a Hugging Face directory) over all whole windows of
- *  a file. data NULL: the run's own data.val. threads 0: all processors. Not collective. */
-ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const char *data, int threads, zr_eval_result *result);
+/** What to evaluate on; zero-initialise. */
+typedef struct zr_eval_args {
+    const char *data; /* a file; NULL: the run's own data.val */
+    int threads;      /* 0: all processors */
+    int64_t batches;  /* the first so many batches, of train_batch_size samples each as in the run's own evaluations (a
+                       * Hugging Face directory has none: of one sample); 0: all whole windows of the file */
+    void (*progress)(void *arg, int64_t tokens, int64_t of_tokens); /* after each batch; may be NULL */
+    void *arg;
+} zr_eval_args;
+
+/** Loss of the weights in `dir`, a run's directory or a Hugging Face directory. Not collective. */
+ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result);
 
 typedef struct zr_generate_args {
     const char *prompt;

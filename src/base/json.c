@@ -99,6 +99,32 @@ void zr__json_skip_mark(const char **text, size_t *bytes)
     *bytes -= sizeof(mark);
 }
 
+/* What people write that JSON does not have, at or before byte `stop`: the reason, and the byte to show in *at. */
+static const char *common_slip(const char *text, size_t bytes, size_t stop, size_t *at)
+{
+    zr__json_token token = {0}, before = {0};
+    do {
+        before = token;
+        token = zr__json_next(text, bytes, token.end);
+        const char *word = text + token.begin;
+        size_t length = token.end - token.begin;
+        *at = token.begin;
+        if ((token.kind == '}' || token.kind == ']') && before.kind == ',') {
+            *at = before.begin;
+            return token.kind == '}' ? "a comma before the closing }; JSON has none there, remove it"
+                                     : "a comma before the closing ]; JSON has none there, remove it";
+        }
+        if (token.kind != 'x') continue;
+        if (*word == '#' || (length > 1 && *word == '/' && (word[1] == '/' || word[1] == '*')))
+            return "a comment; JSON has none, remove it";
+        if (*word == '\'') return "JSON's strings stand in double quotes, \"so\"";
+        if ((length == 4 && (!memcmp(word, "True", 4) || !memcmp(word, "None", 4))) ||
+            (length == 5 && !memcmp(word, "False", 5)))
+            return "JSON writes true, false and null, in small letters";
+    } while (token.kind && token.begin < stop);
+    return NULL;
+}
+
 zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
 {
     char shown[NAME_BYTES];
@@ -113,7 +139,9 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     json_error_t error;
     *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (*root) return ZR_OK;
-    size_t stop = error.position > 0 ? (size_t)error.position : 0;
+    size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
+    const char *slip = common_slip(text, bytes, stop, &at);
+    if (slip) return fail_at(text, bytes, name, at + 1, slip);
     return fail_at(text, bytes, name, stop, error.text);
 }
 

@@ -61,11 +61,28 @@ static zr_status read_value(cli_args *args, const cli_option *option, const char
     return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
 }
 
-static zr_status unknown(const cli_args *args, const char *name)
+/** The key of the configuration that is called so, whole or by its last part; NULL. */
+static const zr_key *key_called(const char *name)
+{
+    int n = 0;
+    const zr_key *key = zr_config_keys(&n), *found = NULL;
+    for (int i = 0; i < n; i++) {
+        const char *dot = strrchr(key[i].path, '.');
+        if (strcmp(key[i].path, name) == 0) return &key[i];
+        if (dot && strcmp(dot + 1, name) == 0 && !found) found = &key[i];
+    }
+    return found;
+}
+
+static zr_status unknown(const cli_args *args, const char *name, const char *next)
 {
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
+    const zr_key *key = args->keys ? key_called(name) : NULL;
+    if (key)
+        return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration, which takes its value behind `=`: --%s=%s",
+                       name, key->path, next && next[0] != '-' ? next : "VALUE");
     const char *near = zr__text_nearest(name, names, n);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,
@@ -97,7 +114,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         return ZR_OK;
     }
     if (!option) {
-        if (!args->keys || !equals) return unknown(args, name);
+        if (!args->keys || !equals) return unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
                  "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
         args->override[args->n_overrides++] = word;

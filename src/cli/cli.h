@@ -82,6 +82,8 @@ void cli_say(const char *format, ...) ZR_PRINTF(1, 2);
 void cli_say_error(void);
 /** Flush stdout; ZR_ERR_IO when something could not be written. */
 ZR_NODISCARD zr_status cli_flush(void);
+/** Did that fail because who reads stdout has seen enough, as `head` does? Then the command ends quietly, with 0. */
+bool cli_reader_left(void);
 /** Does a launcher (MPI, Slurm) run this process? Then stderr is no terminal, whatever isatty says. */
 bool cli_launched(void);
 #define CLI_BOLD "\033[1m"
@@ -158,6 +160,18 @@ typedef struct cli_progress {
 
 /** Callbacks that write a run's progress to stderr; `progress` is borrowed. */
 zr_observer cli_progress_observer(cli_progress *progress);
+/** Is stderr a terminal on which a line may be written again and again? */
+bool cli_live(void);
+void cli_line_clear(void);
+/** How much of something is done: one refreshing line with what is left. Zero but for `what`. */
+typedef struct cli_amount_done {
+    const char *what;    /* "tok" */
+    int64_t first;       /* done at the first call */
+    double begin, shown; /* seconds */
+} cli_amount_done;
+/** arg: a cli_amount_done. */
+void cli_show_done(void *arg, int64_t done, int64_t of);
+
 /** End the refreshing line, if there is one. */
 void cli_progress_end(const cli_progress *progress);
 

@@ -24,11 +24,13 @@ static void print_text(const zr_eval_result *r)
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    const char *data = NULL;
     int64_t threads = 0;
+    cli_amount_done shown = {.what = "tok"};
+    zr_eval_args want = {.progress = cli_show_done, .arg = &shown};
     zr_eval_result result = {0};
     const cli_option options[] = {
-        {"data", CLI_TEXT, &data, 0, "FILE", "text or token file; a run's own data.val when left out"},
+        {"data", CLI_TEXT, &want.data, 0, "FILE", "text or token file; a run's own data.val when left out"},
+        {"batches", CLI_INT, &want.batches, 1, "N", "the first N batches of data.val only; a batch as in the run"},
         {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
@@ -38,7 +40,11 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr eval needs a directory; `zr eval --help` has examples");
-    ZR_TRY(zr_eval_dir(args.operand[0], data, (int)threads, &result));
+    want.threads = (int)threads;
+    if (args.quiet || !cli_live()) want.progress = NULL;
+    zr_status st = zr_eval_dir(args.operand[0], &want, &result);
+    if (want.progress) cli_line_clear();
+    ZR_TRY(st);
     if (args.json) {
         print_json(&result);
     } else {
@@ -50,8 +56,9 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of trained weights",
-    .usage = "zr eval DIR [--data FILE]",
+    .usage = "zr eval DIR [--data FILE] [--batches N]",
     .examples = "  zr eval runs/name\n"
+                "  zr eval runs/name --batches 20                   as the run's own evaluations\n"
                 "  zr eval runs/name --data other.txt --json\n"
                 "  zr eval gpt2-directory --data tokens.bin\n",
     .run = run,

@@ -64,7 +64,7 @@ static void print_help(void)
            "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
            zr_version());
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n`zr COMMAND --help` tells more; `zr --version` prints the version.\n");
+    printf("\n`zr help COMMAND` tells more; `zr --version` prints the version.\n");
 }
 
 static zr_status find(const char *name, const cli_command **command)
@@ -102,6 +102,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
     if (st == ZR_OK && works) st = cli_flush();
+    if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
     if (comm && !command->all_ranks) st = zr_comm_agree(comm, st);
     if (st != ZR_OK && (!comm || comm->rank == 0)) cli_say_error();
     return st;
@@ -169,14 +170,18 @@ int main(int argc, char **argv)
         cli_say("no command was given; `zr --help` lists them");
         return cli_exit_code(ZR_ERR_ARG);
     }
+    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* zr help train: zr train --help */
+        char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
+        return cli_exit_code(start(3, words));
+    }
     if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
         print_help();
-    } else if (!strcmp(word, "--version")) {
+    } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());
     } else {
         return cli_exit_code(start(argc, argv));
     }
-    if (cli_flush() == ZR_OK) return 0;
+    if (cli_flush() == ZR_OK || cli_reader_left()) return 0;
     cli_say_error();
     return cli_exit_code(ZR_ERR_IO);
 }

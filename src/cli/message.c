@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +52,27 @@ void cli_say_error(void)
     write_lines(message[0] ? message : "failed without a message");
 }
 
+static bool reader_left;
+
+/** Is stdout a pipe that nobody reads any more? */
+static bool stdout_hung_up(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 zr_status cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
+    /* A full buffer may have met the closed pipe earlier, when nobody looked: ask again. */
+    reader_left = errno == EPIPE || stdout_hung_up();
     return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
+}
+
+bool cli_reader_left(void)
+{
+    return reader_left;
 }
 
 bool cli_launched(void)

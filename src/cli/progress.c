@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,12 +24,12 @@ static int columns(void)
     struct winsize size;
     int wide = given ? atoi(given) : 0;
     if (wide <= 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) wide = size.ws_col;
-    return wide > 0 ? wide : 80;
+    return wide <= 1 ? 80 : wide < LINE_BYTES ? wide : LINE_BYTES;
 }
 
-static const char *time_left(const cli_progress *progress, const zr_train_step *step, char text[32])
+static const char *time_left(double begin, int64_t done, int64_t of, char text[32])
 {
-    double sec = (zr_clock_sec() - progress->begin) / (double)step->step * (double)(step->steps - step->step);
+    double sec = (zr_clock_sec() - begin) / (double)done * (double)(of - done);
     long s = (long)(sec + 0.5);
     if (s >= 3600) {
         snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
@@ -48,32 +49,118 @@ static const char *share_of_peak(double mfu, char text[32])
     return text;
 }
 
-static void refresh(cli_progress *progress, const zr_train_step *step)
+/* One part of a line about a step. Where a terminal is too narrow for all, the highest `rank` goes first. */
+typedef struct field {
+    int rank; /* 0: stays */
+    char text[64];
+} field;
+
+#define MOST_FIELDS 12
+
+typedef struct step_line {
+    field field[MOST_FIELDS];
+    int n;
+} step_line;
+
+static void add(step_line *line, int rank, const char *format, ...) ZR_PRINTF(3, 4);
+static void add(step_line *line, int rank, const char *format, ...)
 {
-    char line[LINE_BYTES], out[LINE_BYTES + 16], rate[32], peak[32], memory[32], left[32];
-    double now = zr_clock_sec();
-    if (now - progress->shown < REFRESH_SEC && step->step < step->steps) return;
-    progress->shown = now;
-    snprintf(line, sizeof(line), "step %lld/%lld  loss %.4f  %stok/s  %s  %s a rank  left %s", (long long)step->step,
-             (long long)step->steps, step->loss, cli_amount(step->tokens_per_sec, rate), share_of_peak(step->mfu, peak),
-             cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left));
+    va_list list;
+    field *f = &line->field[line->n++];
+    f->rank = rank;
+    va_start(list, format);
+    vsnprintf(f->text, sizeof(f->text), format, list);
+    va_end(list);
+}
+
+/** The fields of rank up to `rank`, with what stands between them; how many bytes. */
+static int join(const step_line *line, int rank, const char *between, char out[LINE_BYTES])
+{
+    int n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < line->n; i++) {
+        if (line->field[i].rank > rank) continue;
+        n += snprintf(out + n, (size_t)(LINE_BYTES - n), "%s%s", n ? between : "", line->field[i].text);
+    }
+    return n;
+}
+
+/** As much of a line as fits so many columns; what stays is cut. */
+static int fit(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
+{
+    int n = 0;
+    for (int rank = MOST_FIELDS; rank >= 0; rank--) {
+        n = join(line, rank, between, out);
+        if (n <= wide) return n;
+    }
+    out[wide] = '\0';
+    return wide;
+}
+
+/** Write a line over the one that is there. */
+static void rewrite(const step_line *l)
+{
+    char line[LINE_BYTES], out[LINE_BYTES + 16];
     /* One column stays free: some terminals wrap when the last is written. */
-    int n = snprintf(out, sizeof(out), "\r%.*s\033[K", columns() - 1, line);
+    fit(l, columns() - 1, "  ", line);
+    int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
     put(out, (size_t)n);
 }
 
+static void refresh(cli_progress *progress, const zr_train_step *step)
+{
+    char text[32];
+    step_line l = {0};
+    double now = zr_clock_sec();
+    if (now - progress->shown < REFRESH_SEC) return;
+    progress->shown = now;
+    add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    add(&l, 1, "loss %.4f", step->loss);
+    add(&l, 3, "%stok/s", cli_amount(step->tokens_per_sec, text));
+    add(&l, 4, "%s", share_of_peak(step->mfu, text));
+    add(&l, 5, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
+    add(&l, 2, "left %s", time_left(progress->begin, step->step, step->steps, text));
+    rewrite(&l);
+}
+
+void cli_show_done(void *arg, int64_t done, int64_t of)
+{
+    cli_amount_done *d = arg;
+    char text[32], whole[32];
+    step_line l = {0};
+    double now = zr_clock_sec();
+    if (now - d->shown < REFRESH_SEC) return;
+    d->shown = now;
+    add(&l, 0, "%s of %s%s", cli_amount((double)done, text), cli_amount((double)of, whole), d->what);
+    if (d->first > 0) add(&l, 1, "left %s", time_left(d->begin, done - d->first, of - d->first, text));
+    rewrite(&l);
+    if (d->first > 0) return;
+    d->begin = now; /* the first took what later ones do not; from the second on a rate is known */
+    d->first = done;
+}
+
+/** A line that stays: whole in a file, as wide as the terminal on one. */
 static void print_line(const cli_progress *progress, const zr_train_step *step)
 {
-    char line[LINE_BYTES], rate[32], peak[32], memory[32], left[32], norm[32] = "not finite", skipped[48] = "";
-    if (isfinite(step->grad_norm)) snprintf(norm, sizeof(norm), "%.4g", step->grad_norm);
-    if (step->skipped) snprintf(skipped, sizeof(skipped), " | skipped %lld", (long long)step->skipped);
-    int n = snprintf(line, sizeof(line),
-                     "step %lld/%lld | loss %.5f | grad %s | lr %.3g | %.1f ms | %stok/s | %.3g TFLOP/s a rank | %s | "
-                     "%s a rank | left %s%s\n",
-                     (long long)step->step, (long long)step->steps, step->loss, norm, step->lr, 1e3 * step->step_sec,
-                     cli_amount(step->tokens_per_sec, rate), step->tflops, share_of_peak(step->mfu, peak),
-                     cli_bytes((double)progress->peak_bytes, memory), time_left(progress, step, left), skipped);
-    put(line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+    char line[LINE_BYTES], out[LINE_BYTES + 16], text[32];
+    step_line l = {0};
+    add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    add(&l, 1, "loss %.5f", step->loss);
+    if (isfinite(step->grad_norm))
+        add(&l, 3, "grad %.4g", step->grad_norm);
+    else
+        add(&l, 3, "grad not finite");
+    add(&l, 4, "lr %.3g", step->lr);
+    add(&l, 7, "%.1f ms", 1e3 * step->step_sec);
+    add(&l, 5, "%stok/s", cli_amount(step->tokens_per_sec, text));
+    add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
+    add(&l, 8, "%s", share_of_peak(step->mfu, text));
+    add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
+    add(&l, 6, "left %s", time_left(progress->begin, step->step, step->steps, text));
+    if (step->skipped) add(&l, 2, "skipped %lld", (long long)step->skipped);
+    fit(&l, progress->live ? columns() - 1 : LINE_BYTES - 1, " | ", line);
+    int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
+    put(out, (size_t)n);
 }
 
 static void on_step(void *arg, const zr_train_step *step)
@@ -81,9 +168,8 @@ static void on_step(void *arg, const zr_train_step *step)
     cli_progress *progress = arg;
     bool last = step->step == step->steps;
     if (progress->quiet) return;
-    if (progress->live) refresh(progress, step);
-    if (progress->live && last) put("\n", 1);
-    if (!progress->live && (step->step == 1 || last || step->step % progress->every == 0)) print_line(progress, step);
+    if (step->step == 1 || last || step->step % progress->every == 0) print_line(progress, step);
+    if (progress->live && !last) refresh(progress, step);
 }
 
 static void on_eval(void *arg, const zr_train_eval *eval)
@@ -150,8 +236,7 @@ static void on_timings(void *arg, const zr_timings *timings)
 
 zr_observer cli_progress_observer(cli_progress *progress)
 {
-    const char *term = getenv("TERM");
-    progress->live = isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0 && !progress->quiet;
+    progress->live = cli_live() && !progress->quiet;
     progress->every = 1;
     return (zr_observer){.arg = progress,
                          .start = on_start,
@@ -163,5 +248,16 @@ zr_observer cli_progress_observer(cli_progress *progress)
 
 void cli_progress_end(const cli_progress *progress)
 {
-    if (progress->live) put("\r\033[K", 4);
+    if (progress->live) cli_line_clear();
+}
+
+bool cli_live(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+}
+
+void cli_line_clear(void)
+{
+    put("\r\033[K", 4);
 }

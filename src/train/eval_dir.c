@@ -27,17 +27,41 @@ static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t s
     return ZR_OK;
 }
 
-static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, int threads, zr_eval_result *result)
+/* Who is told, in tokens. */
+typedef struct teller {
+    const zr_eval_args *args;
+    int64_t seq, windows;
+} teller;
+
+static void tell(void *arg, int64_t windows)
+{
+    const teller *t = arg;
+    t->args->progress(t->args->arg, windows * t->seq, t->windows * t->seq);
+}
+
+/** How much of the file is wanted. */
+static int64_t wanted_windows(const zr__loaded *loaded, const zr_data *data, int64_t batches)
+{
+    int64_t windows = zr_data_windows(data), batch = 1;
+    if (loaded->config && loaded->config->train_batch_size > 0) batch = loaded->config->train_batch_size;
+    return batches > 0 && batches <= windows / batch ? batches * batch : windows;
+}
+
+static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, const zr_eval_args *args,
+                          zr_eval_result *result)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.train = false;
     layout.seq = seq;
     layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
-    int64_t windows = zr_data_windows(data);
+    int64_t windows = wanted_windows(loaded, data, args->batches);
     if (layout.batch > windows) layout.batch = windows;
-    ZR_TRY(zr__load_start(loaded, &layout, threads));
+    teller t = {args, seq, windows};
+    const zr__eval_watch watch = {tell, &t};
+    ZR_TRY(zr__load_start(loaded, &layout, args->threads));
     zr__eval_part part;
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows, &part));
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows,
+                        args->progress ? &watch : NULL, &part));
     ZR_TRY(part.data);
     ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
     zr_data_info info = zr_data_get_info(data);
@@ -48,17 +72,17 @@ static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, int th
     return ZR_OK;
 }
 
-zr_status zr_eval_dir(const char *dir, const char *data_path, int threads, zr_eval_result *result)
+zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result)
 {
     zr__loaded loaded;
     zr_data *data = NULL;
     zr_status st = ZR_OK;
-    ZR_CHECK(dir && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
+    ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
     if (seq <= 0 || seq > loaded.model.n_positions) seq = loaded.model.n_positions;
-    ZR_TRY_GOTO(st, open_data(&loaded, data_path, seq, &data), done);
-    ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, threads, result), done);
+    ZR_TRY_GOTO(st, open_data(&loaded, args->data, seq, &data), done);
+    ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, args, result), done);
 done:
     zr_data_close(&data);
     zr__load_close(&loaded);

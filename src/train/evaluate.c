@@ -30,7 +30,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
 }
 
 zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data, int64_t windows,
-                       zr__eval_part *part)
+                       const zr__eval_watch *watch, zr__eval_part *part)
 {
     reader r = {.data = data, .batch = layout->batch, .seq = layout->seq, .windows = windows, .part = part};
     int64_t rows = layout->batch * comm->size;
@@ -38,6 +38,7 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + comm->rank * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
+        if (watch) watch->done(watch->arg, first + rows < windows ? first + rows : windows);
     }
     return ZR_OK;
 }

@@ -12,10 +12,17 @@ typedef struct zr__eval_part {
     zr_status data; /* could its windows be read? Latched: a rank that stopped there would leave the others waiting */
 } zr__eval_part;
 
-/** This rank's part of the first `windows` windows. Every rank makes the same number of calls; rows beyond the last
- *  window are padded with targets that count for nothing. The caller agrees on part->data. Collective. */
+/** Told after each batch how many windows of all ranks are done. */
+typedef struct zr__eval_watch {
+    void (*done)(void *arg, int64_t windows);
+    void *arg;
+} zr__eval_watch;
+
+/** This rank's part of the first `windows` windows; watch NULL: nobody is told. Every rank makes the same number of
+ * calls; rows beyond the last window are padded with targets that count for nothing. The caller agrees on part->data.
+ * Collective. */
 ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data,
-                                    int64_t windows, zr__eval_part *part);
+                                    int64_t windows, const zr__eval_watch *watch, zr__eval_part *part);
 
 /** Mean over all parts: the same at any number of ranks as long as micro-batches keep their size. Collective. */
 ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);

@@ -319,7 +319,7 @@ static zr_status evaluate(zr__run *r)
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     r->result->agreed = false;
-    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &part));
+    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, NULL, &part));
     ZR_TRY(zr__run_agree(r, part.data));
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;

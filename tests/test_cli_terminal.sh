@@ -1,0 +1,84 @@
+#TEST timeout=120
+# What a terminal shows: lines that fit it and stay, progress of an evaluation, quiet ends, words people try.
+. tests/command.inc
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END_OF_CONFIG'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "text.txt", "val": "text.txt"}, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 4,
+ "train": {"steps": 12, "eval_interval": 6, "eval_batches": 3, "threads": 1, "output_dir": "run"}}
+END_OF_CONFIG
+
+# on COLUMNS COMMAND: its screen, a line for each that was written, also over another, in `screen`
+on() {
+    COLUMNS=$1 TERM=xterm script -qec "$2" /dev/null </dev/null >raw 2>&1
+    rc=$?
+    tr '\r' '\n' <raw | sed 's/\x1b\[[0-9;]*[mK]//g' | grep -v '^$' >screen
+    return $rc
+}
+steps() { grep '^step' screen; }
+fits() { steps | grep ' loss' | awk -v most="$1" 'length > most { print; bad = 1 } END { exit bad || !NR }' >&2; }
+
+if command -v script >/dev/null; then
+    for wide in 80 60 40; do
+        rm -rf run
+        check "train on $wide columns" on $wide "'$ZR' train c.json"
+        check "... every line fits" fits $((wide - 1))
+        check "... each steps_per_print leaves a line" test "$(steps | grep -c '^step \(1\|4\|8\|12\)/12 | loss')" = 4
+        check "... and evaluations" test "$(steps | grep -c 'val_loss')" = 2
+        [ $wide = 40 ] || check "... with the time left" test "$(steps | grep -c '^step .*  left [0-9]*:[0-9][0-9]$')" -ge 1
+    done
+    check "a line over the other" grep -q "$(printf '\rstep 1/12')" raw
+    check "eval on a terminal" on 80 "'$ZR' eval run"
+    check "... shows how far it is" grep -q '^[0-9. ]*k of [0-9.]* ktok' screen
+    check "... and then what it found" grep -q '^loss  ' screen
+    check "... and is quiet when asked" on 80 "'$ZR' eval run --quiet"
+    check "... then without progress" test "$(grep -c ' of .*tok' screen)" = 0
+else
+    skip "a terminal" "no script (util-linux)"
+    "$ZR" train c.json --quiet
+fi
+check "eval of some batches" "$ZR" eval run --batches 3 --json
+check "... are those of the run" sh -c 'grep -o "\"tokens\":96" out && tail -n 1 run/metrics.jsonl >&2 &&
+    awk -F"[:,]" "FNR == NR { a = \$2; next } /val_loss/ { b = \$4 } END { exit !(a - b < 1e-5 && b - a < 1e-5) }" out run/metrics.jsonl'
+check "more batches than there are" "$ZR" eval run --batches 1000000
+check "... are all" sh -c 'cp out some && "$0" eval run | cmp - some' "$ZR"
+check "no batches" code 2 "$ZR" eval run --batches 0
+
+# What is read only in part: the reader is gone before the first byte, or after some.
+gone() { { "$@" 2>err.gone; echo $? >rc; } | :; test "$(cat rc)" = 0 -a ! -s err.gone; }
+for c in "train -h" "plan --shapes" "info" "plan c.json --schedule" "eval run" "generate run --prompt a --tokens 20"; do
+    check "a reader that leaves: zr $c" gone "$ZR" $c
+done
+check "a reader of one line" sh -c 'for i in 1 2 3 4 5; do "$0" train -h | head -n 1; done 2>&1 | sort | uniq -c | grep "5 zr train"' "$ZR"
+
+for c in train plan eval generate info; do
+    check "zr help $c" sh -c '"$0" help $1 >a && "$0" $1 --help | cmp - a' "$ZR" $c
+done
+check "zr version" sh -c '"$0" --version >a && "$0" version | cmp - a && "$0" -V | cmp - a' "$ZR"
+check "help of nothing" code 2 "$ZR" help trian
+check "... says what was meant" grep -q 'did you mean "train"' err
+says() { # PATTERN CODE COMMAND...: a message
+    pattern=$1
+    shift
+    code "$@" && grep -q -e "$pattern" err.now || { echo "no \"$pattern\"" >&2; return 1; }
+}
+check "a key without =" says '`=`: --train.steps=3$' 2 "$ZR" train c.json --train.steps 3
+check "a key without value" says '`=`: --train.steps=VALUE$' 2 "$ZR" train c.json --train.steps
+check "a key's last part" says '`=`: --zero_optimization.overlap_comm=true$' 2 "$ZR" plan c.json --overlap_comm true
+printf '{"train": {"steps": 3,},\n "steps_per_print": 2}\n' >slip.json
+check "JSON: a comma at the end" says '^zr: slip.json:1:22: train.steps: a comma before the closing }' 78 "$ZR" plan slip.json
+printf '{"optimizer": {"params": {"betas": [0.9, 0.99,\n]}}}\n' >slip.json
+check "... of an array" says '^zr: slip.json:1:46: .*a comma before the closing ]' 78 "$ZR" plan slip.json
+printf '{\n  "steps_per_print": 2, // "so, {often}"\n  "train": {}}\n' >slip.json
+check "JSON: a comment" says '^zr: slip.json:2:25: .*a comment; JSON has none' 78 "$ZR" plan slip.json
+printf '# mine\n{"steps_per_print": 2}\n' >slip.json
+check "... as of a shell" says '^zr: slip.json:1:1: a comment; JSON has none' 78 "$ZR" plan slip.json
+printf "{'steps_per_print': 2}\n" >slip.json
+check "JSON: single quotes" says 'double quotes' 78 "$ZR" plan slip.json
+printf '{"bf16": {"enabled": True}}\n' >slip.json
+check "JSON: Python's words" says '^zr: slip.json:1:22: bf16.enabled: .*small letters' 78 "$ZR" plan slip.json
+printf '{"train": {"output_dir": "a // b, }"} "x": 2}\n' >slip.json
+check "... in a string they are no comment" says "^zr: slip.json:1:39: .*expected" 78 "$ZR" plan slip.json
+echo "1..$n"
