@@ -73,6 +73,12 @@ expect "key twice"                78 "double.json:1"  "$ZR" train double.json
 expect "batch that does not hold" 78 "train_batch_size" "$ZR" train c.json --train_batch_size=7 --ranks 2
 expect "heads do not divide"      78 "n_head"         "$ZR" train c.json --model.n_head=3
 expect "no layers"                78 "n_layer"        "$ZR" train c.json --model.n_layer=0
+expect "micro-batch beyond counting" 78 "train_micro_batch_size_per_gpu 9007199254740991" \
+    "$ZR" plan c.json --train_micro_batch_size_per_gpu=9007199254740991
+expect "... and its arena"        78 "train_micro_batch_size_per_gpu" \
+    "$ZR" plan c.json --train_micro_batch_size_per_gpu=1125899906842624
+expect "buckets of one element"   78 "raise reduce_bucket_size" "$ZR" plan --preset gpt2-1.5b --ranks 2 \
+    --zero_optimization.reduce_bucket_size=1 --zero_optimization.stage=2 --quiet
 expect "longer than the model"    78 "seq_length"     "$ZR" train c.json --data.seq_length=17
 expect "unknown preset"           78 "gpt2-124m"      "$ZR" plan --preset gpt3
 expect "tensor parallel"          69 "parallel.tensor" "$ZR" train c.json --parallel.tensor=2
@@ -93,6 +99,18 @@ cat >broken/config.json <<'END'
 END
 printf '\377\377\377\377\377\377\377\177{' >broken/model.safetensors
 expect "broken safetensors"       65 "safetensors"    "$ZR" eval broken --data text.txt
+echo '{"model_type": "gpt2", "n_layer": 65537}' >broken/config.json
+expect "too many layers to load"  65 "broken/config.json: gpt2: n_layer is 65537" \
+    "$ZR" train c.json --model.init=broken
+expect "... and to evaluate"      65 "config.json: gpt2: n_layer is 65537" "$ZR" eval broken --data text.txt
+rm broken/config.json
+mkfifo broken/config.json
+expect "a pipe is no model"       66 "config.json: not a file" timeout 20 "$ZR" train c.json --model.init=broken
+expect "... nor a run"            66 "config.json: not a file" timeout 20 "$ZR" eval broken
+mkdir piped piped/model
+mkfifo piped/config.json
+: >piped/model/model.safetensors
+expect "... nor a run's settings" 66 "config.json: not a file" timeout 20 "$ZR" eval piped
 if [ -e run ]; then not_ok "nothing was created"; else ok "nothing was created"; fi
 
 name='a "name" of spaces and
@@ -106,6 +124,10 @@ shows "... and its run is read"   "^loss"             "$ZR" eval "$bytes" --data
 mkdir held
 echo "host elsewhere, process 1" >held/lock
 expect "a locked directory"       73 "host elsewhere" "$ZR" train c.json --train.output_dir=held
+loader=$(ldd "$ZR" 2>/dev/null | sed -n 's|^[[:space:]]*\(/[^ ]*/ld-[^ ]*\) .*|\1|p')
+if [ -n "$loader" ]; then
+    shows "through the loader" "^zr" env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$loader" "$ZR" info
+fi
 "$ZR" plan c.json 2>err >/dev/full
 if [ $? = 74 ]; then ok "full standard output"; else not_ok "full standard output"; fi
 echo "1..$n"

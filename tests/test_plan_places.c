@@ -238,6 +238,24 @@ static void test_sizes_that_do_not_fit(void **state)
     expect_refused(&tiny, l, "do not fit 63 bits");
 }
 
+/* A plan takes a step for every bucket: it says so rather than take seconds and gigabytes. */
+static void test_buckets_too_small(void **state)
+{
+    (void)state;
+    zr_gpt2_config wide = tiny;
+    wide.n_embd = 1024;
+    wide.vocab_size = 100000;
+    zr_layout l = training(0, 2);
+    l.reduce_bucket_elems = 1;
+    expect_refused(&wide, l, "raise reduce_bucket_size");
+    l = training(3, 2);
+    l.gather_bucket_elems = 1;
+    expect_refused(&wide, l, "raise reduce_bucket_size");
+    l.gather_bucket_elems = 1 << 16;
+    zr_model model = zr_gpt2(&wide);
+    zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
+}
+
 /* Planning ends with an error, and with nothing lost, whichever allocation fails. */
 static void test_each_allocation_may_fail(void **state)
 {
@@ -268,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_output_is_kept),
         cmocka_unit_test(test_idle_ops),
         cmocka_unit_test(test_sizes_that_do_not_fit),
+        cmocka_unit_test(test_buckets_too_small),
         cmocka_unit_test(test_each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

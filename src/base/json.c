@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NAME_BYTES = 512 };
@@ -32,12 +33,23 @@ static zr_status keep(const char *buffer, size_t bytes, char **text)
     return ZR_OK;
 }
 
-zr_status zr__json_read(const char *path, char **text, size_t *bytes)
+/* Opening a named pipe to read waits for a writer that may never come; what is no file is refused before. */
+static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
+{
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
+    ZR_CHECK(*fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", name, strerror(errno));
+    if (pipes || (fstat(*fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return ZR_OK;
+    close(*fd);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
+}
+
+static zr_status read_text(const char *path, bool pipes, char **text, size_t *bytes)
 {
     char name[NAME_BYTES];
+    int fd = -1;
     zr__text_escape(path, name, sizeof(name));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ZR_CHECK(fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", name, strerror(errno));
+    ZR_TRY(open_text(path, name, pipes, &fd));
     zr_status st = ZR_OK;
     char *buffer = zr_alloc((size_t)ZR_JSON_MAX_BYTES + 1);
     if (!buffer) {
@@ -50,6 +62,16 @@ done:
     zr_free(buffer);
     close(fd);
     return st;
+}
+
+zr_status zr__json_read(const char *path, char **text, size_t *bytes)
+{
+    return read_text(path, true, text, bytes);
+}
+
+zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
+{
+    return read_text(path, false, text, bytes);
 }
 
 /* One more part of a path. Messages take no memory: they must work when there is none. */

@@ -19,8 +19,11 @@ typedef struct zr__json_place {
     size_t index;
 } zr__json_place;
 
-/** Read a whole file, zr_free it. ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG above the size limit, ZR_ERR_IO. */
+/** Read a whole file, zr_free it. ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG above the size limit, ZR_ERR_IO. A pipe is read to
+ * its end: a path that a person has typed may be one. _file: nothing but a regular file, for paths inside directories.
+ */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
+ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
 
 /** Parse an object or array; `name` stands for the file in messages. json_decref the root.
  *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */

@@ -138,7 +138,7 @@ static zr_status read_config(const char *path, zr_hf_gpt2 *config)
     reader r;
     zr_hf_gpt2 read = {.tie_word_embeddings = true};
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__json_read(path, &text, &bytes), done);
+    ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &root), done);
     r.root = root;
     zr__text_escape(path, r.file, sizeof(r.file));

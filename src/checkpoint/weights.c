@@ -110,7 +110,7 @@ static zr_status open_sharded(zr_weights *weights, const char *dir, const char *
     size_t bytes = 0;
     json_t *root = NULL;
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__json_read(index_path, &text, &bytes), done);
+    ZR_TRY_GOTO(st, zr__json_read_file(index_path, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, index_path, &root), done);
     ZR_TRY_GOTO(st, open_index(weights, dir, root), done);
 done:

@@ -108,17 +108,6 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     return st;
 }
 
-/** libgomp's threads spin at the end of every loop for milliseconds before they sleep; where other work shares the
- *  cores, most of the time is lost to that (measured: steps of a small model 4 to 10 times as long). It reads its
- *  settings when it is loaded, before main: so set a short spin and start again, once. A user's own setting stands;
- *  where the program cannot be started again it goes on as it is. */
-static void shorten_spins(char **argv)
-{
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    setenv("GOMP_SPINCOUNT", "10000", 1);
-    execv("/proc/self/exe", argv);
-}
-
 /** A launcher may give each rank its own words; two commands would wait for each other. */
 static zr_status same_command(zr_comm *comm, const cli_command *command)
 {
@@ -136,7 +125,7 @@ static zr_status start(int argc, char **argv)
     zr_comm *comm = NULL;
     bool first = launched_first();
     zr_status st = find(argv[1], &command);
-    if (st == ZR_OK && command->computes) shorten_spins(argv);
+    if (st == ZR_OK && command->computes) cli_shorten_spins();
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();

@@ -61,6 +61,9 @@ typedef struct zr__writer {
     zr_status status;
 } zr__writer;
 
+/* A longer schedule is refused: some 100 bytes a step, and seconds to write it. */
+#define ZR__STEPS_MAX (1 << 20)
+
 /* Begin with the plan's persistent buffers. */
 zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 /* Free what only the writer needs; returns the latched status. */
@@ -130,6 +133,9 @@ int32_t zr__write_refresh(zr__writer *w, int32_t unit);
 bool zr__refreshed(const zr_plan *plan, int32_t unit);
 /* What makes it an all-reduce, where it is one: everyone gets the sums of this micro-batch. */
 int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad);
+
+/* Do the layout's buckets cut the model into more pieces than a schedule has room for? ZR_ERR_CONFIG. */
+zr_status zr__check_pieces(const zr_plan *plan);
 
 /* Is a unit's gradient a buffer of its own in each micro-batch? */
 bool zr__grad_transient(const zr_plan *plan);

@@ -169,3 +169,32 @@ int32_t zr__write_refresh(zr__writer *w, int32_t unit)
     for (int32_t i = before; w->status == ZR_OK && i < w->schedule->n_steps; i++) w->schedule->step[i].once = true;
     return last;
 }
+
+/* Steps that move `elems` of every shard at a time, of all units. */
+static double pieces(const zr_plan *plan, int64_t bucket_elems)
+{
+    double n = 0;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        int64_t range = shard_range(plan, bucket_elems, &plan->unit[i]);
+        if (range > 0) n += (double)((plan->unit[i].shard_elems + range - 1) / range);
+    }
+    return n;
+}
+
+zr_status zr__check_pieces(const zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    bool moves = plan->stage_buffer != ZR_NONE;
+    double reduced = l->train && (moves || plan->sum_f32) ? pieces(plan, l->reduce_bucket_elems) : 0;
+    double gathered = moves && (plan->shard_optim || !l->train) ? pieces(plan, l->gather_bucket_elems) : 0;
+    if (plan->shard_param && l->train) gathered *= 2; /* before the forward and before the backward pass */
+    if (l->reduce == ZR_REDUCE_TO_OWNER) reduced *= l->ranks;
+    if (l->gather == ZR_GATHER_BROADCAST) gathered *= l->ranks;
+    ZR_CHECK(
+        reduced + gathered <= ZR__STEPS_MAX, ZR_ERR_CONFIG,
+        "%.0f steps to reduce and %.0f to gather the %lld parameters, in buckets of %lld and %lld elements over %d "
+        "ranks: a schedule has room for %d; raise reduce_bucket_size and allgather_bucket_size",
+        reduced, gathered, (long long)plan->params, (long long)l->reduce_bucket_elems,
+        (long long)l->gather_bucket_elems, l->ranks, ZR__STEPS_MAX);
+    return ZR_OK;
+}

@@ -151,6 +151,7 @@ static zr_status plan_states(zr_plan *plan)
     ZR_TRY(zr__plan_states(plan, g));
     ZR_TRY(plan_caches(plan));
     ZR_TRY(zr__plan_stage(plan));
+    ZR_TRY(zr__check_pieces(plan));
     plan->arena_bytes = plan->persistent_bytes;
     return ZR_OK;
 }

@@ -34,8 +34,9 @@ int64_t zr__round_bytes(int64_t bytes)
 
 zr_status zr__add_bytes(int64_t *sum, int64_t bytes)
 {
-    ZR_CHECK(bytes >= 0 && !__builtin_add_overflow(*sum, bytes, sum), ZR_ERR_CONFIG,
-             "the bytes of a rank do not fit 63 bits: a smaller model or batch is needed");
+    ZR_CHECK(
+        bytes >= 0 && !__builtin_add_overflow(*sum, bytes, sum), ZR_ERR_CONFIG,
+        "the bytes of a rank do not fit 63 bits: a smaller model or batch (train_micro_batch_size_per_gpu) is needed");
     return ZR_OK;
 }
 
@@ -78,6 +79,9 @@ static void follow(zr__writer *w, int32_t earlier)
 int32_t zr__writer_step(zr__writer *w, zr_step_kind kind, zr_stream stream, int32_t unit, int32_t op)
 {
     zr_schedule *s = w->schedule;
+    if (w->status == ZR_OK && s->n_steps == ZR__STEPS_MAX)
+        w->status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d steps: ask for larger buckets, or fewer layers",
+                            ZR__STEPS_MAX);
     if (w->status != ZR_OK) return -1;
     GROW(w, s->step, s->n_steps, step_room);
     GROW(w, w->clock, s->n_steps, clock_room);

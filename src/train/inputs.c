@@ -1,5 +1,10 @@
 #include "train/inputs.h"
 
+#include "base/file.h"
+#include "base/text.h"
+
+#include <stdio.h>
+
 zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
 {
     int32_t params = zr_graph_params(graph);
@@ -11,6 +16,23 @@ zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t
     }
     *n = params;
     return ZR_OK;
+}
+
+zr_status zr__inputs_model(const char *dir, zr_gpt2_config *model)
+{
+    zr_hf_gpt2 hf;
+    char why[512], shown[ZR_FILE_NAME_BYTES];
+    ZR_TRY(zr_hf_gpt2_read(dir, &hf));
+    *model = (zr_gpt2_config){.n_layer = hf.n_layer,
+                              .n_head = hf.n_head,
+                              .n_embd = hf.n_embd,
+                              .n_positions = hf.n_positions,
+                              .vocab_size = hf.vocab_size,
+                              .layer_norm_epsilon = hf.layer_norm_epsilon,
+                              .initializer_range = hf.initializer_range};
+    if (zr_gpt2_check(model) == ZR_OK) return ZR_OK;
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", zr__text_escape(dir, shown, sizeof(shown)), why);
 }
 
 zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size)

@@ -16,6 +16,10 @@ typedef struct zr__inputs {
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
+/** The model of a Hugging Face directory's config.json, with no dropout unless it says so. ZR_ERR_DATA naming the file
+ *  when its sizes are beyond what zr's GPT-2 takes. */
+ZR_NODISCARD zr_status zr__inputs_model(const char *dir, zr_gpt2_config *model);
+
 /** Hold weights against a model's parameters. */
 ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size);
 

@@ -25,6 +25,8 @@ static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[
     if (!saved) return zr__path_join(weights, dir, ".");
     if (exists(dir, "config.json")) {
         ZR_TRY(zr__path_join(path, dir, "config.json"));
+        ZR_CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file",
+                 path);
         ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
     }
     ZR_TRY(zr__path_join(weights, dir, "model"));
@@ -34,17 +36,8 @@ static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[
 static zr_status open_weights(const char *dir, zr__loaded *loaded)
 {
     char weights[PATH_MAX];
-    zr_hf_gpt2 hf;
     ZR_TRY(find_weights(dir, loaded, weights));
-    ZR_TRY(zr_hf_gpt2_read(weights, &hf));
-    loaded->model = (zr_gpt2_config){.n_layer = hf.n_layer,
-                                     .n_head = hf.n_head,
-                                     .n_embd = hf.n_embd,
-                                     .n_positions = hf.n_positions,
-                                     .vocab_size = hf.vocab_size,
-                                     .layer_norm_epsilon = hf.layer_norm_epsilon,
-                                     .initializer_range = hf.initializer_range};
-    ZR_TRY(zr_gpt2_check(&loaded->model));
+    ZR_TRY(zr__inputs_model(weights, &loaded->model));
     ZR_TRY(zr_weights_open(weights, &loaded->weights));
     ZR_TRY(zr__weights_fit(loaded->weights, &loaded->model, NULL, 0));
     return ZR_OK;

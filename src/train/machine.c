@@ -183,7 +183,7 @@ zr_status zr_rates_recall(zr_rates *rates)
     machine_key(key);
     ZR_TRY(machine_path(key, folder, path));
     ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND, "nothing is remembered of this machine; run `zr info --bench`");
-    bool good = zr__json_read(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK &&
+    bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK &&
                 rates_from_json(root, key, rates);
     json_decref(root);
     zr_free(text);

@@ -1,8 +1,6 @@
 #include "base/text.h"
 #include "train/host.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
-#include "zr/train.h"
+#include "train/inputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,13 +21,13 @@ static zr_config_sizes sizes_of(const zr_gpt2_config *gpt2)
 /** Sizes, and what else changes the result of the weights, from the directory of model.init. */
 static zr_status sizes_from_init(zr_config *config)
 {
-    zr_hf_gpt2 hf;
+    zr_gpt2_config model;
     char eps[ZR_NUMBER_BYTES];
-    ZR_TRY(zr_hf_gpt2_read(config->model.init, &hf));
-    zr_config_sizes sizes = {hf.n_layer, hf.n_head, hf.n_embd, hf.n_positions, hf.vocab_size};
+    ZR_TRY(zr__inputs_model(config->model.init, &model));
+    zr_config_sizes sizes = sizes_of(&model);
     ZR_TRY(zr_config_set_sizes(config, &sizes, config->model.init));
     if (zr_config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(hf.layer_norm_epsilon, eps)));
+    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(model.layer_norm_epsilon, eps)));
     return ZR_OK;
 }
 
@@ -208,14 +206,25 @@ int zr_train_threads(const zr_config *config, int local_ranks)
     return share > 1 ? share : 1;
 }
 
+/** Every key is in its range, and only together they are beyond counting. */
+static zr_status too_large(const zr_layout *l, const zr_gpt2_config *sizes)
+{
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_CONFIG,
+                   "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, model.n_embd %lld and "
+                   "model.vocab_size %lld is more than can be counted (%s); lower the largest of them",
+                   (long long)l->batch, (long long)l->seq, (long long)sizes->n_embd, (long long)sizes->vocab_size, why);
+}
+
 zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
                                zr_plan **plan)
 {
     zr_gpt2_config sizes;
     ZR_TRY(zr_train_model(config, &sizes));
     zr_model model = zr_gpt2(&sizes);
-    ZR_TRY(zr_plan_create(&model, layout, profile, plan));
-    return ZR_OK;
+    zr_status st = zr_plan_create(&model, layout, profile, plan);
+    return st == ZR_ERR_SHAPE ? too_large(layout, &sizes) : st;
 }
 
 zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
