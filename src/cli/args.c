@@ -135,6 +135,13 @@ static zr_status read_operand(cli_args *args, const char *word)
     return ZR_OK;
 }
 
+static bool has_out(const cli_args *args)
+{
+    for (const cli_option *o = args->options; o && o->name; o++)
+        if (strcmp(o->name, "out") == 0) return true;
+    return false;
+}
+
 zr_status cli_parse(cli_args *args, int argc, char **argv)
 {
     bool options = true;
@@ -147,6 +154,8 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
             args->help = true;
         } else if (options && strncmp(word, "--", 2) == 0) {
             ZR_TRY(read_long(args, word + 2, i + 1 < argc ? argv[i + 1] : NULL, &used));
+        } else if (options && strcmp(word, "-o") == 0 && has_out(args)) {
+            ZR_TRY(read_long(args, "out", i + 1 < argc ? argv[i + 1] : NULL, &used));
         } else if (options && word[0] == '-' && word[1]) {
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
                            word);

@@ -28,7 +28,7 @@ typedef struct cli_option {
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
 
-#define CLI_MAX_OPERANDS 2
+#define CLI_MAX_OPERANDS 256 /* runs in one picture */
 #define CLI_MAX_OVERRIDES 256
 
 /** A command line, taken apart. */
@@ -64,7 +64,7 @@ typedef struct cli_command {
     bool computes;  /* runs kernels, so libgomp's settings matter */
 } cli_command;
 
-extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info;
+extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info, cli_plot;
 
 /** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, bool keys);
@@ -154,12 +154,13 @@ void cli_timings_print(FILE *out, const zr_timings *timings);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;      /* steps between plain lines */
-    double begin;       /* seconds */
-    int64_t peak_bytes; /* of a rank, planned and therefore true */
-    double shown;       /* when the refreshing line was last written */
-    bool timed;         /* where the time goes was asked for */
-    zr_timings timings; /* at the end; .steps 0: not there */
+    int64_t every;         /* steps between plain lines */
+    double begin;          /* seconds */
+    int64_t peak_bytes;    /* of a rank, planned and therefore true */
+    double shown;          /* when the refreshing line was last written */
+    bool timed;            /* where the time goes was asked for */
+    zr_timings timings;    /* at the end; .steps 0: not there */
+    struct cli_loss *loss; /* the run's picture */
 } cli_progress;
 
 /** Callbacks that write a run's progress to stderr; `progress` is borrowed. */

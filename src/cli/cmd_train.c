@@ -1,4 +1,4 @@
-#include "cli/cli.h"
+#include "cli/curve.h"
 
 #include <limits.h>
 #include <malloc.h>
@@ -176,7 +176,9 @@ static void print_summary(const zr_config *config, const zr_train_result *result
 static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
-    cli_progress progress = {.quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings};
+    cli_loss loss = {.curve = NULL};
+    cli_progress progress = {
+        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss};
     ZR_TRY(load(args, watch, comm, ranks, &config));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
@@ -185,6 +187,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
     if (first) cli_progress_end(&progress);
+    if (first) cli_loss_end(&loss);
     if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
     if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
     zr_config_destroy(&config);

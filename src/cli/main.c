@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const commands[] = {&cli_train, &cli_plan, &cli_eval, &cli_generate, &cli_info};
+static const cli_command *const commands[] = {&cli_train, &cli_plan, &cli_eval, &cli_generate, &cli_plot, &cli_info};
 #define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
 
 static const char *const not_built[] = {"convert", "inspect", "verify"};

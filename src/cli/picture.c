@@ -2,8 +2,7 @@
 
 #include "cli/cli.h"
 
-#include <errno.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PAGE_WIDTH 1400.0
@@ -182,13 +181,6 @@ static void draw_units(const cli_picture *p, double y)
 
 /* ---- beside the map -------------------------------------------------------------------------- */
 
-/** 1, 2 or 5 times a power of ten, so that some six of it make `range`. */
-static double nice_step(double range)
-{
-    double power = pow(10.0, floor(log10(range / 6.0))), times = range / 6.0 / power;
-    return power * (times < 1.5 ? 1 : times < 3.5 ? 2 : times < 7.5 ? 5 : 10);
-}
-
 static void draw_axis(const cli_picture *p)
 {
     static const struct {
@@ -198,7 +190,7 @@ static void draw_axis(const cli_picture *p)
     double arena = (double)p->plan->arena_bytes;
     size_t u = 0;
     while (u < 4 && arena < 1.5 * unit[u].bytes) u++;
-    double step = nice_step(arena / unit[u].bytes);
+    double step = svg_nice_step(arena / unit[u].bytes);
     for (double at = 0; arena > 0 && at * unit[u].bytes <= arena; at += step) {
         double y = cli_picture_y(p, (int64_t)(at * unit[u].bytes));
         svg_line(p->out, p->map.x - 5, y, p->map.x, y, PICTURE_GREY, 1);
@@ -210,7 +202,7 @@ static void draw_axis(const cli_picture *p)
     snprintf(text, sizeof(text), "address in the arena, %s", unit[u].name);
     svg_text_up(p->out, 34, p->map.y + p->map.h / 2,
                 (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
-    double bottom = p->map.y + p->map.h, every = nice_step(p->schedule->n_steps);
+    double bottom = p->map.y + p->map.h, every = svg_nice_step(p->schedule->n_steps);
     for (double at = 0; at <= p->schedule->n_steps; at += every < 1 ? 1 : every) {
         double x = cli_picture_x(p, (int32_t)at);
         svg_line(p->out, x, bottom, x, bottom + 4, PICTURE_GREY, 1);
@@ -325,13 +317,17 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
 
 zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model, int64_t whole_states_bytes)
 {
-    FILE *out = fopen(path, "we");
-    ZR_CHECK(out, ZR_ERR_CREATE, "--svg: %s cannot be written: %s", path, strerror(errno));
+    char *page = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&page, &bytes);
+    ZR_CHECK(out, ZR_ERR_MEMORY, "--svg: no memory to draw");
     cli_picture picture = {
         .out = out, .plan = plan, .schedule = &plan->schedule[ZR_TRAIN], .graph = plan->graph[ZR_TRAIN]};
     zr_status st = draw(&picture, model, whole_states_bytes);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_IO, "--svg: %s could not be written to its end", path);
+    if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");
+    if (st == ZR_OK) st = svg_save(path, page, bytes);
+    free(page); /* the stream's own, not zr_alloc's */
     return st;
 }

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "base/text.h"
+#include "cli/curve.h"
 
 #include <limits.h>
 #include <math.h>
@@ -167,6 +168,7 @@ static void on_step(void *arg, const zr_train_step *step)
 {
     cli_progress *progress = arg;
     bool last = step->step == step->steps;
+    cli_loss_step(progress->loss);
     if (progress->quiet) return;
     if (step->step == 1 || last || step->step % progress->every == 0) print_line(progress, step);
     if (progress->live && !last) refresh(progress, step);
@@ -176,6 +178,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
 {
     const cli_progress *progress = arg;
     char line[LINE_BYTES];
+    cli_loss_eval(progress->loss);
     if (progress->quiet) return;
     int n =
         snprintf(line, sizeof(line), "%sstep %lld | val_loss %.5f over %lld tokens\n", progress->live ? "\r\033[K" : "",
@@ -213,6 +216,7 @@ static void on_start(void *arg, const zr_train_info *info)
     progress->begin = zr_clock_sec();
     progress->every = info->config->steps_per_print > 0 ? info->config->steps_per_print : 1;
     progress->peak_bytes = info->plan->memory.total_bytes;
+    cli_loss_start(progress->loss, info->output_dir);
     if (progress->quiet) return;
     FILE *out = fmemopen(text, sizeof(text), "w");
     if (!out) return;

@@ -2,8 +2,14 @@
 
 #include "base/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MEAN_LETTER 0.56 /* width of a letter over its size, of sans-serif fonts */
 
@@ -166,6 +172,100 @@ void svg_shape_fill(FILE *out, const char *color)
 void svg_shape_stroke(FILE *out, const char *color, double width)
 {
     fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\"/>\n", color, width);
+}
+
+void svg_shape_move(FILE *out, double x, double y)
+{
+    put_point(out, 'M', x, y);
+}
+
+void svg_shape_to(FILE *out, double x, double y)
+{
+    put_point(out, 'L', x, y);
+}
+
+void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip)
+{
+    fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\" stroke-linejoin=\"round\"", color, width);
+    if (dash) fprintf(out, " stroke-dasharray=\"%s\"", dash);
+    if (opacity < 1) fprintf(out, " opacity=\"%.2f\"", opacity);
+    if (!tip) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    put_escaped(out, tip);
+    fputs("</title></path>\n", out);
+}
+
+void svg_dot(FILE *out, double x, double y, double radius, const char *color)
+{
+    fputs("<circle", out);
+    put_attribute(out, "cx", x);
+    put_attribute(out, "cy", y);
+    put_attribute(out, "r", radius);
+    fprintf(out, " fill=\"%s\"/>\n", color);
+}
+
+/** Does a character begin here? */
+static bool begins(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+const char *svg_text_fit(const char *text, double size, double width, char fitted[SVG_TEXT_BYTES])
+{
+    size_t bytes = strlen(text), most = (size_t)(width / (MEAN_LETTER * size));
+    if (most > SVG_TEXT_BYTES - 1) most = SVG_TEXT_BYTES - 1;
+    if (bytes <= most) {
+        snprintf(fitted, SVG_TEXT_BYTES, "%s", text);
+        return fitted;
+    }
+    /* Names of runs differ in their ends more than in their beginnings. */
+    size_t keep = most > 3 ? most - 3 : 0, head = keep / 3, tail = bytes - (keep - head);
+    while (head > 0 && !begins(text[head])) head--;
+    while (tail < bytes && !begins(text[tail])) tail++;
+    snprintf(fitted, SVG_TEXT_BYTES, "%.*s...%s", (int)head, text, text + tail);
+    return fitted;
+}
+
+double svg_nice_step(double range)
+{
+    double power = pow(10.0, floor(log10(range / 6.0))), times = range / 6.0 / power;
+    return power * (times < 1.5 ? 1 : times < 3.5 ? 2 : times < 7.5 ? 5 : 10);
+}
+
+/** Write what lies at `path`; `flags` as open has them. */
+static zr_status write_all(const char *path, int flags, const char *data, size_t bytes, const char *shown)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "%s cannot be written: %s", shown, strerror(errno));
+    size_t done = 0;
+    int error = 0;
+    while (done < bytes && !error) {
+        ssize_t n = write(fd, data + done, bytes - done);
+        if (n < 0 && errno != EINTR) error = errno;
+        if (n > 0) done += (size_t)n;
+    }
+    if (close(fd) != 0 && !error) error = errno;
+    ZR_CHECK(!error, ZR_ERR_IO, "%s could not be written to its end: %s", shown, strerror(error));
+    return ZR_OK;
+}
+
+zr_status svg_save(const char *path, const char *data, size_t bytes)
+{
+    struct stat info;
+    char shown[512], tmp[PATH_MAX];
+    zr__text_escape(path, shown, sizeof(shown));
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_all(path, 0, data, bytes, shown);
+    int n = snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+    ZR_CHECK(n > 0 && n < (int)sizeof(tmp), ZR_ERR_CREATE, "the path %s is too long", shown);
+    unlink(tmp); /* what a killed run left */
+    zr_status st = write_all(tmp, O_CREAT | O_EXCL | O_NOFOLLOW, data, bytes, shown);
+    if (st == ZR_OK && rename(tmp, path) != 0)
+        st = ZR_FAIL(ZR_ERR_CREATE, "%s cannot be written: %s", shown, strerror(errno));
+    if (st != ZR_OK) unlink(tmp);
+    return st;
 }
 
 double svg_text_width(const char *text, double size)

@@ -42,6 +42,23 @@ void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2);
 void svg_shape_fill(FILE *out, const char *color);
 void svg_shape_stroke(FILE *out, const char *color, double width);
 
+/** One broken or whole line through many points: begin, move and draw to points, end. `dash`: "5 4", NULL: whole. */
+void svg_shape_move(FILE *out, double x, double y);
+void svg_shape_to(FILE *out, double x, double y);
+void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip);
+void svg_dot(FILE *out, double x, double y, double radius, const char *color);
+
+/** A text cut in its middle, "..." for what is left out, so that it is about `width` wide. Returns `fitted`. */
+#define SVG_TEXT_BYTES 256
+const char *svg_text_fit(const char *text, double size, double width, char fitted[SVG_TEXT_BYTES]);
+
+/** 1, 2 or 5 times a power of ten, so that some six of it make `range`. */
+double svg_nice_step(double range);
+
+/** Put a drawing into a file, which is replaced whole; what is no regular file (/dev/stdout) is written as it is.
+ *  ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status svg_save(const char *path, const char *data, size_t bytes);
+
 /** About how wide a text is, so that it is left out where it has no room. */
 double svg_text_width(const char *text, double size);
 
