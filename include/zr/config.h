@@ -143,6 +143,11 @@ ZR_API ZR_NODISCARD zr_status zr_config_parse(const char *text, size_t bytes, co
 
 ZR_API void zr_config_destroy(zr_config **config);
 
+#define ZR_CONFIG_INPUTS 4
+/** The paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val, model.init (a
+ *  directory). Borrowed. */
+ZR_API void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
+
 /** Whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
 ZR_API bool zr_config_given(const zr_config *config, const char *key);
 

@@ -2,6 +2,7 @@
 #ifndef ZR_CLI_CLI_H
 #define ZR_CLI_CLI_H
 
+#include "base/output.h"
 #include "base/text.h"
 #include "zr/train.h"
 
@@ -84,6 +85,11 @@ void cli_say_error(void);
 ZR_NODISCARD zr_status cli_flush(void);
 /** Did that fail because who reads stdout has seen enough, as `head` does? Then the command ends quietly, with 0. */
 bool cli_reader_left(void);
+/** ZR_ERR_CREATE when stdout goes to a file that is read (zr__output_open says how `inputs` name them): asked before
+ *  anything is written. */
+ZR_NODISCARD zr_status cli_check_stdout(const char *const *inputs);
+/** The pictures that commands draw. */
+extern const zr__output_kind cli_svg_kind;
 /** Does a launcher (MPI, Slurm) run this process? Then stderr is no terminal, whatever isatty says. */
 bool cli_launched(void);
 #define CLI_BOLD "\033[1m"

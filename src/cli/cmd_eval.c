@@ -40,6 +40,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr eval needs a directory; `zr eval --help` has examples");
+    const char *const inputs[] = {args.operand[0], want.data, NULL};
+    ZR_TRY(cli_check_stdout(inputs));
     want.threads = (int)threads;
     if (args.quiet || !cli_live()) want.progress = NULL;
     zr_status st = zr_eval_dir(args.operand[0], &want, &result);

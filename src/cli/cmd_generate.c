@@ -76,6 +76,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr generate needs a directory; `zr generate --help` has examples");
+    const char *const inputs[] = {args.operand[0], NULL};
+    ZR_TRY(cli_check_stdout(inputs));
     zr_generate_args want = {.prompt = prompt,
                              .prompt_bytes = (int64_t)strlen(prompt),
                              .tokens = tokens,

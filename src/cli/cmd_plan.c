@@ -248,6 +248,16 @@ static zr_status check_layers(const planning *p)
     return ZR_OK;
 }
 
+/** Before anything is planned: no output may be what the plan, or the run that it is for, reads. */
+static zr_status check_outputs(const planning *p)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(p->config, inputs);
+    ZR_TRY(cli_check_stdout(inputs));
+    if (p->o->svg) ZR_TRY(zr__output_check(p->o->svg, &cli_svg_kind, inputs));
+    return ZR_OK;
+}
+
 static zr_status plan(cli_args *args, planning *p)
 {
     char room[8][256];
@@ -255,6 +265,7 @@ static zr_status plan(cli_args *args, planning *p)
     ZR_TRY(add_overrides(p->o, args, room));
     ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config));
     ZR_TRY_GOTO(st, check_layers(p), done);
+    ZR_TRY_GOTO(st, check_outputs(p), done);
     ZR_TRY_GOTO(st, settle(p), done);
     ZR_TRY_GOTO(st, show(p), done);
 done:

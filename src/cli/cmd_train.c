@@ -131,12 +131,21 @@ static zr_status check_steps(const watch_options *watch, const zr_config *config
     return ZR_OK;
 }
 
+static zr_status check_stdout(const zr_config *config)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(config, inputs);
+    ZR_TRY(cli_check_stdout(inputs));
+    return ZR_OK;
+}
+
 static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config)
 {
     int64_t unix_sec = 0;
     ZR_TRY(start_time(comm, &unix_sec));
     zr_status st = cli_config(args, ranks, unix_sec, config);
     if (st == ZR_OK) st = check_steps(watch, *config);
+    if (st == ZR_OK) st = check_stdout(*config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st != ZR_OK) zr_config_destroy(config); /* it may be another rank's that failed */
     return st;

@@ -75,6 +75,14 @@ bool cli_reader_left(void)
     return reader_left;
 }
 
+const zr__output_kind cli_svg_kind = {"SVG picture", "<svg ", true};
+
+zr_status cli_check_stdout(const char *const *inputs)
+{
+    ZR_TRY(zr__output_check_stream(STDOUT_FILENO, "standard output", inputs));
+    return ZR_OK;
+}
+
 bool cli_launched(void)
 {
     return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;

@@ -18,6 +18,7 @@ struct zr_config_state {
     zr__string *strings; /* newest first */
     zr__string *notes;   /* oldest first */
     const char *name;    /* of the file, printable */
+    const char *path;    /* of the file; NULL: it came from elsewhere */
     bool given[ZR_CONFIG_MAX_KEYS];
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given and is the default: settled later */
 };

@@ -146,7 +146,11 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
     zr_free(text);
-    return st;
+    if (st != ZR_OK) return st;
+    (*config)->state->path = zr__config_keep(*config, path);
+    if ((*config)->state->path) return ZR_OK;
+    zr_config_destroy(config);
+    return ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
 }
 
 /* The path of one key as places; depth bounded by the table. */

@@ -88,6 +88,16 @@ void zr_config_destroy(zr_config **config)
     *config = NULL;
 }
 
+void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1])
+{
+    const char *const all[ZR_CONFIG_INPUTS] = {config->state ? config->state->path : NULL, config->data.train,
+                                               config->data.val, config->model.init};
+    int n = 0;
+    for (int i = 0; i < ZR_CONFIG_INPUTS; i++)
+        if (all[i]) path[n++] = all[i];
+    path[n] = NULL;
+}
+
 bool zr_config_given(const zr_config *config, const char *path)
 {
     int n;

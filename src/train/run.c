@@ -24,7 +24,11 @@ static zr_status check_inputs(zr__run *r)
 {
     ZR_TRY(zr_train_model(r->config, &r->model));
     ZR_TRY(zr__inputs_open(r->config, &r->inputs));
-    if (r->comm->rank == 0) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
+    if (r->comm->rank != 0) return ZR_OK;
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(r->config, inputs);
+    ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs));
+    ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
     return ZR_OK;
 }
 

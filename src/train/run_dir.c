@@ -155,6 +155,19 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     return found;
 }
 
+zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
+{
+    zr__run_dir dir = ZR_RUN_DIR_INIT;
+    char shown[SHOWN_BYTES], shown_input[SHOWN_BYTES];
+    snprintf(dir.path, sizeof(dir.path), "%s", path);
+    for (; *inputs; inputs++)
+        ZR_CHECK(!zr__run_dir_writes(&dir, *inputs), ZR_ERR_CREATE,
+                 "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
+                 zr__text_escape(path, shown, sizeof(shown)),
+                 zr__text_escape(*inputs, shown_input, sizeof(shown_input)));
+    return ZR_OK;
+}
+
 /** A run that did not begin leaves nothing that would refuse the next. What another run has made is not touched:
  * without the lock, none of it is this run's. */
 void zr__run_dir_undo(zr__run_dir *dir)

@@ -24,6 +24,9 @@ typedef struct zr__run_dir {
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
 
+/** Would a run in `path` write over one of these files (up to a NULL), which it reads? ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *inputs);
+
 /** Make the directory (parents too), lock it, open metrics.jsonl and write config.json. ZR_ERR_CREATE, ZR_ERR_IO;
  *  then nothing is left behind but directories that were made. */
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);

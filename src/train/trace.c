@@ -1,6 +1,6 @@
 #include "train/trace.h"
 
-#include "base/file.h"
+#include "base/output.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -172,45 +172,18 @@ static void add_names(zr__trace *t)
     }
 }
 
-static bool is_file(const char *path, const struct stat *info)
-{
-    struct stat its;
-    return path && stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
-}
-
-/* An older trace, or nothing yet. Whatever else a mistaken path names, weights or the configuration, is no trace. */
-static bool is_trace(int fd, const struct stat *info)
-{
-    char head[sizeof(HEAD) - 1];
-    return info->st_size == 0 ||
-           (pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head) && memcmp(head, HEAD, sizeof(head)) == 0);
-}
-
-static zr_status check_overwrite(const zr__file *file, const zr_config *config)
-{
-    struct stat info;
-    ZR_CHECK(fstat(file->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE,
-             "the trace %s cannot be written: it is there, and no regular file; name another", file->name);
-    ZR_CHECK(!is_file(config->data.train, &info) && !is_file(config->data.val, &info), ZR_ERR_CREATE,
-             "the trace %s is what the run reads its data from; name another file", file->name);
-    ZR_CHECK(is_trace(file->fd, &info), ZR_ERR_CREATE,
-             "the trace %s is there, and no trace: only an older trace is overwritten; name another file", file->name);
-    return ZR_OK;
-}
-
 zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *config)
 {
-    zr__file *file = &t->file;
-    zr__text_escape(t->wanted.path, file->name, sizeof(file->name));
+    static const zr__output_kind trace = {"trace", HEAD, false};
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
-             "the trace %s is where the run writes a file of its own; name another file", file->name);
-    /* O_NONBLOCK: nobody may read from what is a fifo. */
-    file->fd = open(t->wanted.path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
-    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the trace %s: %s; name another file", file->name,
-             strerror(errno));
-    ZR_TRY(check_overwrite(file, config));
-    ZR_CHECK(ftruncate(file->fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
-             file->name, strerror(errno));
+             "the trace %s is where the run writes a file of its own; name another file",
+             zr__text_escape(t->wanted.path, shown, sizeof(shown)));
+    zr_config_inputs(config, inputs);
+    ZR_TRY(zr__output_open(t->wanted.path, &trace, inputs, &t->file));
+    ZR_CHECK(ftruncate(t->file.fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
+             t->file.name, strerror(errno));
     add_names(t);
     return write_text(t);
 }
