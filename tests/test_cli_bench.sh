@@ -28,16 +28,23 @@ cp out bench.json
 check "... and says nothing of it" test ! -s err
 if command -v python3 >/dev/null; then
     check "one whole document" python3 - bench.json <<'END'
-import json, os, sys
+import json, sys
 d = json.load(open(sys.argv[1]))
 top = next(l for l in d["levels"] if l["level"] == d["level"])
 assert d["threads"] >= 1 and len(d["levels"]) >= 1
 for l in d["levels"]:
     assert l["fma_f32_flops"] > 0 and l["fma_f32_all_flops"] > 0, l
-instrumented = bool(os.environ.get("SAN"))  # slows zr's own loops down, not the library's products
-assert instrumented or top["fma_f32_flops"] >= 0.9 * d["matmul_f32_flops"] > 0
-if d["matmul_bf16_flops"] and not instrumented:
-    assert top["dot_bf16_flops"] >= 0.9 * d["matmul_bf16_flops"]
+# A library may reach more than zr's own loops, by what they know nothing of: then its rate is the peak, and said so.
+def reached(dtype):
+    return [s["flops_per_sec"] for s in d["shapes"] if s["dtype"] == dtype] + [d[f"matmul_{dtype}_flops"] or 0]
+for dtype, loop in (("f32", "fma_f32_all_flops"), ("bf16", "dot_bf16_all_flops")):
+    peak = d["peak"][dtype]
+    if dtype == "bf16" and not d["matmul_bf16_flops"]:
+        assert peak == {"flops": None, "of": None}, peak
+        continue
+    best = max(reached(dtype))
+    assert 0 < best <= peak["flops"] == max(best, top[loop] or 0), peak
+    assert peak["of"] == ("library" if best > (top[loop] or 0) else "registers"), peak
 for key in ("triad_bytes_sec", "triad_thread_bytes_sec", "link_bytes_sec", "link_alone_bytes_sec"):
     assert d[key] > 0, key
 assert {s["what"] for s in d["shapes"]} >= {"h.*.mlp.c_fc " + p for p in ("forward", "dx", "dw")}
@@ -48,7 +55,7 @@ assert abs(bound / d["bound_sec"]["f32"] - 1) < 1e-6 and 0 < d["rest_flops_share
 END
 else
     skip "one whole document" "no python3 to read it"
-    check "products do not exceed the registers" awk -v f="$(number fma_f32_flops bench.json)" 'BEGIN { exit !(f > 0) }'
+    check "registers have a rate" awk -v f="$(number fma_f32_flops bench.json)" 'BEGIN { exit !(f > 0) }'
 fi
 
 check "it is remembered" sh -c "$ZR info | grep -q '^measured *[0-9.]* GFLOP/s'"
@@ -56,7 +63,8 @@ check "... in JSON" sh -c "$ZR info --json | grep -q '\"rates\":{\"f32_flops\":[
 plan --quiet --json --advice >timed.json
 check "a plan of two ranks now has times" awk -v s="$(number step_sec timed.json)" -v c="$(number comm_sec timed.json)" \
     'BEGIN { exit !(s > 0 && c > 0) }'
-check "... and says that they are peak rates" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'peak rates'"
+check "... and says by what rates" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | tr '\n' ' ' |
+    grep -q 'matrix products by their sizes, for all else peak rates'"
 check "the plan itself is the same" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --schedule >with &&
     XDG_CACHE_HOME=$DIR/empty $ZR plan --preset gpt2-124m --ranks 2 --schedule >without && cmp with without"
 

@@ -172,7 +172,7 @@ static zr_cost frozen_cost(const zr_graph *g, const zr_op *op)
 {
     (void)g;
     (void)op;
-    return (zr_cost){0, 0};
+    return (zr_cost){0};
 }
 
 static const zr_op_def frozen = {.name = "gelu", .n_out = 1, .infer = frozen_infer, .cost = frozen_cost};

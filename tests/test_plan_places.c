@@ -34,7 +34,7 @@ static zr_cost both_cost(const zr_graph *graph, const zr_op *op)
 {
     (void)graph;
     (void)op;
-    return (zr_cost){0, 0};
+    return (zr_cost){0};
 }
 
 static const zr_op_def both = {.name = "both", .n_out = 2, .infer = both_infer, .cost = both_cost, .in_place = {1, 1}};

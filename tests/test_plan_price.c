@@ -180,7 +180,22 @@ static void test_update_is_bound_by_memory(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A machine that multiplies 16-bit numbers faster is used so in 16-bit runs, and nowhere else. */
+/* FLOPs that a rank's step runs in ops that multiply in fp32 whatever the graph's type. */
+static double flops_in_f32(const zr_plan *plan)
+{
+    const zr_graph *graph = plan->graph[ZR_TRAIN];
+    double flops = 0;
+    for (int32_t i = 0; i < plan->schedule[ZR_TRAIN].n_steps; i++) {
+        const zr_step *step = &plan->schedule[ZR_TRAIN].step[i];
+        if (step->kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(graph, step->op);
+        if (op->def->in_f32) flops += op->def->cost(graph, op).flops;
+    }
+    return flops;
+}
+
+/* A machine that multiplies 16-bit numbers faster is used so in 16-bit runs, but in ops that widen them, and nowhere
+ * else. */
 static void test_narrow_products(void **state)
 {
     (void)state;
@@ -188,9 +203,66 @@ static void test_narrow_products(void **state)
     zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
     zr_profile profile = {.flops_f32 = 1e9, .flops_bf16 = 4e9};
-    close_to(price_of(wide, profile).compute_sec, 4 * price_of(narrow, profile).compute_sec);
+    double all = wide->flops_hardware / 2, attention = flops_in_f32(narrow);
+    assert_true(attention > 0 && attention < all);
+    close_to(price_of(wide, profile).compute_sec, all / 1e9);
+    close_to(price_of(narrow, profile).compute_sec, attention / 1e9 + (all - attention) / 4e9);
     profile.flops_bf16 = 0;
     close_to(price_of(wide, profile).compute_sec, price_of(narrow, profile).compute_sec);
+    zr_plan_destroy(&wide);
+    zr_plan_destroy(&narrow);
+}
+
+static void test_sizes_in_order(void **state)
+{
+    (void)state;
+    static const int64_t any[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
+    for (int i = 0; i < 6; i++) {
+        zr_product_sizes s = zr_product_sizes_of(any[i][0], any[i][1], any[i][2]);
+        assert_true(s.size[0] == 1 && s.size[1] == 2 && s.size[2] == 3);
+    }
+    zr_product_sizes same = zr_product_sizes_of(5, 4, 5);
+    assert_true(same.size[0] == 4 && same.size[1] == 5 && same.size[2] == 5);
+}
+
+/* The nearest that was measured in the type, by ratios; without one the peak. */
+static void test_rates_by_size(void **state)
+{
+    (void)state;
+    const zr_profile profile = {.flops_f32 = 100,
+                                .flops_bf16 = 400,
+                                .product = {{false, zr_product_sizes_of(64, 64, 64), 50},
+                                            {false, zr_product_sizes_of(1024, 4096, 1024), 90},
+                                            {true, zr_product_sizes_of(2, 2, 2), 7}},
+                                .n_products = 3};
+    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(4096, 1024, 1024)) == 90);
+    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(1, 1, 1)) == 50);
+    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(260, 260, 260)) == 50);
+    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(512, 512, 512)) == 90);
+    assert_true(zr_profile_flops(&profile, true, zr_product_sizes_of(512, 512, 512)) == 7);
+    assert_true(zr_profile_flops(&profile, false, (zr_product_sizes){{0}}) == 100);
+    assert_true(zr_profile_flops(&profile, true, (zr_product_sizes){{0}}) == 400);
+    const zr_profile none = {.flops_bf16 = 3};
+    assert_true(zr_profile_flops(&none, true, zr_product_sizes_of(1, 1, 1)) == 3);
+    assert_true(zr_profile_flops(&none, false, zr_product_sizes_of(1, 1, 1)) == 0);
+}
+
+/* The whole price follows what products were measured at: bf16 that is half as fast as fp32 costs twice as much,
+ * whatever the peaks say; attention, which has no such sizes, runs at the peak. */
+static void test_priced_as_measured(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
+    zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
+    zr_profile profile = {
+        .flops_f32 = 1e9,
+        .flops_bf16 = 4e9,
+        .product = {{false, zr_product_sizes_of(32, 57, 171), 8e8}, {true, zr_product_sizes_of(32, 57, 171), 4e8}},
+        .n_products = 2};
+    double attention = flops_in_f32(wide), products = wide->flops_hardware / 2 - attention;
+    close_to(price_of(wide, profile).compute_sec, attention / 1e9 + products / 8e8);
+    close_to(price_of(narrow, profile).compute_sec, attention / 1e9 + products / 4e8);
     zr_plan_destroy(&wide);
     zr_plan_destroy(&narrow);
 }
@@ -233,9 +305,15 @@ static void test_profiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clocks),          cmocka_unit_test(test_collectives_in_turn),
-        cmocka_unit_test(test_any_plan),        cmocka_unit_test(test_update_is_bound_by_memory),
-        cmocka_unit_test(test_narrow_products), cmocka_unit_test(test_no_training),
+        cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_collectives_in_turn),
+        cmocka_unit_test(test_any_plan),
+        cmocka_unit_test(test_update_is_bound_by_memory),
+        cmocka_unit_test(test_narrow_products),
+        cmocka_unit_test(test_no_training),
+        cmocka_unit_test(test_sizes_in_order),
+        cmocka_unit_test(test_rates_by_size),
+        cmocka_unit_test(test_priced_as_measured),
         cmocka_unit_test(test_profiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,9 @@ static zr_rates some_rates(double scale)
     rates.peak = rates.level[1];
     rates.triad = (zr_rate){20e9 * scale, 30e9 * scale};
     rates.link = (zr_rate){8e9 * scale, 12e9 * scale};
+    rates.product[0] = (zr_product_rate){false, zr_product_sizes_of(3, 1, 2), 80e9 * scale};
+    rates.product[1] = (zr_product_rate){true, zr_product_sizes_of(4096, 768, 50257), 0.1 + 150e9 * scale};
+    rates.n_products = 2;
     return rates;
 }
 
@@ -75,6 +78,8 @@ static void test_there_and_back(void **state)
     assert_true(back.matmul_f32 == rates.matmul_f32 && back.matmul_bf16 == 0.0);
     assert_true(back.triad.one == rates.triad.one && back.triad.all == rates.triad.all);
     assert_true(back.link.one == rates.link.one && back.link.all == rates.link.all);
+    assert_int_equal(back.n_products, 2);
+    assert_memory_equal(back.product, rates.product, sizeof rates.product);
 }
 
 /* JSON has no infinity: nothing is written. */
@@ -83,6 +88,9 @@ static void test_infinite(void **state)
     (void)state;
     zr_rates rates = some_rates(1.0), back;
     rates.level[1].dot_bf16.all = INFINITY;
+    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
+    rates = some_rates(1.0);
+    rates.product[1].flops = INFINITY;
     assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
     rates.link.one = NAN;
@@ -108,7 +116,10 @@ static void test_damaged(void **state)
     /* Whole, but of another machine; a rate that cannot be. */
     static const char *const turned[][2] = {{"\"machine\": \"", "\"machine\": \"Another "},
                                             {"\"threads\": ", "\"threads\": -"},
-                                            {"\"triad_bytes_sec\": {", "\"triad_bytes_sec\": {\"x\": 1, \"on"}};
+                                            {"\"triad_bytes_sec\": {", "\"triad_bytes_sec\": {\"x\": 1, \"on"},
+                                            {"\"products\": ", "\"other\": "},
+                                            {"\"sizes\": [", "\"sizes\": [-"},
+                                            {"\"flops\": ", "\"flops\": -"}};
     for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
         char changed[4200];
         FILE *file = fopen(path, "r");
@@ -222,6 +233,57 @@ static void test_shares(void **state)
     }
 }
 
+/* Of products a rank has the share of the peak that they reached. */
+static void test_shares_of_products(void **state)
+{
+    (void)state;
+    const zr_product_sizes sizes = zr_product_sizes_of(7, 8, 9);
+    zr_rates rates = {.threads = 4,
+                      .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
+                      .product = {{false, sizes, 80}, {true, sizes, 150}},
+                      .n_products = 2};
+    zr_profile profile = {.threads = 2};
+    zr_rates_profile(&rates, ZR_BF16, 2, 2, &profile);
+    assert_int_equal(profile.n_products, 2);
+    assert_true(fabs(zr_profile_flops(&profile, false, sizes) - 40) < 1e-12);
+    assert_true(fabs(zr_profile_flops(&profile, true, sizes) - 75) < 1e-12);
+    zr_rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, and no bf16: the old are gone */
+    assert_true(fabs(zr_profile_flops(&profile, false, sizes) - 48) < 1e-12);
+    profile = (zr_profile){.threads = 2};
+    zr_rates_profile(&rates, ZR_F16, 1, 1, &profile);
+    assert_int_equal(profile.n_products, 1);
+}
+
+/* A library's product above what registers reach is the peak, and named as the library's; widened bf16 is none. */
+static void test_peak(void **state)
+{
+    (void)state;
+    bool library = true;
+    const zr_product_sizes sizes = zr_product_sizes_of(7, 8, 9);
+    zr_rates rates = {.threads = 4,
+                      .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
+                      .matmul_f32 = 100,
+                      .product = {{false, sizes, 99}, {true, sizes, 800}},
+                      .n_products = 2};
+    zr_rate f32 = zr_rates_peak(&rates, ZR_F32, &library);
+    assert_true(f32.one == 30 && f32.all == 100 && !library);
+    zr_rate bf16 = zr_rates_peak(&rates, ZR_BF16, &library);
+    assert_true(bf16.one == 200 && bf16.all == 800 && library);
+    rates.matmul_f32 = 104;
+    f32 = zr_rates_peak(&rates, ZR_F32, &library);
+    assert_true(f32.one == 30 && f32.all == 104 && library);
+    rates.peak.dot_bf16 = (zr_rate){0, 0};
+    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
+    rates.matmul_bf16 = 500; /* by instructions that zr has no loop for */
+    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
+    zr_profile profile = {.threads = 4};
+    zr_rates_profile(&rates, ZR_BF16, 1, 1, &profile);
+    for (int i = 0; i < profile.n_products; i++) {
+        const zr_product_rate *p = &profile.product[i];
+        assert_true(p->flops <= (p->bf16 ? profile.flops_bf16 : profile.flops_f32));
+    }
+}
+
 static const zr_gpt2_config small = {.n_layer = 3,
                                      .n_head = 2,
                                      .n_embd = 32,
@@ -271,6 +333,26 @@ static void test_same_plan(void **state)
     zr_plan_destroy(&b);
 }
 
+/* By sizes, whose rates take as long together as the products. */
+static void check_remembered(const zr_products *products)
+{
+    zr_rates rates = {.threads = 1};
+    double sec = 0.0;
+    zr_rates_add_products(&rates, products);
+    assert_int_equal(rates.n_products, 3); /* of the four weights of a block and the head; two pairs are alike */
+    zr_profile profile = {.flops_f32 = 1.0, .flops_bf16 = 1.0, .n_products = rates.n_products};
+    memcpy(profile.product, rates.product, sizeof profile.product);
+    for (int i = 0; i < products->n; i++) {
+        const zr_product *p = &products->product[i];
+        double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
+        zr_product_sizes sizes = zr_product_sizes_of(p->m, p->n, p->k);
+        sec += flops / zr_profile_flops(&profile, p->dtype == ZR_BF16, sizes);
+    }
+    assert_true(fabs(sec / products->bound_sec - 1.0) < 1e-9);
+    for (int i = 0; i < ZR_PRODUCT_RATES; i++) zr_rates_add_products(&rates, products);
+    assert_int_equal(rates.n_products, ZR_PRODUCT_RATES);
+}
+
 /* Every product of a small model once, with rates and a bound that follows from them. */
 static void test_products(void **state)
 {
@@ -301,6 +383,7 @@ static void test_products(void **state)
         assert_int_equal(count, 3 * (3 * 4 + 1));
         assert_true(fabs(products.flops / flops - 1.0) < 1e-9 && fabs(products.bound_sec / bound - 1.0) < 1e-9);
         assert_true(products.rest_flops > 0.0);
+        check_remembered(&products);
         zr_products_clear(&products);
     }
     zr_products products;
@@ -327,6 +410,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_writers_at_once, setup, tempdir_remove),
         cmocka_unit_test_setup_teardown(test_nowhere, setup, tempdir_remove),
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_shares_of_products),
+        cmocka_unit_test(test_peak),
         cmocka_unit_test(test_same_plan),
         cmocka_unit_test(test_products),
     };

@@ -469,6 +469,9 @@ static void test_peaks(void **state)
     zr_timing product = {.flops = 50, .sec = 1}, attention = {.flops = 50, .sec = 1, .in_f32 = true};
     assert_true(zr_timing_rate_of(&t, &product).of_peak == 0.125);
     assert_true(zr_timing_rate_of(&t, &attention).of_peak == 0.5);
+    t.peak_f32_flops *= 0.25; /* faster than its peak: that is none */
+    assert_true(isnan(zr_timing_rate_of(&t, &attention).of_peak));
+    assert_true(isfinite(zr_timing_rate_of(&t, &attention).per_sec));
     t.peak_f32_flops = 0;
     assert_true(isnan(zr_timing_rate_of(&t, &attention).of_peak));
 }

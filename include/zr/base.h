@@ -205,6 +205,22 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
+/** The three sizes of matrix products, m, n and k, ascending: those of a weight, forward and backward, are of the same
+ *  three. */
+typedef struct zr_product_sizes {
+    int64_t size[3]; /* 0: no product */
+} zr_product_sizes;
+ZR_API zr_product_sizes zr_product_sizes_of(int64_t m, int64_t n, int64_t k);
+
+/** What products of some sizes reach, measured. */
+typedef struct zr_product_rate {
+    bool bf16; /* multiplied in bf16; otherwise in fp32 */
+    zr_product_sizes sizes;
+    double flops; /* per second */
+} zr_product_rate;
+
+#define ZR_PRODUCT_RATES 16
+
 /** What the planner needs to know of a device: scratch sizes follow from it. Filled by the device
  *  of this machine (zr_device_profile); a plan prints which profile it used. */
 typedef struct zr_profile {
@@ -218,7 +234,14 @@ typedef struct zr_profile {
     double link_bytes_sec; /* into one rank from the others, 0 when not known */
     bool link_copies;      /* that link is memory: a rank computes nothing while it copies */
     int64_t memory_bytes;  /* of one rank's device, 0 when not known */
+    /** What products reach of these peaks; others run at the rate of the nearest in size. None: at the peak. */
+    zr_product_rate product[ZR_PRODUCT_RATES];
+    int n_products;
 } zr_profile;
+
+/** FLOP/s at which products of these sizes are priced: of the nearest that the profile has in that type, measured by
+ *  the ratios of their sizes; where it has none, or `sizes` are zeros, the type's peak. */
+ZR_API double zr_profile_flops(const zr_profile *profile, bool bf16, zr_product_sizes sizes);
 
 #ifdef __cplusplus
 }

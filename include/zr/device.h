@@ -75,6 +75,8 @@ typedef struct zr_rates {
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products, one thread's times threads */
     zr_rate triad;                  /* bytes/s of a = b + s c from memory, 12 bytes an element */
     zr_rate link; /* bytes/s into ranks of one thread that read each other's memory; all: of all of them */
+    zr_product_rate product[ZR_PRODUCT_RATES]; /* all threads in one; what bench leaves out (zr_rates_add_products) */
+    int n_products;
 } zr_rates;
 
 /** What a device does; one table for each kind of device (cpu now). All pointers are memory of the
@@ -110,8 +112,9 @@ typedef struct zr_device_ops {
     /** out[i] = std times element first+i of zr_rng_normal's sequence, rounded once more: (n) F32, the same bits
      *  at every level and number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
-    /** Measure the peak of matrix products in this type: profile.flops_f32 (F16: the same, it is
-     *  widened) or flops_bf16, 0 when that is not possible. Takes some 20 ms, and memory of its own meanwhile. */
+    /** Measure the peak in this type: profile.flops_f32 (F16: the same, it is widened) or flops_bf16, 0 when that is
+     *  not possible; between registers or of a product, whichever is more. Takes some 50 ms, and memory of its own
+     *  meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
     /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds, and memory of its own
      *  meanwhile: on processors three arrays of four times the last cache each, at least 64 and at most 256 MiB.

@@ -105,8 +105,9 @@ struct zr_op {
 };
 
 typedef struct zr_cost {
-    double flops; /* multiply and add count as two */
-    double bytes; /* read and written */
+    double flops;             /* multiply and add count as two */
+    double bytes;             /* read and written */
+    zr_product_sizes product; /* of the matrix products that the FLOPs are; zeros: they are none, or none measured */
 } zr_cost;
 
 /** What the graph must know of a kind of op. A user's own op is one of these, defined anywhere,

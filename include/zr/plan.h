@@ -273,7 +273,8 @@ typedef struct zr_step_cost {
 ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
 /** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
- *  streams run side by side, waits hold. A rate of 0 is not known and costs no time. */
+ *  streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_profile_flops, in the type
+ *  that the op multiplies in. A rate of 0 is not known and costs no time. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */

@@ -39,9 +39,14 @@ ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_rates *rates);
 /** ZR_ERR_NOT_FOUND: nothing is remembered; ZR_ERR_DATA: the file is damaged, or another machine's. */
 ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
 
+/** The highest rate that was measured in F32 or BF16, which every share is a share of: that of a loop between
+ * registers; or, where a library's product ran faster, by instructions that zr has no loop for or while the machine was
+ * quieter, that product's, and *of_library is true. BF16 is 0 where it is not multiplied as such. */
+ZR_API zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
+
 /** Fill a profile's rates for one of `ranks` ranks, of which `local_ranks` work on this host at once, each with
  *  profile->threads threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what
- *  all reach. FLOPs are those between registers, which no product exceeds. The link is known within one host,
+ *  all reach. FLOPs are the peaks and, by sizes, what products reach of them. The link is known within one host,
  *  where it is the memory and hides behind nothing; where there are others it is 0. */
 ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
@@ -72,6 +77,9 @@ typedef struct zr_products {
 ZR_API ZR_NODISCARD zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                                   zr_device *device, zr_products *products);
 ZR_API void zr_products_clear(zr_products *products);
+/** Have the rates of these products remembered by their sizes, of equal sizes the mean over their time; those beyond
+ *  ZR_PRODUCT_RATES are left out. */
+ZR_API void zr_rates_add_products(zr_rates *rates, const zr_products *products);
 
 /* ---- learning rate --------------------------------------------------------------------------- */
 

@@ -160,6 +160,11 @@ static const char *unknown_rates(const cli_choices *choices)
         return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
                "once, or take another's with --profile.";
     }
+    if (choices->profile->n_products > 0) {
+        return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
+               "peak "
+               "rates. Most runs are slower.";
+    }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower.";
 }
 

@@ -26,10 +26,12 @@ static zr_status measure(cli_bench *b, zr_device *device)
     snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);
     tell(b, what);
     ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
+    zr_rates_add_products(&b->rates, &b->f32);
     if (!native && !b->bf16) return ZR_OK;
     snprintf(what, sizeof(what), "the products of %s in bf16%s", b->preset, native ? "" : ", by widened panels");
     tell(b, what);
     ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
+    if (native) zr_rates_add_products(&b->rates, &b->narrow);
     return ZR_OK;
 }
 
@@ -73,6 +75,24 @@ static double rest_share(const zr_products *products)
     return all > 0.0 ? products->rest_flops / all : 0.0;
 }
 
+/** What shares are shares of, and where it was reached. */
+static void peaks_json(const zr_rates *rates)
+{
+    static const struct {
+        zr_dtype dtype;
+        const char *name;
+    } type[] = {{ZR_F32, "f32"}, {ZR_BF16, "bf16"}};
+    char n[ZR_NUMBER_BYTES];
+    printf(" \"peak\":{");
+    for (int i = 0; i < 2; i++) {
+        bool library = false;
+        double peak = zr_rates_peak(rates, type[i].dtype, &library).all;
+        const char *of = peak <= 0.0 ? "null" : library ? "\"library\"" : "\"registers\"";
+        printf("%s\"%s\":{\"flops\":%s, \"of\":%s}", i ? ", " : "", type[i].name, rate_json(peak, n), of);
+    }
+    printf("},\n");
+}
+
 static void print_json(const cli_bench *b)
 {
     const zr_rates *r = &b->rates;
@@ -86,6 +106,7 @@ static void print_json(const cli_bench *b)
            "\"triad_thread_bytes_sec\":%s, \"link_bytes_sec\":%s, \"link_alone_bytes_sec\":%s,\n",
            rate_json(r->matmul_f32, n[0]), rate_json(r->matmul_bf16, n[1]), rate_json(r->triad.all, n[2]),
            rate_json(r->triad.one, n[3]), rate_json(r->link.all / r->threads, n[4]), rate_json(r->link.one, n[5]));
+    peaks_json(r);
     printf(" \"preset\":\"%s\", \"batch\":%lld, \"seq\":%lld, \"shapes\":[", b->preset, (long long)b->batch,
            (long long)b->seq);
     shapes_json(&b->f32, true);
@@ -126,10 +147,28 @@ static double share(double rate, double peak)
     return peak > 0.0 ? 100.0 * rate / peak : 0.0;
 }
 
+static double peak_of(const zr_rates *rates, zr_dtype dtype)
+{
+    return zr_rates_peak(rates, dtype, NULL).all;
+}
+
 /** Against what bf16 products stand: fp32's peak where they are made in fp32. */
 static double narrow_peak(const zr_rates *rates)
 {
-    return rates->peak.dot_bf16.all > 0.0 ? rates->peak.dot_bf16.all : rates->peak.fma_f32.all;
+    double narrow = peak_of(rates, ZR_BF16);
+    return narrow > 0.0 ? narrow : peak_of(rates, ZR_F32);
+}
+
+/** Where a library's product is faster than registers, what shares are of is said. */
+static void say_library(const zr_rates *rates, zr_dtype dtype, const char *type)
+{
+    char n[32];
+    bool library = false;
+    zr_rate peak = zr_rates_peak(rates, dtype, &library);
+    if (!library) return;
+    printf("  %s: a product ran faster than zr's loop between registers, by instructions that zr has no loop for\n"
+           "  or while the machine was quieter; \"of peak\" is of the library's best rate, %s GFLOP/s\n",
+           type, giga(peak.all, n));
 }
 
 /** Its rate; "~" says that it was timed on a part of its rows. */
@@ -149,13 +188,15 @@ static void print_products(const cli_bench *b)
     for (int i = 0; i < b->f32.n; i++) {
         const zr_product *p = &b->f32.product[i];
         printf("  %-28s%7lld%7lld%7lld%6lld%9s%7.0f %%", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
-               (long long)p->count, rate_text(p, n[0]), share(p->flops_per_sec, b->rates.peak.fma_f32.all));
+               (long long)p->count, rate_text(p, n[0]), share(p->flops_per_sec, peak_of(&b->rates, ZR_F32)));
         const zr_product *q = b->narrow.n ? &b->narrow.product[i] : NULL;
         if (q) printf("%9s%7.0f %%", rate_text(q, n[1]), share(q->flops_per_sec, narrow_peak(&b->rates)));
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);
     }
     if (estimates) printf("  ~ timed on a part of its rows: an estimate, and so is the bound\n");
+    say_library(&b->rates, ZR_F32, "fp32");
+    say_library(&b->rates, ZR_BF16, "bf16");
 }
 
 static void print_bound(const cli_bench *b)
@@ -188,7 +229,7 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 {
     char n[4][32];
     snprintf(text, 192, "%s GFLOP/s fp32, %s bf16, %s GB/s memory, %s between ranks",
-             giga(rates->peak.fma_f32.all, n[0]), giga(rates->peak.dot_bf16.all, n[1]), giga(rates->triad.all, n[2]),
+             giga(peak_of(rates, ZR_F32), n[0]), giga(peak_of(rates, ZR_BF16), n[1]), giga(rates->triad.all, n[2]),
              giga(rates->link.all / rates->threads, n[3]));
     return text;
 }

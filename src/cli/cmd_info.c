@@ -47,7 +47,8 @@ static void print_rates_json(const info *i)
         return;
     }
     printf("\"rates\":{\"f32_flops\":%s, \"bf16_flops\":%s, \"memory_bytes_sec\":%s, \"link_bytes_sec\":%s}, ",
-           cli_json_number(i->rates.peak.fma_f32.all, n[0]), cli_json_number(i->rates.peak.dot_bf16.all, n[1]),
+           cli_json_number(zr_rates_peak(&i->rates, ZR_F32, NULL).all, n[0]),
+           cli_json_number(zr_rates_peak(&i->rates, ZR_BF16, NULL).all, n[1]),
            cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 

@@ -64,11 +64,20 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
     return cost;
 }
 
+/* An op's FLOPs at the rate of the type that it multiplies in, which is not always the plan's. */
+static double op_seconds(const pricing *p, const zr_graph *graph, const zr_op *op)
+{
+    zr_cost cost = op->def->cost(graph, op);
+    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0 && !op->def->in_f32;
+    return seconds(cost.flops, zr_profile_flops(p->profile, narrow, cost.product));
+}
+
 static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t index)
 {
     zr_step_cost cost = zr_plan_step_cost(p->plan, kind, index);
-    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0;
-    double compute = seconds(cost.flops, narrow ? p->profile->flops_bf16 : p->profile->flops_f32);
+    const zr_step *step = &p->plan->schedule[kind].step[index];
+    const zr_graph *graph = p->plan->graph[kind];
+    double compute = step->kind == ZR_STEP_RUN ? op_seconds(p, graph, zr_graph_get_op(graph, step->op)) : 0;
     double move = larger(seconds(cost.memory_bytes, p->profile->memory_bytes_sec),
                          seconds(cost.wire_bytes, p->profile->link_bytes_sec));
     return larger(compute, move);

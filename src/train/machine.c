@@ -70,6 +70,22 @@ static json_t *levels_to_json(const zr_rates *rates)
     return levels;
 }
 
+/** NULL: no memory. */
+static json_t *products_to_json(const zr_rates *rates)
+{
+    json_t *products = json_array();
+    for (int i = 0; products && i < rates->n_products; i++) {
+        const zr_product_rate *p = &rates->product[i];
+        const int64_t *size = p->sizes.size;
+        json_t *product = json_pack("{s:b, s:[I, I, I], s:f}", "bf16", p->bf16, "sizes", (json_int_t)size[0],
+                                    (json_int_t)size[1], (json_int_t)size[2], "flops", p->flops);
+        if (json_array_append_new(products, product) == 0) continue;
+        json_decref(products);
+        products = NULL;
+    }
+    return products;
+}
+
 static bool finite_rate(zr_rate rate)
 {
     return isfinite(rate.one) && isfinite(rate.all);
@@ -82,6 +98,7 @@ static bool finite_rates(const zr_rates *rates)
                   finite_rate(rates->link);
     for (int i = 0; i < rates->n_levels; i++)
         finite = finite && finite_rate(rates->level[i].fma_f32) && finite_rate(rates->level[i].dot_bf16);
+    for (int i = 0; i < rates->n_products; i++) finite = finite && isfinite(rates->product[i].flops);
     return finite;
 }
 
@@ -89,10 +106,10 @@ static zr_status rates_to_json(const zr_rates *rates, const char *key, char **te
 {
     ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
              "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
-    json_t *root =
-        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "machine", key, "threads", rates->threads, "levels",
-                  levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops", rates->matmul_bf16,
-                  "triad_bytes_sec", rate_to_json(rates->triad), "link_bytes_sec", rate_to_json(rates->link));
+    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o}", "machine", key, "threads", rates->threads,
+                             "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
+                             "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad),
+                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates));
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
     zr_status st = zr__json_print(root, text);
     json_decref(root);
@@ -132,6 +149,21 @@ static bool get_levels(const json_t *levels, zr_rates *rates)
     return good && rates->peak.level[0];
 }
 
+static bool get_products(const json_t *products, zr_rates *rates)
+{
+    bool good = json_is_array(products) && json_array_size(products) <= ZR_PRODUCT_RATES;
+    for (size_t i = 0; good && i < json_array_size(products); i++) {
+        const json_t *json = json_array_get(products, i), *sizes = json_object_get(json, "sizes");
+        zr_product_rate *p = &rates->product[rates->n_products++];
+        int64_t *size = p->sizes.size;
+        p->bf16 = json_is_true(json_object_get(json, "bf16"));
+        for (size_t s = 0; s < 3; s++) size[s] = json_integer_value(json_array_get(sizes, s));
+        good = size[0] > 0 && size[0] <= size[1] && size[1] <= size[2] && get_number(json, "flops", &p->flops) &&
+               p->flops > 0.0;
+    }
+    return good;
+}
+
 static bool rates_from_json(const json_t *root, const char *key, zr_rates *rates)
 {
     const char *machine = json_string_value(json_object_get(root, "machine"));
@@ -141,7 +173,8 @@ static bool rates_from_json(const json_t *root, const char *key, zr_rates *rates
            get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
-           get_rate(root, "link_bytes_sec", true, &rates->link);
+           get_rate(root, "link_bytes_sec", true, &rates->link) &&
+           get_products(json_object_get(root, "products"), rates);
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
@@ -198,12 +231,39 @@ static double part_of(zr_rate rate, int threads, int local_ranks)
     return fmin(rate.one * threads, rate.all / local_ranks);
 }
 
+zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
+{
+    bool bf16 = dtype == ZR_BF16;
+    zr_rate peak = bf16 ? rates->peak.dot_bf16 : rates->peak.fma_f32;
+    double product = bf16 ? rates->matmul_bf16 : rates->matmul_f32;
+    /* Products of bf16 that are made in fp32 say nothing of it. */
+    bool made = !bf16 || product > 0.0 || peak.all > 0.0;
+    for (int i = 0; made && i < rates->n_products; i++)
+        if (rates->product[i].bf16 == bf16) product = fmax(product, rates->product[i].flops);
+    bool above = product > peak.all;
+    if (of_library) *of_library = above;
+    if (!above) return peak;
+    return (zr_rate){.one = fmax(peak.one, product / rates->threads), .all = product};
+}
+
+/** What products of these sizes reach of a rank's part of the peak. */
+static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_profile *profile)
+{
+    double whole = zr_rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
+    double part = bf16 ? profile->flops_bf16 : profile->flops_f32;
+    if (flops <= 0.0 || part <= 0.0 || profile->n_products == ZR_PRODUCT_RATES) return;
+    profile->product[profile->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
+}
+
 void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->threads;
-    profile->flops_f32 = part_of(rates->peak.fma_f32, threads, local_ranks);
+    profile->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
-    if (dtype == ZR_BF16) profile->flops_bf16 = part_of(rates->peak.dot_bf16, threads, local_ranks);
+    if (dtype == ZR_BF16) profile->flops_bf16 = part_of(zr_rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    profile->n_products = 0;
+    for (int i = 0; i < rates->n_products; i++)
+        add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, profile);
     profile->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
     profile->link_copies = local_ranks == ranks;
     profile->link_bytes_sec = profile->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;

@@ -303,6 +303,37 @@ done:
     return st;
 }
 
+static zr_product_sizes sizes_of(const zr_product *p)
+{
+    return zr_product_sizes_of(p->m, p->n, p->k);
+}
+
+static bool same_sizes(zr_product_sizes a, zr_product_sizes b)
+{
+    return memcmp(a.size, b.size, sizeof(a.size)) == 0;
+}
+
+void zr_rates_add_products(zr_rates *rates, const zr_products *products)
+{
+    for (int i = 0; i < products->n && rates->n_products < ZR_PRODUCT_RATES; i++) {
+        zr_product_rate mean = {.bf16 = products->product[i].dtype == ZR_BF16,
+                                .sizes = sizes_of(&products->product[i])};
+        double flops = 0.0, sec = 0.0;
+        bool before = false;
+        for (int j = 0; j < products->n; j++) {
+            const zr_product *p = &products->product[j];
+            if (!same_sizes(sizes_of(p), mean.sizes)) continue;
+            before = before || j < i;
+            double work = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
+            flops += work;
+            sec += work / p->flops_per_sec;
+        }
+        if (before) continue;
+        mean.flops = flops / sec;
+        rates->product[rates->n_products++] = mean;
+    }
+}
+
 void zr_products_clear(zr_products *products)
 {
     zr_free(products->product);

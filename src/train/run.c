@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/timings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -196,7 +197,7 @@ static void fill_rates(const zr__run *r, zr_train_step *line)
     line->tokens_per_sec = (double)line->tokens / sec;
     line->samples_per_sec = (double)r->config->train_batch_size / sec;
     line->tflops = r->plan->flops_hardware / r->comm->size / sec / 1e12;
-    line->mfu = peak > 0.0 ? r->plan->flops_model / r->comm->size / sec / peak : NAN;
+    line->mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / sec, peak);
 }
 
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)

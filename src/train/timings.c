@@ -260,6 +260,11 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
 
 /* ---- for people and files --------------------------------------------------------------------- */
 
+double zr__share_of_peak(double rate, double peak)
+{
+    return peak > 0.0 && rate <= peak ? rate / peak : NAN;
+}
+
 zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kind)
 {
     bool wire = kind->wire_bytes > 0.0, computes = kind->flops > 0.0;
@@ -267,7 +272,7 @@ zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kin
     double flops = kind->in_f32 ? timings->peak_f32_flops : timings->peak_flops;
     double peak = computes ? flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
     double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
-    return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = peak > 0.0 ? per_sec / peak : NAN};
+    return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
 }
 
 static const char *number(double x, char out[ZR_NUMBER_BYTES])

@@ -5,6 +5,10 @@
 
 #include "zr/train.h"
 
+/** NaN where the peak is not known, also because the rate is above it: then it was measured too low (on a busy machine)
+ *  or is not this work's (memory's, for what stays in caches). A share of such a peak would say nothing. */
+double zr__share_of_peak(double rate, double peak);
+
 typedef struct zr__timings zr__timings;
 
 /** The plan is borrowed. ZR_ERR_MEMORY. */

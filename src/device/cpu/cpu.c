@@ -292,10 +292,11 @@ static void cpu_normal(zr_device *device, const zr_rng *rng, uint64_t first, int
 static void cpu_measure(zr_device *device, zr_dtype dtype)
 {
     zr_profile *profile = &device->profile;
-    if (dtype == ZR_BF16)
-        profile->flops_bf16 = zr__cpu_peak_flops(profile->threads, ZR_BF16);
-    else /* fp16 is multiplied as fp32 */
-        profile->flops_f32 = zr__cpu_peak_flops(profile->threads, ZR_F32);
+    const zr__peak_ops *peaks = level_of(device)->peaks;
+    bool bf16 = dtype == ZR_BF16; /* fp16 is multiplied as fp32 */
+    double registers = zr__cpu_register_flops(bf16 ? peaks->dot_bf16 : peaks->fma_f32, 1).one * profile->threads;
+    double product = zr__cpu_peak_flops(profile->threads, bf16 ? ZR_BF16 : ZR_F32);
+    *(bf16 ? &profile->flops_bf16 : &profile->flops_f32) = registers > product ? registers : product;
 }
 
 static zr_peak peak_of(const level *at, int threads)

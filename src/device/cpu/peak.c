@@ -84,11 +84,13 @@ zr_rate zr__cpu_register_flops(double (*loop)(int64_t rounds, const float in[2],
     if (!loop) return (zr_rate){0};
     zr_rate rate = {.one = best_stretch(loop)};
     double all = 0.0;
+    rate.all = rate.one;
+    if (threads == 1) return rate;
 #pragma omp parallel num_threads(threads) reduction(+ : all)
     {
 #pragma omp barrier
         all += best_stretch(loop);
     }
-    rate.all = threads > 1 ? all : rate.one;
+    rate.all = all;
     return rate;
 }

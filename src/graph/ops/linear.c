@@ -21,7 +21,9 @@ static zr_shape with_cols(zr_shape shape, int64_t cols)
 
 static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
 {
-    return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N, .bytes = zr__bytes(graph, op)};
+    return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N,
+                     .bytes = zr__bytes(graph, op),
+                     .product = zr_product_sizes_of(s.rows, s.N, s.K)};
 }
 
 static int64_t product_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)

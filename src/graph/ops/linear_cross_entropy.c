@@ -30,14 +30,15 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 
 /* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that w is
  * read, for every block but the first. */
-static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int64_t blocks, int products, int logits,
+static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, zr__head_layout l, int products, int logits,
                        int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
     double V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
     return (zr_cost){.flops = 2.0 * products * rows * V * C,
-                     .bytes =
-                         zr__bytes(graph, op) + logits * rows * V * each + (double)(blocks - 1) * reads * V * C * each};
+                     .bytes = zr__bytes(graph, op) + logits * rows * V * each +
+                              (double)(l.blocks - 1) * reads * V * C * each,
+                     .product = zr_product_sizes_of(l.rows, s.V, s.C)};
 }
 
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
@@ -66,7 +67,7 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 {
     sizes s = sizes_of(graph, op, 1);
     zr__head_layout l = dx_layout(graph, op);
-    zr_cost cost = cost_of(graph, op, s, l.blocks, 3, 5, 2);
+    zr_cost cost = cost_of(graph, op, s, l, 3, 5, 2);
     zr_dtype sum = l.sum_in_dw ? zr__out(graph, op, 1)->dtype : ZR_F32;
     int64_t passes = 2 * (l.sum_in_dw ? l.blocks - 1 : l.blocks);
     cost.bytes += (double)passes * (double)s.V * (double)s.C * (double)zr_dtype_bytes(sum);
@@ -123,7 +124,7 @@ static zr__head_layout layout_of(const zr_graph *graph, const zr_op *op)
 
 static zr_cost cost(const zr_graph *graph, const zr_op *op)
 {
-    return cost_of(graph, op, sizes_of(graph, op, 0), layout_of(graph, op).blocks, 1, 2, 1);
+    return cost_of(graph, op, sizes_of(graph, op, 0), layout_of(graph, op), 1, 2, 1);
 }
 
 static int64_t scratch_bytes(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
