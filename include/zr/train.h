@@ -26,6 +26,11 @@ ZR_API int zr_host_cores(void);
  *  the control groups leave; -1 when neither is known. */
 ZR_API int64_t zr_host_available_bytes(void);
 
+/** Would the system give this process `bytes` more memory and `threads` more threads at once? They are taken and given
+ *  back: libraries that fail to get a thread or memory end the program, so one asks before. ZR_ERR_MEMORY naming what
+ *  was refused, and by which limit. */
+ZR_API ZR_NODISCARD zr_status zr_host_room(int64_t bytes, int threads);
+
 /** The processor's model as the system calls it, in printable ASCII; "unknown". */
 ZR_API void zr_host_processor(char *name, size_t size);
 

@@ -147,9 +147,8 @@ ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model,
                                          int64_t whole_states_bytes);
 
-/** Start the program again with a short spin for libgomp's threads, unless that has been done or the user has set one.
- */
-void cli_shorten_spins(void);
+/** Settings of the libraries that compute, before they do. May start the program again, once. */
+void cli_set_process(void);
 
 /* ---- timings --------------------------------------------------------------------------------- */
 

@@ -83,6 +83,9 @@ static void print_text(const info *i)
     printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(), __VERSION__);
 }
 
+/** What libraries may take in a benchmark beside its own operands. */
+#define BENCH_BYTES ((int64_t)64 << 20)
+
 static zr_status bench(const cli_args *args, const zr_comm *comm, cli_bench *b)
 {
     char processor[160];
@@ -95,6 +98,7 @@ static zr_status bench(const cli_args *args, const zr_comm *comm, cli_bench *b)
     b->processor = processor;
     b->quiet = args->quiet;
     b->json = args->json;
+    ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
     ZR_TRY(make_device(&device));
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);

@@ -45,6 +45,15 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
+/** The ranks of this process, together: what they take, the threads beside theirs, and a stack's worth for each rank.
+ */
+static zr_status check_room(const zr__run *r, int ranks)
+{
+    int64_t bytes = zr_train_process_bytes(r->plan->memory.total_bytes, ranks);
+    int more = r->plan->profile.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
+    return zr_host_room(bytes, ranks * more);
+}
+
 static zr_status check_plan(zr__run *r)
 {
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
@@ -55,6 +64,7 @@ static zr_status check_plan(zr__run *r)
     ZR_TRY(zr_device_create_cpu(&device, &r->device));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
+    if (!threads || r->comm->rank == 0) ZR_TRY(check_room(r, threads ? r->comm->local_size : 1));
     ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan));
     r->result->planned = zr_report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,

@@ -1,10 +1,12 @@
-/** The command starts itself again, once, where a library reads its settings before main. */
+/** What the command sets in its own process before it computes; a program that uses the library decides for itself. */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* More than that no system hands to a program. */
@@ -42,7 +44,7 @@ static char **list_words(char *words, size_t bytes)
  *  cores, most of the time is lost to that (measured: steps of a small model 4 to 10 times as long). It reads its
  *  settings when it is loaded, before main: so set a short spin and start again, once. A user's own setting stands;
  *  where the program cannot be started again it goes on as it is. */
-void cli_shorten_spins(void)
+static void shorten_spins(void)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     char *words = zr_alloc(WORDS_BYTES);
@@ -54,4 +56,20 @@ void cli_shorten_spins(void)
     }
     zr_free(list);
     zr_free(words);
+}
+
+/** malloc sets 64 MiB of addresses aside for each thread, so that threads do not wait for each other. Where addresses
+ *  are limited (ulimit -v) they are not there to set aside: all threads then share one heap. */
+static void share_heap(void)
+{
+#ifdef M_ARENA_MAX
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
+void cli_set_process(void)
+{
+    shorten_spins();
+    share_heap();
 }

@@ -1,0 +1,85 @@
+/** Whether the system would give what a run will take: found out before, since libraries that compute end the program
+ *  when they get no thread or no memory. */
+#include "base/text.h"
+#include "zr/train.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { LIMIT_BYTES = 96 };
+
+/** "(ulimit -v is 100.00 MB)", "" where there is no limit. */
+static const char *limit_text(char text[LIMIT_BYTES])
+{
+    char size[ZR_SIZE_BYTES];
+    struct rlimit limit;
+    text[0] = '\0';
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(text, LIMIT_BYTES, " (its addresses are limited, ulimit -v, to %s)",
+                 zr__text_size((double)limit.rlim_cur, size));
+    return text;
+}
+
+/** Threads that exist at once, and end together. */
+typedef struct crowd {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool leave;
+} crowd;
+
+static void *stay(void *arg)
+{
+    crowd *c = arg;
+    pthread_mutex_lock(&c->mutex);
+    while (!c->leave) pthread_cond_wait(&c->changed, &c->mutex);
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+static void dismiss(crowd *c, const pthread_t *thread, int n)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->leave = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->mutex);
+    for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+}
+
+static zr_status try_threads(int threads)
+{
+    crowd c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    char limit[LIMIT_BYTES];
+    int started = 0, error = 0;
+    if (threads <= 0) return ZR_OK;
+    pthread_t *thread = zr_alloc((size_t)threads * sizeof(*thread));
+    ZR_CHECK(thread, ZR_ERR_MEMORY, "no memory to start %d threads", threads);
+    while (started < threads && error == 0) {
+        error = pthread_create(&thread[started], NULL, stay, &c);
+        started += error == 0;
+    }
+    dismiss(&c, thread, started);
+    zr_free(thread);
+    ZR_CHECK(error == 0, ZR_ERR_MEMORY,
+             "the system starts %d of %d more threads%s: %s; raise its limits (ulimit -v, ulimit -u), or lower "
+             "train.threads or the number of ranks",
+             started, threads, limit_text(limit), strerror(error));
+    return ZR_OK;
+}
+
+zr_status zr_host_room(int64_t bytes, int threads)
+{
+    char size[ZR_SIZE_BYTES], limit[LIMIT_BYTES];
+    size_t wanted = bytes > 0 ? (size_t)bytes : 1;
+    void *memory = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ZR_CHECK(memory != MAP_FAILED, ZR_ERR_MEMORY,
+             "the system does not give this process %s of memory%s: %s; raise the limit, or use a smaller model or "
+             "fewer ranks",
+             zr__text_size((double)wanted, size), limit_text(limit), strerror(errno));
+    zr_status st = try_threads(threads); /* while the memory is taken: their stacks come on top */
+    munmap(memory, wanted);
+    return st;
+}
