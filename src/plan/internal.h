@@ -152,8 +152,13 @@ void zr__write_update(zr__writer *w);
 
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 
-/* Give every transient buffer of a schedule its offset; *bytes: end of the highest. */
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], int64_t *bytes);
+typedef struct zr__packed {
+    int64_t bytes; /* end of the highest buffer */
+    int64_t looks; /* how often a buffer was held against a placed one: what packing costs */
+} zr__packed;
+
+/* Give every transient buffer of a schedule its offset. */
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
 
 /* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step);

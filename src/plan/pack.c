@@ -36,6 +36,7 @@ typedef struct packing {
     int32_t (*clock)[ZR_STREAMS];
     span *span; /* largest first */
     int32_t n;
+    int64_t looks;
     stretch stretch[STRETCHES];
 } packing;
 
@@ -101,7 +102,7 @@ static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *
 }
 
 /* Lowest place for `item` at `offset` or above in one stretch. */
-static int64_t lowest(const stretch *s, const span *item, int64_t offset, int32_t (*clock)[ZR_STREAMS])
+static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t offset)
 {
     int32_t begin = 0, end = s->n; /* skip what ends at `offset` or below */
     while (begin < end) {
@@ -113,8 +114,9 @@ static int64_t lowest(const stretch *s, const span *item, int64_t offset, int32_
     }
     for (int32_t i = begin; i < s->n; i++) {
         const span *p = s->placed[i].span;
+        k->looks++;
         if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
-        if (p->offset + p->bytes <= offset || before(p, item, clock) || before(item, p, clock)) continue;
+        if (p->offset + p->bytes <= offset || before(p, item, k->clock) || before(item, p, k->clock)) continue;
         offset = p->offset + p->bytes;
     }
     return offset;
@@ -145,18 +147,17 @@ static zr_status place(packing *k, span *item)
 {
     for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all its stretches at once */
         tried = item->offset;
-        for (int32_t i = item->from; i <= item->to; i++)
-            item->offset = lowest(&k->stretch[i], item, item->offset, k->clock);
+        for (int32_t i = item->from; i <= item->to; i++) item->offset = lowest(k, &k->stretch[i], item, item->offset);
     }
     for (int32_t i = item->from; i <= item->to; i++) ZR_TRY(insert(&k->stretch[i], item));
     return ZR_OK;
 }
 
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], int64_t *bytes)
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed)
 {
     packing k = {.clock = clock, .n = schedule->n_buffers - plan->n_persistent};
     zr_status st = ZR_OK;
-    *bytes = plan->persistent_bytes;
+    *packed = (zr__packed){.bytes = plan->persistent_bytes};
     if (k.n == 0) return ZR_OK;
     k.span = zr_alloc(sizeof *k.span * (size_t)k.n);
     ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", k.n);
@@ -167,8 +168,9 @@ zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[
         ZR_TRY_GOTO(st, place(&k, item), done);
         schedule->buffer[item->buffer].offset = plan->persistent_bytes + item->offset;
         int64_t end = plan->persistent_bytes + item->offset + item->bytes;
-        if (end > *bytes) *bytes = end;
+        if (end > packed->bytes) packed->bytes = end;
     }
+    packed->looks = k.looks;
 done:
     for (int i = 0; i < STRETCHES; i++) zr_free(k.stretch[i].placed);
     zr_free(k.span);

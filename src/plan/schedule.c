@@ -434,10 +434,10 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__writer_step(&s.w, ZR_STEP_END, ZR_STREAM_COMPUTE, -1, -1);
         zr__write_update(&s.w);
     }
-    int64_t bytes = 0;
+    zr__packed packed;
     ZR_TRY_GOTO(st, s.w.status, done);
-    ZR_TRY_GOTO(st, zr__pack(plan, &plan->schedule[kind], s.w.clock, &bytes), done);
-    if (bytes > plan->arena_bytes) plan->arena_bytes = bytes;
+    ZR_TRY_GOTO(st, zr__pack(plan, &plan->schedule[kind], s.w.clock, &packed), done);
+    if (packed.bytes > plan->arena_bytes) plan->arena_bytes = packed.bytes;
 done:
     zr__writer_end(&s.w);
     zr__program_free(&s.program);
