@@ -1,11 +1,12 @@
 //TEST timeout=60 tsan=1
-//LINK -Wl,--wrap=zr_traffic_count
+//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_wait,--wrap=sched_yield
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "comm/barrier.h"
 #include "comm_checks.h"
 
 #include <pthread.h>
@@ -161,43 +162,84 @@ static void one_rank_alone_is_not_stopped(void **state)
     zr_comm_cancel(NULL);
 }
 
-/* Rank 0 reads slowly while rank 1 is stopped in the same call: rank 1's memory must stay until rank 0 has read. */
-enum { LENT_BYTES = 4096 };
-typedef struct slow_reader {
-    _Atomic int reading, read_well;
-} slow_reader;
+/* ---- memory that is lent ----------------------------------------------------------------------- */
 
-static zr_status read_slowly(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+/* Rank 1 is stopped while rank 0 reads its memory, or is about to: it must stay until rank 0 has read. */
+enum { LENT_BYTES = 4096 };
+typedef struct loan {
+    bool early; /* rank 1 is stopped between rank 0's last look at the barrier and its arrival, which completes it */
+    _Atomic int reading;    /* rank 0 has begun to read, or is held in the barrier */
+    _Atomic int stopped;    /* the barrier has told rank 1 */
+    _Atomic int waits;      /* rank 1 waits for rank 0 */
+    _Atomic int given_back; /* rank 1's memory is gone */
+    _Atomic int read_well;
+} loan;
+
+static loan *held;                     /* by the loan that is tested; NULL else */
+static _Thread_local int lending_rank; /* 1 + the rank whose call this thread is in, 0: none */
+
+static void until(_Atomic int *a, _Atomic int *b)
 {
-    slow_reader *s = arg;
-    s->reading = 1;
-    usleep(30000);
-    zr_status st = check_stretch(pieces[1], 1, 0, 7, first, bytes, "a slow exchange");
-    s->read_well = st == ZR_OK;
+    while (!atomic_load(a) && !atomic_load(b)) usleep(100);
+}
+
+/* Rank 0 saw a barrier that nobody had left, came last and so completed it; but rank 1 has left meanwhile. */
+int __real_zr__barrier_wait(zr__barrier *barrier);
+int __wrap_zr__barrier_wait(zr__barrier *barrier);
+int __wrap_zr__barrier_wait(zr__barrier *barrier)
+{
+    if (!held || lending_rank == 0) return __real_zr__barrier_wait(barrier);
+    if (held->early && lending_rank == 1 && !held->reading) {
+        held->reading = 1;
+        until(&held->stopped, &held->stopped);
+        return 0;
+    }
+    int leaver = __real_zr__barrier_wait(barrier);
+    if (lending_rank == 2 && leaver) held->stopped = 1;
+    return leaver;
+}
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+    if (held && lending_rank == 2) held->waits = 1;
+    return __real_sched_yield();
+}
+
+static zr_status read_late(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    loan *l = arg;
+    l->reading = 1;
+    until(&l->waits, &l->given_back);
+    zr_status st = check_stretch(pieces[1], 1, 0, 7, first, bytes, "a late exchange");
+    l->read_well = st == ZR_OK && !l->given_back;
     return st;
 }
 
 static zr_status lend_to_rank_0(zr_comm *comm, void *arg)
 {
-    slow_reader *s = arg;
-    unsigned char *send = zr_alloc(LENT_BYTES);
-    ZR_CHECK(send, ZR_ERR_MEMORY, "no memory");
+    static unsigned char sent[2][LENT_BYTES]; /* not freed: a fault is to be found, not to crash */
+    loan *l = arg;
+    unsigned char *send = sent[comm->rank];
     check_fill(send, comm->rank, 0, 7, LENT_BYTES);
-    zr_status st = zr_comm_collect(comm, 0, send, LENT_BYTES, read_slowly, s);
+    lending_rank = comm->rank + 1;
+    zr_status st = zr_comm_collect(comm, 0, send, LENT_BYTES, read_late, l);
+    lending_rank = 0;
     memset(send, 0xee, LENT_BYTES);
-    zr_free(send);
+    if (comm->rank == 1) l->given_back = 1;
     return st;
 }
 
 static zr_status stop_rank_1(zr_comm *comm, void *arg)
 {
-    slow_reader *s = arg;
+    loan *l = arg;
     void *stage;
     ZR_TRY(zr_comm_stage(comm, 2 * ZR_COMM_STAGE_LEAST, &stage));
-    check_beside_args beside = {.comm = comm, .run = lend_to_rank_0, .arg = s};
+    check_beside_args beside = {.comm = comm, .run = lend_to_rank_0, .arg = l};
     check_beside_start(&beside);
     if (comm->rank == 1) {
-        while (!s->reading) usleep(100);
+        until(&l->reading, &l->reading);
         zr_comm_cancel(comm);
     }
     return check_beside_join(&beside);
@@ -206,10 +248,14 @@ static zr_status stop_rank_1(zr_comm *comm, void *arg)
 static void memory_that_is_read_is_not_given_back(void **state)
 {
     (void)state;
-    slow_reader s = {0};
-    assert_int_equal(zr_comm_threads_run(2, stop_rank_1, &s), ZR_ERR_PEER);
-    assert_string_equal(zr_error_message(), "rank 1 was stopped");
-    assert_int_equal(s.read_well, 1);
+    for (int early = 0; early <= 1; early++) {
+        loan l = {.early = early};
+        held = &l;
+        assert_int_equal(zr_comm_threads_run(2, stop_rank_1, &l), ZR_ERR_PEER);
+        held = NULL;
+        assert_string_equal(zr_error_message(), "rank 1 was stopped");
+        assert_int_equal(l.read_well, 1);
+    }
 }
 
 /* All return the agreed failure; none may hear ZR_ERR_PEER from a rank that returned it sooner. */
