@@ -3,6 +3,7 @@
  * ends the step on both, with the first one's message. */
 #include "layout_variants.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -182,13 +183,100 @@ static zr_status failing_batch(void *arg, const zr_batch *batch, void *const *in
     return trainer_batch(arg, batch, input);
 }
 
-/* The comm stream waits for peers whose computing thread has failed as well. */
+/* How often a rank has given its arena back. */
+static _Atomic int arenas_freed;
+static void (*free_memory)(zr_device *device, void *memory);
+static zr_device_ops counting_ops;
+
+static void count_free(zr_device *device, void *memory)
+{
+    atomic_fetch_add(&arenas_freed, 1);
+    free_memory(device, memory);
+}
+
+static void count_frees(trainer *run, zr_device *device)
+{
+    (void)run;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (!free_memory) {
+        counting_ops = *device->ops;
+        free_memory = counting_ops.free;
+        counting_ops.free = count_free;
+    }
+    pthread_mutex_unlock(&lock);
+    device->ops = &counting_ops;
+}
+
+/* The comm stream waits for peers whose computing thread has failed as well. What was on its way from or into an arena
+ * may still be: it stays. */
 static void test_computing_fails(void **state)
 {
     (void)state;
     trainer run = layout_trainer(2, ZR_F32, 1, 0);
+    run.tune = count_frees;
+    run.lanes = true;
+    trainer_run(&run);
+    assert_int_equal(arenas_freed, 2);
     run.batch = failing_batch;
     check_failure(run, ZR_ERR_DATA, "no second batch");
+    assert_int_equal(arenas_freed, 2);
+}
+
+/* Rank 0's computing thread fails while its comm stream waits for rank 1, which comes no more before rank 0 has
+ * returned. */
+typedef struct lone {
+    _Atomic int returned; /* rank 0 has */
+    bool in_vain;         /* rank 1 waited for it */
+} lone;
+
+static zr_status fail_alone(void *arg, const zr_batch *batch, void *const *input)
+{
+    ZR_CHECK(batch->step < 1 || batch->first_row > 0, ZR_ERR_DATA, "no second batch on rank 0");
+    return trainer_batch(arg, batch, input);
+}
+
+static void hold_back(void *arg, const zr_event *event)
+{
+    lone *l = arg;
+    if (event->stream != ZR_STREAM_COMM || l->returned) return;
+    await_more(&l->returned, 0);
+    l->in_vain = !l->returned;
+    l->returned = 1; /* waited once is enough */
+}
+
+static zr_status hold_back_rank_1(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    if (comm->rank == 1) zr_engine_watch(engine, hold_back, run->arg);
+    return ZR_OK;
+}
+
+static zr_status rank_0_tells(zr_comm *comm, void *arg)
+{
+    trainer *run = arg;
+    lone *l = run->arg;
+    zr_status st = trainer_rank(comm, run);
+    if (comm->rank == 0) l->returned = 1;
+    return st;
+}
+
+static void test_one_rank_fails_alone(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++) { /* there something is gathered before the batch is wanted */
+        lone l = {0};
+        trainer run = layout_trainer(2, ZR_F32, 1, 0);
+        run.layout.stage = stage;
+        run.layout.prefetch_elems = 1;
+        run.layout.gather_bucket_elems = 350;
+        run.lanes = true;
+        run.batch = fail_alone;
+        run.after_first = hold_back_rank_1;
+        run.arg = &l;
+        assert_int_equal(zr_comm_threads_run(2, rank_0_tells, &run), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "no second batch on rank 0"));
+        if (l.in_vain) fail_msg("stage %d: rank 0 returned only when rank 1 went on", stage);
+    }
 }
 
 static zr_status leave(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -210,9 +298,13 @@ static void test_communication_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_ranks),       cmocka_unit_test(test_three_ranks),
-        cmocka_unit_test(test_world),           cmocka_unit_test(test_order),
-        cmocka_unit_test(test_computing_fails), cmocka_unit_test(test_communication_fails),
+        cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_three_ranks),
+        cmocka_unit_test(test_world),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_computing_fails),
+        cmocka_unit_test(test_one_rank_fails_alone),
+        cmocka_unit_test(test_communication_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
