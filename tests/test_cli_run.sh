@@ -111,8 +111,7 @@ check "... a table of at most 100 columns" awk '/^where the time goes/ { on = 1 
 check "... the same numbers" same s3 traced
 "$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop --trace stop.json >out 2>err &
 pid=$!
-tries=0
-while [ ! -s stop/metrics.jsonl ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+while [ ! -s stop/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done
 check "a second job in the directory" code 73 "$ZR" train c.json --train.output_dir=stop
 kill -TERM $pid
 wait $pid
@@ -132,19 +131,19 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
     check "... said once" test "$(grep -c '^zr: ' err)" = 1
     check "mpirun: other options on a rank" code 78 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
-    check "mpirun: an option that one rank does not know" code 2 timeout 60 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
+    check "mpirun: an option that one rank does not know" code 2 timeout 300 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --bogus
     check "... says which rank" grep -q 'rank 1: unknown option --bogus' err
     version=$("$ZR" --version | sed 's/zr //; s/\./\\./g')
     LC_ALL=C sed "s/$version/9.9.9/g" "$ZR" >other && chmod +x other
-    check "mpirun: another version on a rank" code 78 timeout 60 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
+    check "mpirun: another version on a rank" code 78 timeout 300 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 ./other train c.json --train.output_dir=mpi2
     check "... nothing was created" test ! -e mpi2
     mkdir bad && token_file bad/good.bin
     printf '\347\003' | dd of=bad/good.bin bs=1 seek=20238 conv=notrunc 2>/dev/null # token 10119, between the spot checks
     cp c.json bad/
     tokens='--data.train=good.bin --data.val=good.bin --model.vocab_size=300 --train.eval_batches=0 --train.steps=200'
-    check "mpirun: bad data on one rank amid a step" code 65 timeout 60 $mpirun -n 1 "$ZR" train c.json --quiet $tokens \
+    check "mpirun: bad data on one rank amid a step" code 65 timeout 300 $mpirun -n 1 "$ZR" train c.json --quiet $tokens \
         --train.output_dir="$DIR/mpi3" : -n 1 -wdir "$DIR/bad" "$ZR" train c.json --quiet $tokens --train.output_dir="$DIR/mpi3"
     check "... said once, with rank and place" test "$(grep -c '^zr: rank 1: good.bin: token 10119 ' err) $(grep -c '^zr: ' err)" = "1 1"
 else
