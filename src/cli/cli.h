@@ -70,8 +70,15 @@ extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info, 
 /** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, bool keys);
 
-/** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. */
-ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config);
+/** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. *own_dir (may
+ *  be NULL): none was given to the run. */
+ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir);
+/** Make the directory of a run that was given none (it has its name from zr_train_prepare): the first of that name,
+ * name-2, name-3 ... that is not there; the configuration then names it. Collective, comm NULL: one process.
+ * ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status cli_own_dir_make(zr_config *config, zr_comm *comm);
+/** On the process that made it: remove it when the run left nothing in it. */
+void cli_own_dir_drop(const zr_config *config);
 /** Of parameters and activations. */
 const char *cli_type_name(const zr_config *config);
 

@@ -263,7 +263,7 @@ static zr_status plan(cli_args *args, planning *p)
     char room[8][256];
     zr_status st = ZR_OK;
     ZR_TRY(add_overrides(p->o, args, room));
-    ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config));
+    ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
     ZR_TRY_GOTO(st, check_outputs(p), done);
     ZR_TRY_GOTO(st, settle(p), done);

@@ -139,14 +139,16 @@ static zr_status check_stdout(const zr_config *config)
     return ZR_OK;
 }
 
-static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config)
+static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config,
+                      bool *own_dir)
 {
     int64_t unix_sec = 0;
     ZR_TRY(start_time(comm, &unix_sec));
-    zr_status st = cli_config(args, ranks, unix_sec, config);
+    zr_status st = cli_config(args, ranks, unix_sec, config, own_dir);
     if (st == ZR_OK) st = check_steps(watch, *config);
     if (st == ZR_OK) st = check_stdout(*config);
     if (comm) st = zr_comm_agree(comm, st);
+    if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
     if (st != ZR_OK) zr_config_destroy(config); /* it may be another rank's that failed */
     return st;
 }
@@ -188,13 +190,15 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     cli_loss loss = {.curve = NULL};
     cli_progress progress = {
         .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss};
-    ZR_TRY(load(args, watch, comm, ranks, &config));
+    bool own_dir = false;
+    ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
     j.observer.stop = stop_asked;
     j.observer.trace = watch->trace;
     catch_signals();
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
+    if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) cli_progress_end(&progress);
     if (first) cli_loss_end(&loss);
     if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);

@@ -14,6 +14,7 @@
 
 #define LOCK_NAME "lock"
 #define METRICS_NAME "metrics.jsonl"
+#define PICTURE_NAME "loss.svg"
 #define TMP_SUFFIX ".tmp" /* of zr_file_write */
 
 /* A path in a message. */
@@ -64,9 +65,10 @@ zr_status zr__run_dir_check(const char *path)
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++) {
         char trace[PATH_MAX];
         ZR_TRY(zr__path_join(trace, path, traces[i]));
-        ZR_CHECK(lstat(trace, &st) != 0, ZR_ERR_CREATE,
-                 "train.output_dir %s holds another run (%s is there); choose another directory or remove it", shown,
-                 traces[i]);
+        ZR_CHECK(
+            lstat(trace, &st) != 0, ZR_ERR_CREATE,
+            "train.output_dir %s holds another run (%s is there); name another (--train.output_dir=DIR) or remove it",
+            shown, traces[i]);
     }
     return ZR_OK;
 }
@@ -149,6 +151,7 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     bool found = n == strlen(LOCK_NAME) && strncmp(name, LOCK_NAME, n) == 0;
+    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0;
     found |= n == strlen("loss.svg") && strncmp(name, "loss.svg", n) == 0; /* who observes the run may draw it */
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
         found |= n == strlen(traces[i]) && strncmp(name, traces[i], n) == 0;
