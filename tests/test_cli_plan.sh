@@ -140,6 +140,31 @@ check "one rank: what is cast" sh -c "$ZR plan c.json --quiet --json --stage 3 -
     --gradient_accumulation_steps=1 --svg one.svg && grep -q '^.*>cast: fp32' one.svg && grep -q 'One rank' one.svg"
 check "every 2nd unit" sh -c "$ZR plan c.json --quiet --json --activation_checkpointing.policy=unit \
     --activation_checkpointing.every=2 --svg two.svg && grep -q 'input of every 2 units' two.svg"
+priced() { "$ZR" plan --preset gpt2-124m --ranks 4 --batch 4 --profile h100 --quiet --json --svg "$@"; }
+check "a picture over time" priced time.svg --stage 3 --activation_checkpointing.policy=unit
+check "... says whose, and how much is hidden" grep -q 'as priced for h100: .* a step, communication .* not hidden' time.svg
+check "... its axis has a unit" grep -q '>time, ms<' time.svg
+check "... boxes have their time" grep -q 'forward h.3, steps [0-9]* to [0-9]*, [0-9.]* [mu]s to ' time.svg
+if command -v python3 >/dev/null; then
+    cat >overlap.py <<'END_PYTHON'
+import re, sys
+cell = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)".*><title>(gather: parts become whole|forward) (\S+),')
+cells = [(float(x), float(y), float(w), kind, unit) for x, y, w, kind, unit in cell.findall(open(sys.argv[1]).read())]
+assert len({y for _, y, _, _, _ in cells}) == 2, "two lanes"
+[begin, width] = next([x, w] for x, _, w, kind, unit in cells if kind == "forward" and unit == "h.3")
+assert any(unit == "h.4" and kind != "forward" and begin < x + w and x < begin + width for x, _, w, kind, unit in cells)
+END_PYTHON
+    check "... the next unit is gathered while one computes" python3 overlap.py time.svg
+else
+    skip "... the next unit is gathered while one computes" "no python3"
+fi
+check "... of what a box holds its unit is named, not the op" sh -c "grep -q '>h.5<' time.svg && ! grep -Eq '>linear|>gelu|_dx<' time.svg"
+check "stages 1 and 2: where parameters come from" sh -c "for s in 1 2; do $ZR plan --preset gpt2-124m --ranks 4 --stage \$s \
+    --profile h100 --quiet --json --svg s.svg && grep -q 'gathered unit by unit, ahead of' s.svg && ! grep -q 'not shown' s.svg || exit 1; done"
+check "... without overlap before the step" sh -c "$ZR plan --preset gpt2-124m --ranks 4 --stage 1 --profile h100 --quiet --json \
+    --svg s.svg --zero_optimization.overlap_comm=false && grep -q 'Parameters stay whole' s.svg"
+check "no rates, no time" sh -c "XDG_CACHE_HOME=$DIR/nothing $ZR plan c.json --quiet --json --svg n.svg && grep -q '>step<' n.svg &&
+    grep -q 'the axis is time' n.svg"
 check "a picture that cannot be written" fails 73 'nowhere' "$ZR" plan c.json --svg nowhere/step.svg
 
 check "shapes" "$ZR" plan --shapes

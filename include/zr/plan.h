@@ -283,6 +283,14 @@ typedef struct zr_price {
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 
+/** When a step of the schedule runs, by those rates. */
+typedef struct zr_step_time {
+    double begin_sec, end_sec;
+} zr_step_time;
+/** Of each step of training, `time` has room for all; of several micro-batches the first, and what follows them as if
+ * it were the only one. ZR_ERR_STATE when the plan has no training step. */
+ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
+
 /** A machine by name: "v100-dgx2", "h100", "zen3"; ZR_ERR_NOT_FOUND with the list. */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Their names, NULL at the end. */

@@ -131,7 +131,7 @@ static zr_status draw(const planning *p, const zr_plan *plan)
         whole_states_bytes = whole->memory.states_bytes;
         zr_plan_destroy(&whole);
     }
-    ZR_TRY(cli_picture_write(p->o->svg, plan, model, whole_states_bytes));
+    ZR_TRY(cli_picture_write(p->o->svg, plan, &p->profile, model, whole_states_bytes));
     return ZR_OK;
 }
 
@@ -154,14 +154,14 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Rates of this machine: what `zr info --bench` remembers, or else its products alone, measured now. */
-static void know_rates(const planning *p, zr_device *device)
+/** Rates of this machine: what `zr info --bench` remembers, or else (measured) its products alone, measured now. */
+static void know_rates(const planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.bf16_products;
     if (zr_rates_recall(&rates) == ZR_OK)
         zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
-    else
+    else if (measured)
         device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }
 
@@ -173,7 +173,7 @@ static zr_status profile_here(planning *p)
     want.threads = zr_train_threads(p->config, p->local_ranks);
     ZR_TRY(zr_device_create_cpu(&want, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
-    if (timed) know_rates(p, device);
+    if (timed || p->o->svg) know_rates(p, device, timed);
     p->profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;

@@ -80,16 +80,12 @@ static void print_json(const char *out, const char *const *run, cli_curve *const
     printf("]}\n");
 }
 
-/** An output that is one of the inputs would destroy it. */
 static zr_status check_out(const char *out, const char *const *run, int n)
 {
-    struct stat a, b;
-    char path[PATH_MAX];
-    for (int i = 0; i < n; i++) {
-        ZR_TRY(metrics_of(run[i], path));
-        bool same = stat(out, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-        ZR_CHECK(!same, ZR_ERR_CREATE, "-o %s is what %s is read from; choose another file", out, run[i]);
-    }
+    const char *inputs[CLI_MAX_OPERANDS + 1] = {NULL};
+    for (int i = 0; i < n; i++) inputs[i] = run[i];
+    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(zr__output_check(out, &cli_svg_kind, inputs));
     return ZR_OK;
 }
 

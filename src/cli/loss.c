@@ -12,6 +12,7 @@ static zr_status draw(cli_loss *loss)
     char *svg = NULL;
     size_t bytes = 0;
     const char *name = loss->name;
+    ZR_TRY(zr__output_check(loss->svg, &cli_svg_kind, NULL));
     ZR_TRY(cli_curve_read(loss->curve, loss->metrics, false));
     zr_status st = cli_curve_draw(&loss->curve, &name, 1, &svg, &bytes);
     if (st == ZR_OK) st = svg_save(loss->svg, svg, bytes);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define PAGE_WIDTH 1400.0
-#define PAGE_HEIGHT 968.0
+#define PAGE_HEIGHT 1006.0
 #define RIGHT 1184.0 /* what is said beside the map begins here */
 
 typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
@@ -17,9 +17,9 @@ static const struct {
               [PHASE_BACKWARD] = {"#c2ccd8", "backward"},
               [PHASE_UPDATE] = {"#cfe5d7", "update"}};
 
-double cli_picture_x(const cli_picture *p, int32_t step)
+double cli_picture_x(const cli_picture *p, double moment)
 {
-    return p->map.x + p->map.w * (double)step / (double)(p->schedule->n_steps > 0 ? p->schedule->n_steps : 1);
+    return p->map.x + p->map.w * moment / (p->span > 0 ? p->span : 1);
 }
 
 double cli_picture_y(const cli_picture *p, int64_t offset)
@@ -32,6 +32,39 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit)
 {
     const zr_unit_info *info = zr_graph_unit_info(p->graph, unit);
     return info ? info->name : "";
+}
+
+const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96])
+{
+    char begin[32], end[32];
+    if (p->timed)
+        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, begin),
+                 cli_seconds(time.end_sec, end));
+    else
+        snprintf(text, 96, "steps %d to %d", first, last);
+    return text;
+}
+
+const char *cli_picture_words(const char *op)
+{
+    static const struct {
+        const char *op, *words;
+    } table[] = {{"embedding", "tokens' vectors"},
+                 {"position", "tokens' vectors"},
+                 {"layernorm", "norm"},
+                 {"linear", "matrix product"},
+                 {"gelu", "GELU"},
+                 {"add", "residual sum"},
+                 {"linear_cross_entropy", "head and losses"},
+                 {"cross_entropy", "losses"},
+                 {"layernorm_dx", "gradient at the norm"},
+                 {"linear_dx", "gradient at a product"},
+                 {"gelu_dx", "gradient at GELU"},
+                 {"attention_dx", "gradient at attention"},
+                 {"linear_cross_entropy_dx", "head"}};
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (strcmp(op, table[i].op) == 0) return table[i].words;
+    return op;
 }
 
 /* ---- above the map --------------------------------------------------------------------------- */
@@ -54,22 +87,42 @@ static void draw_title(const cli_picture *p, const char *model)
         cli_bytes((double)plan->memory.states_bytes, states));
 }
 
-static const char *states_sentence(const zr_plan *plan)
+/** Do stages 1 and 2 gather what the step before updated within this one? */
+static bool gathers_once(const cli_picture *p)
+{
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (p->schedule->step[i].once) return true;
+    return false;
+}
+
+static const char *states_sentence(const cli_picture *p)
 {
     static const char *const sentence[4] = {
         "Stage 0: every rank keeps all model states. Gradients are summed over the ranks, and all of them do the same "
         "update.",
-        "Stage 1: a rank keeps its share of the optimizer states and updates that share of the parameters; the others' "
-        "shares are gathered before the next step (not shown).",
-        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's whole gradient goes to its owners "
-        "at once; updated parameters are gathered before the next step (not shown).",
+        "Stage 1: a rank keeps its share of the optimizer states. It receives the summed gradient of that share, and "
+        "updates that share of the parameters.",
+        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners as "
+        "soon "
+        "as it is complete.",
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
-    if (plan->layout.ranks == 1)
-        return plan->shard_param ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from the "
-                                   "fp32 ones just before they are used (blue boxes) and dropped behind."
-                                 : "One rank: it keeps all model states; there is nobody to share them with.";
-    return sentence[plan->layout.stage];
+    if (p->plan->layout.ranks == 1)
+        return p->plan->shard_param ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
+                                      "the fp32 ones just before they are used (blue boxes) and dropped behind."
+                                    : "One rank: it keeps all model states; there is nobody to share them with.";
+    return sentence[p->plan->layout.stage];
+}
+
+/** How stages 1 and 2 come by the parameters that others have updated; NULL: another stage. */
+static const char *parameters_sentence(const cli_picture *p)
+{
+    const zr_layout *layout = &p->plan->layout;
+    if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
+    return gathers_once(p)
+               ? "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
+                 "its first use (blue cells of comm)."
+               : "Parameters stay whole; what the others have updated is gathered before the next step.";
 }
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
@@ -99,24 +152,50 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-static void draw_sentences(const cli_picture *p, int64_t whole_states_bytes)
+/** Model states here and without ZeRO. */
+static void states_text(const zr_plan *plan, int64_t whole_states_bytes, char text[256])
 {
-    char whole[32], here[32], room[160];
-    double y = 88;
-    svg_font font = {.size = 13, .color = PICTURE_DARK};
-    const zr_plan *plan = p->plan;
-    svg_text(p->out, 40, y, font, "%s", states_sentence(plan));
-    svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
-             plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+    char whole[32], here[32], other[128] = "";
     const char *consumed = plan->consume_grad ? " A unit's gradient is used up by its update at once." : "";
     cli_bytes((double)plan->memory.states_bytes, here);
-    cli_bytes((double)whole_states_bytes, whole);
-    if (whole_states_bytes > plan->memory.states_bytes) {
-        svg_text(p->out, 40, y + 19, font, "Model states: %s here, %s %s.%s", here, whole,
-                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0", consumed);
-    } else {
-        svg_text(p->out, 40, y + 19, font, "Model states: %s.%s", here, consumed);
+    if (whole_states_bytes > plan->memory.states_bytes)
+        snprintf(other, sizeof(other), " here, %s %s", cli_bytes((double)whole_states_bytes, whole),
+                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
+    snprintf(text, 256, "Model states: %s%s.%s", here, other, consumed);
+}
+
+/** What the time axis is worth. */
+static void time_text(const cli_picture *p, char text[256])
+{
+    char step[32], comm[32], exposed[32];
+    if (!p->timed) {
+        snprintf(text, 256,
+                 "Steps of the schedule, one after the other: the rates of this machine are not known. With --profile "
+                 "NAME, or after `zr info --bench`, the axis is time.");
+        return;
     }
+    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->profile->name,
+                     cli_seconds(p->price.step_sec, step));
+    if (p->plan->layout.ranks > 1 && n > 0)
+        snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
+                 cli_seconds(p->price.comm_sec, comm), cli_seconds(p->price.exposed_sec, exposed));
+    strcat(text, ".");
+}
+
+static void draw_sentences(const cli_picture *p, int64_t whole_states_bytes)
+{
+    char text[256], room[160];
+    double y = 88;
+    svg_font font = {.size = 13, .color = PICTURE_DARK};
+    const char *parameters = parameters_sentence(p);
+    svg_text(p->out, 40, y, font, "%s", states_sentence(p));
+    if (parameters) svg_text(p->out, 40, y += 19, font, "%s", parameters);
+    svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
+             p->plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+    states_text(p->plan, whole_states_bytes, text);
+    svg_text(p->out, 40, y += 19, font, "%s", text);
+    time_text(p, text);
+    svg_text(p->out, 40, y + 19, font, "%s", text);
 }
 
 static phase phase_of(const cli_picture *p, int32_t step)
@@ -126,18 +205,37 @@ static phase phase_of(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
+/** When computation comes to a phase; `span` when it never does. */
+static double phase_begin(const cli_picture *p, phase which)
+{
+    if (which == PHASE_FORWARD) return 0;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && phase_of(p, i) >= which) return p->time[i].begin_sec;
+    return p->span;
+}
+
+static void draw_turns(const cli_picture *p, double y, double height)
+{
+    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
+    for (int i = 0; i < 2; i++) {
+        double x = cli_picture_x(p, p->time[i ? p->end_step : p->repeat_step].begin_sec);
+        svg_line(p->out, x, y - 6, x, y + height, PICTURE_DARK, 2.5);
+    }
+    svg_text(p->out, cli_picture_x(p, p->time[p->repeat_step].begin_sec) + 6, y - 4,
+             (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times", (long long)p->plan->layout.accum);
+}
+
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
-    int32_t n = p->schedule->n_steps;
-    for (int32_t i = 0, end = 0; i < n; i = end) {
-        phase which = phase_of(p, i);
-        for (end = i + 1; end < n && phase_of(p, end) == which; end++) continue;
-        double x = cli_picture_x(p, i), w = cli_picture_x(p, end) - x;
-        const char *name = which == PHASE_BACKWARD && p->plan->layout.two_pass
+    for (int i = PHASE_FORWARD; i <= PHASE_UPDATE; i++) {
+        double begin = phase_begin(p, (phase)i), end = i < PHASE_UPDATE ? phase_begin(p, (phase)(i + 1)) : p->span;
+        double x = cli_picture_x(p, begin), w = cli_picture_x(p, end) - x;
+        if (i > 0 && w <= 0 && i != PHASE_UPDATE) continue;
+        const char *name = i == PHASE_BACKWARD && p->plan->layout.two_pass
                                ? "backward, twice: for the norm, for the updates"
-                               : phases[which].name;
-        svg_rect(p->out, (svg_box){x, y, w, height}, phases[which].color, NULL, name);
+                               : phases[i].name;
+        svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
         if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
         /* A phase of few steps names itself beside the page's edge. */
         bool fits = svg_text_width(name, 12) < w;
@@ -145,13 +243,7 @@ static void draw_phases(const cli_picture *p, double y)
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
                  "%s", name);
     }
-    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
-    for (int i = 0; i < 2; i++) {
-        double x = cli_picture_x(p, i ? p->end_step : p->repeat_step);
-        svg_line(p->out, x, y - 6, x, y + height, PICTURE_DARK, 2.5);
-    }
-    svg_text(p->out, cli_picture_x(p, p->repeat_step) + 6, y - 4, (svg_font){.size = 11, .color = PICTURE_DARK},
-             "%lld times", (long long)p->plan->layout.accum);
+    draw_turns(p, y, height);
 }
 
 /** Which unit computes; a name where there is room for one. */
@@ -168,14 +260,16 @@ static void draw_units(const cli_picture *p, double y)
             if (step[j].stream == ZR_STREAM_COMPUTE && step[j].unit != step[i].unit) break;
             if (step[j].kind == ZR_STEP_RUN) end = j + 1;
         }
-        double x = cli_picture_x(p, i), w = cli_picture_x(p, end) - x;
+        double x = cli_picture_x(p, p->time[i].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
         const char *name = cli_picture_unit(p, step[i].unit);
         svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
                  name);
         odd = !odd;
-        if (x < free_x) continue;
-        svg_text(p->out, x, y - 3, (svg_font){.size = 9.5, .color = PICTURE_GREY}, "%s", name);
-        free_x = x + svg_text_width(name, 9.5) + 6;
+        /* Only over its own turn: a name that hangs over the next unit's would be read as that one's. */
+        double wide = svg_text_width(name, 10);
+        if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
+        svg_text(p->out, x, y - 3, (svg_font){.size = 10, .color = PICTURE_GREY}, "%s", name);
+        free_x = x + wide + 6;
     }
 }
 
@@ -202,15 +296,27 @@ static void draw_axis(const cli_picture *p)
     snprintf(text, sizeof(text), "address in the arena, %s", unit[u].name);
     svg_text_up(p->out, 34, p->map.y + p->map.h / 2,
                 (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
-    double bottom = p->map.y + p->map.h, every = svg_nice_step(p->schedule->n_steps);
-    for (double at = 0; at <= p->schedule->n_steps; at += every < 1 ? 1 : every) {
-        double x = cli_picture_x(p, (int32_t)at);
+}
+
+/** Below the map. */
+static void draw_moments(const cli_picture *p)
+{
+    static const struct {
+        const char *name;
+        double sec;
+    } unit[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+    size_t u = 0;
+    while (p->timed && u < 3 && p->span < 1.5 * unit[u].sec) u++;
+    double bottom = p->map.y + p->map.h, scale = p->timed ? unit[u].sec : 1, every = svg_nice_step(p->span / scale);
+    if (!p->timed && every < 1) every = 1;
+    for (double k = 0; k * every * scale <= p->span * (1 + 1e-9) && k < 50; k++) {
+        double x = cli_picture_x(p, k * every * scale);
         svg_line(p->out, x, bottom, x, bottom + 4, PICTURE_GREY, 1);
-        svg_text(p->out, x, bottom + 16, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, "%.0f",
-                 at);
+        svg_text(p->out, x, bottom + 16, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, "%g",
+                 k * every);
     }
-    svg_text(p->out, p->map.x - 8, bottom + 16, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END},
-             "step");
+    svg_text(p->out, p->map.x - 12, bottom + 16, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END},
+             p->timed ? "time, %s" : "step%s", p->timed ? unit[u].name : "");
 }
 
 static void draw_bracket(const cli_picture *p, double top, double bottom, double text_y, const char *name,
@@ -257,19 +363,23 @@ static void draw_legend(const cli_picture *p, double y)
     }
 }
 
-static zr_status draw_fullest(const cli_picture *p)
+static zr_status find_fullest(cli_picture *p)
 {
-    zr_fullest fullest;
+    ZR_TRY(zr_plan_fullest(p->plan, &p->fullest));
+    zr_step_time at = p->time[p->fullest.step];
+    p->fullest_x = cli_picture_x(p, (at.begin_sec + at.end_sec) / 2);
+    return ZR_OK;
+}
+
+static void draw_fullest(const cli_picture *p)
+{
     char live[32];
-    ZR_TRY(zr_plan_fullest(p->plan, &fullest));
-    double x = (cli_picture_x(p, fullest.step) + cli_picture_x(p, fullest.step + 1)) / 2;
+    double x = p->fullest_x, y = p->map.y + p->map.h + 34;
     bool left = x > p->map.x + p->map.w / 2;
-    double y = p->map.y + p->map.h + 34;
     svg_dashed(p->out, x, p->map.y - 4, x, y - 10, PICTURE_DARK, 1);
     svg_text(p->out, left ? x - 4 : x + 4, y,
              (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = left ? SVG_END : SVG_START},
-             "fullest moment: %s in use", cli_bytes((double)fullest.live_bytes, live));
-    return ZR_OK;
+             "fullest moment: %s in use", cli_bytes((double)p->fullest.live_bytes, live));
 }
 
 /* ---- page ------------------------------------------------------------------------------------ */
@@ -279,18 +389,20 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        if (kind == ZR_STEP_LOSS && p->loss_step < 0) p->loss_step = i;
+        /* A head that makes the losses on its way back begins the backward pass. */
+        bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
+        if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
         if (kind == ZR_STEP_END) p->end_step = i;
         if (kind == ZR_STEP_NORM && p->norm_step < 0) p->norm_step = i;
     }
 }
 
-static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_bytes)
+static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_states_bytes)
 {
     find_marks(p);
     double total = (double)(p->plan->arena_bytes + p->plan->stage_bytes);
-    p->map = (svg_box){92, 204, 1070, 530};
+    p->map = (svg_box){92, 242, 1070, 530};
     if (p->plan->stage_bytes > 0) {
         /* Too small to be seen at its scale, it is still shown. */
         double height = p->map.h * (double)p->plan->stage_bytes / total;
@@ -302,11 +414,13 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
     svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
     draw_title(p, model);
     draw_sentences(p, whole_states_bytes);
-    draw_phases(p, 152);
-    draw_units(p, 188);
+    draw_phases(p, 190);
+    draw_units(p, 226);
     draw_axis(p);
+    draw_moments(p);
+    ZR_TRY(find_fullest(p));
     ZR_TRY(cli_picture_map(p));
-    ZR_TRY(draw_fullest(p));
+    draw_fullest(p);
     draw_parts(p);
     double y = p->map.y + p->map.h + 58;
     draw_legend(p, y);
@@ -315,15 +429,64 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
     return ZR_OK;
 }
 
-zr_status cli_picture_write(const char *path, const zr_plan *plan, const char *model, int64_t whole_states_bytes)
+/** Of each step as priced; where that is not known, its place in the schedule. */
+static zr_status set_times(cli_picture *p)
+{
+    const zr_profile *f = p->profile;
+    bool narrow = p->plan->layout.dtype != ZR_F32 && f->flops_bf16 > 0;
+    bool link = p->plan->layout.ranks == 1 || f->link_bytes_sec > 0;
+    p->timed = (narrow ? f->flops_bf16 : f->flops_f32) > 0 && f->memory_bytes_sec > 0 && link;
+    if (p->timed) ZR_TRY(zr_plan_times(p->plan, f, p->time));
+    if (p->timed) ZR_TRY(zr_plan_price(p->plan, f, &p->price));
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        if (!p->timed) p->time[i] = (zr_step_time){i, i + 1};
+        if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;
+    }
+    return ZR_OK;
+}
+
+/** A buffer is alive from its first use to its last, whatever the order of streams in the list. */
+static void set_lives(cli_picture *p)
+{
+    for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        const zr_step *step = &p->schedule->step[i];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+            int32_t b = p->schedule->use[u].buffer;
+            if (b == ZR_NONE) continue;
+            if (p->time[i].begin_sec < p->alive[b].begin_sec) p->alive[b].begin_sec = p->time[i].begin_sec;
+            if (p->time[i].end_sec > p->alive[b].end_sec) p->alive[b].end_sec = p->time[i].end_sec;
+        }
+    }
+    for (int32_t b = 0; b < p->schedule->n_buffers; b++)
+        if (p->schedule->buffer[b].persistent) p->alive[b] = (zr_step_time){0, p->span};
+}
+
+static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_bytes)
+{
+    p->time = zr_alloc(((size_t)p->schedule->n_steps + 1) * sizeof(*p->time));
+    p->alive = zr_alloc(((size_t)p->schedule->n_buffers + 1) * sizeof(*p->alive));
+    ZR_CHECK(p->time && p->alive, ZR_ERR_MEMORY, "no memory to draw %d steps", p->schedule->n_steps);
+    ZR_TRY(set_times(p));
+    set_lives(p);
+    ZR_TRY(draw_page(p, model, whole_states_bytes));
+    return ZR_OK;
+}
+zr_status cli_picture_write(const char *path, const zr_plan *plan, const zr_profile *profile, const char *model,
+                            int64_t whole_states_bytes)
 {
     char *page = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&page, &bytes);
     ZR_CHECK(out, ZR_ERR_MEMORY, "--svg: no memory to draw");
-    cli_picture picture = {
-        .out = out, .plan = plan, .schedule = &plan->schedule[ZR_TRAIN], .graph = plan->graph[ZR_TRAIN]};
+    cli_picture picture = {.out = out,
+                           .plan = plan,
+                           .schedule = &plan->schedule[ZR_TRAIN],
+                           .graph = plan->graph[ZR_TRAIN],
+                           .profile = profile};
     zr_status st = draw(&picture, model, whole_states_bytes);
+    zr_free(picture.time);
+    zr_free(picture.alive);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");

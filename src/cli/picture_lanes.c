@@ -21,13 +21,13 @@ typedef enum work {
 static const struct {
     const char *color, *name;
 } works[WORKS] = {
-    [WORK_FORWARD] = {"#7f93a8", "forward"},
+    [WORK_FORWARD] = {"#8da2b6", "forward"},
     [WORK_BACKWARD] = {"#48596b", "backward"},
-    [WORK_AGAIN] = {"#8e6bbf", "computed again"},
-    [WORK_CAST] = {"#8fb8de", "cast: fp32 to 16 bits"},
-    [WORK_GATHER] = {"#3b82c4", "gather: parts become whole"},
-    [WORK_REDUCE] = {"#e8963a", "reduce-scatter of gradients"},
-    [WORK_UPDATE] = {"#4f9d69", "norm, update"},
+    [WORK_AGAIN] = {"#cc79a7", "computed again"},
+    [WORK_CAST] = {"#7cc4ee", "cast: fp32 to 16 bits"},
+    [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
+    [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
+    [WORK_UPDATE] = {"#009e73", "norm, update"},
     [WORK_OTHER] = {"none", ""},
 };
 
@@ -63,13 +63,14 @@ static work work_of(const cli_picture *p, int32_t index)
     return WORK_OTHER;
 }
 
-/** Steps of one lane, one unit and one kind of work that follow each other are one cell. */
+/** Steps of one lane, one unit and one kind of work that follow each other without a pause are one cell. */
 static int32_t cell_end(const cli_picture *p, int32_t first)
 {
     const zr_step *step = p->schedule->step;
     int32_t end = first + 1;
     while (end < p->schedule->n_steps && step[end].stream == step[first].stream && step[end].unit == step[first].unit &&
-           work_of(p, end) == work_of(p, first)) {
+           work_of(p, end) == work_of(p, first) &&
+           cli_picture_x(p, p->time[end].begin_sec) < cli_picture_x(p, p->time[end - 1].end_sec) + PICTURE_LEAST) {
         end++;
     }
     return end;
@@ -82,7 +83,7 @@ static double lane_top(double top, zr_stream stream)
 
 static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t end)
 {
-    double x = cli_picture_x(p, first), w = cli_picture_x(p, end) - x;
+    double x = cli_picture_x(p, p->time[first].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
     /* A thin seam, so that neighbours are told apart. */
     if (w > 3) w -= 0.7;
     return (svg_box){x, lane_top(top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
@@ -91,10 +92,11 @@ static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t
 
 static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
 {
-    char tip[160];
+    char tip[224], when[96];
     int32_t unit = p->schedule->step[first].unit;
-    snprintf(tip, sizeof(tip), "%s %s, steps %d to %d", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
-             first, end - 1);
+    zr_step_time time = {p->time[first].begin_sec, p->time[end - 1].end_sec};
+    snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
+             cli_picture_when(p, first, end - 1, time, when));
     svg_rect(p->out, box, works[kind].color, NULL, tip);
 }
 
@@ -132,7 +134,7 @@ static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to
     bool down = step[from].stream < step[to].stream;
     double y1 = lane_top(top, step[from].stream) + (down ? LANE_HEIGHT : 0);
     double y2 = lane_top(top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
-    svg_shape_line(p->out, cli_picture_x(p, from + 1), y1, cli_picture_x(p, to), y2);
+    svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec), y1, cli_picture_x(p, p->time[to].begin_sec), y2);
 }
 
 static void draw_waits(const cli_picture *p, double top)

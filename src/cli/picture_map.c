@@ -11,15 +11,27 @@
 const char *cli_category_color(zr_category category)
 {
     static const char *const color[ZR_CATEGORIES] = {
-        [ZR_PARAM] = "#3b82c4",      [ZR_GRAD] = "#e8963a",   [ZR_OPTIM] = "#4f9d69", [ZR_ACT] = "#9aa7b4",
-        [ZR_CHECKPOINT] = "#8e6bbf", [ZR_BUFFER] = "#cf5c78", [ZR_WORK] = "#d8c565"};
+        [ZR_PARAM] = "#0072b2",      [ZR_GRAD] = "#e69f00",   [ZR_OPTIM] = "#009e73", [ZR_ACT] = "#9aa7b4",
+        [ZR_CHECKPOINT] = "#cc79a7", [ZR_BUFFER] = "#d55e00", [ZR_WORK] = "#f0e442"};
     return color[category];
+}
+
+/** White, but on what is light. */
+static const char *label_color(zr_category category)
+{
+    return category == ZR_PARAM || category == ZR_OPTIM || category == ZR_BUFFER ? "#ffffff" : PICTURE_DARK;
+}
+
+static zr_step_time life_of(const cli_picture *p, const zr_buffer *b)
+{
+    if (b->persistent) return (zr_step_time){0, p->span};
+    return p->alive[b - p->schedule->buffer];
 }
 
 static svg_box box_of(const cli_picture *p, const zr_buffer *b)
 {
-    int32_t first = b->persistent ? 0 : b->first_step, last = b->persistent ? p->schedule->n_steps : b->last_step + 1;
-    double left = cli_picture_x(p, first), right = cli_picture_x(p, last);
+    zr_step_time life = life_of(p, b);
+    double left = cli_picture_x(p, life.begin_sec), right = cli_picture_x(p, life.end_sec);
     if (b->staging) return (svg_box){left, p->stage_top, right - left, p->stage_height};
     double top = cli_picture_y(p, b->offset + b->bytes), bottom = cli_picture_y(p, b->offset);
     return (svg_box){left, top, right - left, bottom - top};
@@ -32,31 +44,43 @@ static svg_box visible(svg_box box)
     return box;
 }
 
-/** What is written in a box: the longest of unit and kind, kind, unit that has room. */
+/** The middle of a box, or beside the mark of the fullest moment where that would cross the text. */
+static double label_x(const cli_picture *p, svg_box box, double width)
+{
+    double x = box.x + box.w / 2, away = width / 2 + 5;
+    if (p->fullest_x < x - away || p->fullest_x > x + away) return x;
+    if (p->fullest_x + 2 * away < box.x + box.w) return p->fullest_x + away;
+    if (p->fullest_x - 2 * away > box.x) return p->fullest_x - away;
+    return x;
+}
+
+/** What is written in a box: its unit, and what it is where there is room; what belongs to none says what it is. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
     /* What an op leaves of a gradient bears the op's name alone. */
     bool part = b->category == ZR_GRAD && !strstr(what, "gradient");
-    snprintf(both, sizeof(both), "%s%s %s", part ? "gradient: " : "", unit, what);
-    const char *label[] = {unit[0] ? both : what, what, unit};
+    snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
+    const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
     if (box.h < LABEL_SIZE + 2) return;
     for (int i = 0; i < 3; i++) {
         if (!label[i][0] || svg_text_width(label[i], LABEL_SIZE) > box.w - 3) continue;
-        svg_text(p->out, box.x + box.w / 2, box.y + box.h / 2 + LABEL_SIZE * 0.36,
-                 (svg_font){.size = LABEL_SIZE, .color = "#ffffff", .anchor = SVG_MIDDLE}, "%s", label[i]);
+        svg_text(p->out, label_x(p, box, svg_text_width(label[i], LABEL_SIZE)), box.y + box.h / 2 + LABEL_SIZE * 0.36,
+                 (svg_font){.size = LABEL_SIZE, .color = label_color(b->category), .anchor = SVG_MIDDLE}, "%s",
+                 label[i]);
         return;
     }
 }
 
 static void draw_own(const cli_picture *p, const zr_buffer *b)
 {
-    char size[32], tip[256], when[64] = "always";
+    char size[32], tip[256], when[96] = "always";
     svg_box box = visible(box_of(p, b));
-    if (!b->persistent) snprintf(when, sizeof(when), "steps %d to %d", b->first_step, b->last_step);
+    if (!b->persistent) cli_picture_when(p, b->first_step, b->last_step, life_of(p, b), when);
     snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
-             b->what ? b->what : "", cli_bytes((double)b->bytes, size), cli_category_words(b->category), when);
+             b->what ? cli_picture_words(b->what) : "", cli_bytes((double)b->bytes, size),
+             cli_category_words(b->category), when);
     /* An outline would bleach what is thin. */
     bool outlined = box.w > 4 && box.h > 4;
     svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);

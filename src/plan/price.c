@@ -9,6 +9,7 @@ typedef struct pricing {
     const zr_profile *profile;
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
+    zr_step_time *time; /* of each step of one turn; NULL: not asked for */
 } pricing;
 
 /* An unknown rate costs no time. */
@@ -108,6 +109,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
         p->clock[step->stream] = end[i] = start + takes;
         p->busy[step->stream] += takes;
+        if (p->time) p->time[i] = (zr_step_time){start, end[i]};
     }
 }
 
@@ -134,7 +136,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
         if (s->step[i].kind == ZR_STEP_END) stop = i;
     }
     walk_steps(p, kind, 0, stop, true, end);
-    if (stop >= 0 && p->plan->layout.accum > 1) walk_again(p, kind, repeat, stop, end);
+    if (stop >= 0 && p->plan->layout.accum > 1 && !p->time) walk_again(p, kind, repeat, stop, end);
     walk_steps(p, kind, stop + 1, s->n_steps - 1, true, end);
     zr_free(end);
     return ZR_OK;
@@ -150,5 +152,13 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
+    return ZR_OK;
+}
+
+zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
+{
+    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
+    pricing p = {.plan = plan, .profile = profile, .time = time};
+    ZR_TRY(walk(&p, ZR_TRAIN));
     return ZR_OK;
 }
