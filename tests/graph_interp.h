@@ -62,6 +62,8 @@ static inline double *interp_sum(const interp *it, const zr_op *op, int out, con
     return y;
 }
 
+#include "graph_interp_ops.h"
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static inline void interp_embedding(interp *it, const zr_op *op)
@@ -456,6 +458,7 @@ static const interp_kernel interp_kernels[] = {
     {"cross_entropy_dx", interp_cross_entropy_dx},
     {"linear_cross_entropy", interp_linear_cross_entropy},
     {"linear_cross_entropy_dx", interp_linear_cross_entropy_dx},
+    INTERP_OPS,
     {NULL, NULL},
 };
 

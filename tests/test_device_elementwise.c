@@ -1,11 +1,11 @@
 //TEST timeout=60
-/* gelu, gelu_dx, add, dropout, fill. */
+/* gelu, relu and silu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "kernel_check.h"
 
 static const int64_t sizes[] = {1, 57, 1024, 1031, 40001};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
-/* ---- gelu ------------------------------------------------------------------------------------ */
+/* ---- functions of one operand ---------------------------------------------------------------- */
 
 static double gelu(double x)
 {
@@ -18,74 +18,156 @@ static double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * a * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-static void test_gelu_reference(void **state)
+static double relu(double x)
 {
-    (void)state;
-    for (double x = -6.0; x < 6.0; x += 0.37)
-        assert_true(fabs((gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5 - gelu_slope(x)) < 1e-9);
+    return x > 0.0 ? x : 0.0;
 }
 
-static void check_gelu(const level_pair *level, int64_t n, zr_dtype g)
+static double relu_slope(double x)
 {
-    void *x = array_random(g, n, 5.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(g, n);
+    return x > 0.0;
+}
+
+static double silu(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static double silu_slope(double x)
+{
+    return (1.0 + x / (1.0 + exp(x))) / (1.0 + exp(-x));
+}
+
+typedef struct unary {
+    const char *name, *dx;
+    double (*value)(double x), (*slope)(double x);
+    double half; /* its slope at 0 */
+} unary;
+
+static const unary unaries[] = {{"gelu", "gelu_dx", gelu, gelu_slope, 0.5},
+                                {"relu", "relu_dx", relu, relu_slope, 0.0},
+                                {"silu", "silu_dx", silu, silu_slope, 0.5}};
+#define N_UNARIES (int)(sizeof unaries / sizeof *unaries)
+
+static void test_unary_references(void **state)
+{
+    (void)state;
+    for (int f = 0; f < N_UNARIES; f++)
+        for (double x = -6.0; x < 6.0; x += 0.37) {
+            double slope = (unaries[f].value(x + 1e-5) - unaries[f].value(x - 1e-5)) / 2e-5;
+            assert_true(fabs(slope - unaries[f].slope(x)) < 1e-9);
+        }
+}
+
+static kernel_call unary_call(const char *name, zr_tensor x, zr_tensor y)
+{
+    return (kernel_call){.name = name, .n_in = 1, .n_out = 1, .in = {x}, .out = {y}};
+}
+
+static kernel_call binary_call(const char *name, zr_tensor a, zr_tensor b, zr_tensor y)
+{
+    return (kernel_call){.name = name, .n_in = 2, .n_out = 1, .in = {a, b}, .out = {y}};
+}
+
+/* w: the type of the gradient, F32 for a part of a parameter's. */
+static void check_unary(const level_pair *level, const unary *f, int64_t n, zr_dtype g, zr_dtype w)
+{
+    void *x = array_random(g, n, 5.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(w, n);
     double *want = doubles_of(x, g, n), *want_dx = doubles_of(dy, g, n);
     for (int64_t i = 0; i < n; i++) {
-        want_dx[i] *= gelu_slope(want[i]);
-        want[i] = gelu(want[i]);
+        want_dx[i] *= f->slope(want[i]);
+        want[i] = f->value(want[i]);
     }
-    kernel_call call = {.name = "gelu", .n_in = 1, .n_out = 1};
-    call.in[0] = tensor1(x, g, n);
-    call.out[0] = tensor1(y, g, n);
-    run_both(level, call, 0);
-    assert_close("gelu", y, g, want, n, 1e-6);
-    kernel_call back = {.name = "gelu_dx", .n_in = 2, .n_out = 1};
-    back.in[0] = tensor1(dy, g, n);
-    back.in[1] = tensor1(x, g, n);
-    back.out[0] = tensor1(dx, g, n);
+    run_both(level, unary_call(f->name, tensor1(x, g, n), tensor1(y, g, n)), 0);
+    assert_close(f->name, y, g, want, n, 1e-6);
+    kernel_call back = binary_call(f->dx, tensor1(dy, g, n), tensor1(x, g, n), tensor1(dx, w, n));
     run_both(level, back, 0);
-    assert_close("gelu_dx", dx, g, want_dx, n, 1e-6);
-    run_in_place(level, back, 0, 0);
+    assert_close(f->dx, dx, w, want_dx, n, 1e-6);
+    if (g == w) run_in_place(level, back, 0, 0);
 }
 
-static void gelu_values(const level_pair *level)
+static void unary_values(const level_pair *level)
 {
-    for (int i = 0; i < N_SIZES; i++)
-        for (int g = 0; g < N_DTYPES; g++) check_gelu(level, sizes[i], dtypes[g]);
+    for (int f = 0; f < N_UNARIES; f++)
+        for (int i = 0; i < N_SIZES; i++)
+            for (int g = 0; g < N_DTYPES; g++) {
+                check_unary(level, &unaries[f], sizes[i], dtypes[g], dtypes[g]);
+                if (g) check_unary(level, &unaries[f], sizes[i], dtypes[g], ZR_F32);
+            }
 }
 
-static void test_gelu(void **state)
+static void test_unaries(void **state)
 {
     (void)state;
-    for_every_level(gelu_values);
+    for_every_level(unary_values);
 }
 
 /* Far out, where powers of x overflow, and at what is no number. */
-static void gelu_extremes(const level_pair *level)
+static void unary_extremes(const level_pair *level)
 {
-    float x[] = {0.0f, -0.0f, 16.5f, -16.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, NAN, 1e-40f};
+    float x[] = {0.0f, -0.0f, 1e-40f, 95.5f, -95.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};
     enum { N = sizeof x / sizeof *x };
-    const float want[N] = {0.0f, 0.0f, 16.5f, 0.0f, 1e15f, 0.0f, 3e38f, 0.0f, INFINITY, NAN, 5e-41f};
-    const float slope[N] = {0.5f, 0.5f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, NAN, 0.5f};
-    float y[N], dx[N], dy[N];
-    for (int i = 0; i < N; i++) dy[i] = 1.0f;
-    kernel_call call = {.name = "gelu", .n_in = 1, .n_out = 1, .in = {tensor1(x, ZR_F32, N)}};
-    call.out[0] = tensor1(y, ZR_F32, N);
-    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
-    kernel_call back = {.name = "gelu_dx", .n_in = 2, .n_out = 1};
-    back.in[0] = tensor1(dy, ZR_F32, N);
-    back.in[1] = tensor1(x, ZR_F32, N);
-    back.out[0] = tensor1(dx, ZR_F32, N);
-    assert_int_equal(kernel_run(level->one, &back), ZR_OK);
-    for (int i = 0; i < N; i++) {
-        assert_true(isnan(want[i]) ? isnan(y[i]) : y[i] == want[i] || fabsf(y[i] - want[i]) < 1e-30f);
-        assert_true(isnan(slope[i]) ? isnan(dx[i]) : dx[i] == slope[i] || fabsf(dx[i] - slope[i]) < 1e-30f);
+    for (int f = 0; f < N_UNARIES; f++) {
+        const float half = (float)unaries[f].half;
+        const float want[N] = {
+            0.0f, 0.0f, unaries[f].half == 0 ? 1e-40f : 5e-41f, 95.5f, 0.0f, 1e15f, 0.0f, 3e38f, 0.0f, INFINITY,
+            0.0f, NAN};
+        const float slope[N] = {half, half, half == 0 ? 1.0f : half, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f,
+                                0.0f, NAN};
+        float y[N], dx[N], dy[N];
+        for (int i = 0; i < N; i++) dy[i] = isnan(x[i]) ? x[i] : 1.0f;
+        kernel_call call = unary_call(unaries[f].name, tensor1(x, ZR_F32, N), tensor1(y, ZR_F32, N));
+        assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+        kernel_call back =
+            binary_call(unaries[f].dx, tensor1(dy, ZR_F32, N), tensor1(x, ZR_F32, N), tensor1(dx, ZR_F32, N));
+        assert_int_equal(kernel_run(level->one, &back), ZR_OK);
+        for (int i = 0; i < N; i++) {
+            assert_true(isnan(want[i]) ? isnan(y[i]) : y[i] == want[i] || fabsf(y[i] - want[i]) < 1e-30f);
+            assert_true(isnan(slope[i]) ? isnan(dx[i]) : dx[i] == slope[i] || fabsf(dx[i] - slope[i]) < 1e-30f);
+        }
     }
 }
 
-static void test_gelu_extremes(void **state)
+static void test_unary_extremes(void **state)
 {
     (void)state;
-    for_every_level(gelu_extremes);
+    for_every_level(unary_extremes);
+}
+
+/* ---- mul, scale ------------------------------------------------------------------------------ */
+
+static void check_mul(const level_pair *level, int64_t n, zr_dtype g, zr_dtype w)
+{
+    void *a = array_random(g, n, 2.0), *b = array_random(g, n, 2.0), *y = array_new(w, n);
+    double *want = doubles_of(a, g, n), *scaled = doubles_of(a, g, n);
+    for (int64_t i = 0; i < n; i++) {
+        want[i] *= array_get(b, g, i);
+        scaled[i] *= (float)-0.3;
+    }
+    kernel_call call = binary_call("mul", tensor1(a, g, n), tensor1(b, g, n), tensor1(y, w, n));
+    run_both(level, call, 0);
+    assert_close("mul", y, w, want, n, 1e-7);
+    if (g == w) run_in_place(level, call, 0, 0);
+    call = unary_call("scale", tensor1(a, g, n), tensor1(y, w, n));
+    call.attr.f[0] = -0.3;
+    run_both(level, call, 0);
+    assert_close("scale", y, w, scaled, n, 1e-7);
+    if (g == w) run_in_place(level, call, 0, 0);
+}
+
+static void mul_values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < N_DTYPES; g++) {
+            check_mul(level, sizes[i], dtypes[g], dtypes[g]);
+            if (g) check_mul(level, sizes[i], dtypes[g], ZR_F32);
+        }
+}
+
+static void test_mul_scale(void **state)
+{
+    (void)state;
+    for_every_level(mul_values);
 }
 
 /* ---- add, fill ------------------------------------------------------------------------------- */
@@ -165,6 +247,30 @@ static void test_dropout(void **state)
     for_every_level(dropout_values);
 }
 
+/* An element is kept when its number is p itself, and not when p is the next above: the decision is exact. */
+static void dropout_threshold(const level_pair *level)
+{
+    enum { N = 64 };
+    const zr_rng rng = {.seed = 9, .purpose = ZR_RNG_DROPOUT, .stream = 4};
+    float *x = array_new(ZR_F32, N), *y = array_new(ZR_F32, N);
+    for (int i = 0; i < N; i++) x[i] = 1.0f;
+    for (int at = 0; at < N; at += 5)
+        for (int above = 0; above < 2; above++) {
+            const double u = (double)(zr_rng_u32(&rng, (uint64_t)at) >> 8) * 0x1p-24, p = above ? nextafter(u, 1.0) : u;
+            kernel_call call = unary_call("dropout", tensor2(x, ZR_F32, 1, N), tensor2(y, ZR_F32, 1, N));
+            call.attr = (zr_op_attr){.i = {4}, .f = {p}};
+            call.runtime.seed = 9;
+            assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+            assert_true(above ? y[at] == 0.0f : y[at] == (float)(1.0 / (1.0 - p)));
+        }
+}
+
+static void test_dropout_threshold(void **state)
+{
+    (void)state;
+    for_every_level(dropout_threshold);
+}
+
 /* Rows keep their numbers however the batch is cut. */
 static void dropout_cut(const level_pair *level)
 {
@@ -193,8 +299,10 @@ static void test_dropout_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gelu_reference), cmocka_unit_test(test_gelu),    cmocka_unit_test(test_gelu_extremes),
-        cmocka_unit_test(test_add_fill),       cmocka_unit_test(test_dropout), cmocka_unit_test(test_dropout_cut),
+        cmocka_unit_test(test_unary_references),  cmocka_unit_test(test_unaries),
+        cmocka_unit_test(test_unary_extremes),    cmocka_unit_test(test_mul_scale),
+        cmocka_unit_test(test_add_fill),          cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_dropout_threshold), cmocka_unit_test(test_dropout_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

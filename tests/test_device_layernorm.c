@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* layernorm, layernorm_dx, layernorm_dw. */
+/* layernorm and rmsnorm, each with its _dx and _dw. */
 #include "kernel_check.h"
 
 #define EPS 1e-5
@@ -161,6 +161,96 @@ static void check_backward(const level_pair *level, size s, zr_dtype g, zr_dtype
     assert_close("dbias", dbias, w, want_bias, s.C, 1e-5);
 }
 
+/* ---- rmsnorm: dx and dgain by their own formulas ------------------------------------------------ */
+
+static void rms_reference(size s, const double *dy, const double *x, const double *gain, double *y, double *rstd,
+                          double *dx, double *dgain)
+{
+    for (int64_t r = 0; r < s.rows; r++) {
+        const double *v = x + r * s.C, *d = dy + r * s.C;
+        double square = 0.0, dot = 0.0;
+        for (int64_t c = 0; c < s.C; c++) square += v[c] * v[c] / (double)s.C;
+        for (int64_t c = 0; c < s.C; c++) dot += d[c] * gain[c] * v[c] / (double)s.C;
+        const double q = 1.0 / sqrt(square + EPS);
+        rstd[r] = q;
+        for (int64_t c = 0; c < s.C; c++) {
+            y[r * s.C + c] = v[c] * q * gain[c];
+            dx[r * s.C + c] += q * d[c] * gain[c] - q * q * q * v[c] * dot;
+            dgain[c] += d[c] * v[c] * q;
+        }
+    }
+}
+
+typedef struct rms_context {
+    size s;
+    double *x, *gain, *weight, *y, *rstd, *dx, *dgain;
+} rms_context;
+
+static double rms_loss(void *context)
+{
+    rms_context *l = context;
+    rms_reference(l->s, l->weight, l->x, l->gain, l->y, l->rstd, l->dx, l->dgain);
+    return weighted_sum(l->weight, l->y, l->s.rows * l->s.C);
+}
+
+static void test_rms_reference(void **state)
+{
+    (void)state;
+    const size s = {4, 7};
+    const int64_t n = s.rows * s.C;
+    double *dx = doubles_new(n), *dgain = doubles_new(s.C);
+    rms_context l = {s,
+                     doubles_of(array_random(ZR_F32, n, 2.0), ZR_F32, n),
+                     doubles_of(array_random(ZR_F32, s.C, 1.0), ZR_F32, s.C),
+                     doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n),
+                     doubles_new(n),
+                     doubles_new(s.rows),
+                     doubles_new(n),
+                     doubles_new(s.C)};
+    rms_reference(s, l.weight, l.x, l.gain, l.y, l.rstd, dx, dgain);
+    assert_doubles_close("dx", dx, numeric_gradient(rms_loss, &l, l.x, n), n, 1e-7);
+    assert_doubles_close("dgain", dgain, numeric_gradient(rms_loss, &l, l.gain, s.C), s.C, 1e-7);
+    pool_clear();
+}
+
+static void check_rms(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
+{
+    const int64_t n = s.rows * s.C;
+    void *x = make_rows(s, g), *gain = array_random(g, s.C, 1.0), *dy = array_random(g, n, 1.0);
+    void *earlier = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(g, n), *dgain = array_new(w, s.C);
+    float *rstd = array_new(ZR_F32, s.rows);
+    double *want = doubles_new(n), *want_rstd = doubles_new(s.rows), *want_gain = doubles_new(s.C);
+    double *want_dx = add ? doubles_of(earlier, g, n) : doubles_new(n);
+    rms_reference(s, doubles_of(dy, g, n), doubles_of(x, g, n), doubles_of(gain, g, s.C), want, want_rstd, want_dx,
+                  want_gain);
+    kernel_call call = {.name = "rmsnorm", .attr = {.f = {EPS}}, .n_in = 2, .n_out = 2};
+    call.in[0] = tensor2(x, g, s.rows, s.C);
+    call.in[1] = tensor1(gain, g, s.C);
+    call.out[0] = tensor2(y, g, s.rows, s.C);
+    call.out[1] = tensor1(rstd, ZR_F32, s.rows);
+    run_both(level, call, 0);
+    assert_close("rstd", rstd, ZR_F32, want_rstd, s.rows, 1e-6);
+    assert_close("rmsnorm", y, g, want, n, 1e-6);
+    kernel_call back = {.name = "rmsnorm_dx", .attr = {.f = {EPS}}, .n_in = 5, .n_out = 1};
+    back.in[0] = tensor2(dy, g, s.rows, s.C);
+    back.in[1] = call.in[0];
+    back.in[2] = call.in[1];
+    back.in[3] = call.out[1];
+    back.in[4] = add ? tensor2(earlier, g, s.rows, s.C) : tensor_absent();
+    back.out[0] = tensor2(dx, g, s.rows, s.C);
+    run_both(level, back, 0);
+    assert_close("rmsnorm_dx", dx, g, want_dx, n, 1e-5);
+    run_in_place(level, back, 0, 0);
+    if (add) run_in_place(level, back, 4, 0);
+    kernel_call dw = {.name = "rmsnorm_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * 4 * s.C};
+    dw.in[0] = back.in[0];
+    dw.in[1] = call.in[0];
+    dw.in[2] = call.out[1];
+    dw.out[0] = tensor1(dgain, w, s.C);
+    run_both(level, dw, 0);
+    assert_close("dgain", dgain, w, want_gain, s.C, 1e-5);
+}
+
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
@@ -168,6 +258,8 @@ static void values(const level_pair *level)
             check_forward(level, sizes[i], dtypes[g]);
             for (int w = 0; w < N_DTYPES; w++) check_backward(level, sizes[i], dtypes[g], dtypes[w], w != 0);
             check_backward(level, sizes[i], dtypes[g], ZR_F32, true);
+            for (int w = 0; w < N_DTYPES; w++) /* of a single column dx alone is what cancellation leaves */
+                check_rms(level, sizes[i], dtypes[g], dtypes[w], w != 1 || sizes[i].C == 1);
             pool_clear();
         }
 }
@@ -195,6 +287,11 @@ static void not_a_number(const level_pair *level)
         assert_int_equal(kernel_run(level->one, &call), ZR_OK);
         for (int64_t i = 0; i < s.rows * s.C; i++) assert_int_equal(isnan(y[i]) != 0, i / s.C == 1);
         assert_true(isnan(mean[1]) && isnan(rstd[1]));
+        call.name = "rmsnorm";
+        call.n_in = call.n_out = 2;
+        call.out[1] = call.out[2];
+        assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+        for (int64_t i = 0; i < s.rows * s.C; i++) assert_int_equal(isnan(y[i]) != 0, i / s.C == 1);
     }
 }
 
@@ -208,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_rms_reference),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_not_a_number),
     };

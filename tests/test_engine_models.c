@@ -1,11 +1,12 @@
 //TEST timeout=120 tsan=1
 /* Models of a user's own, in the shapes that GPT-2 does not have: units without parameters, without gradient or without
  * anything, weights shared over units and read after their gradient is complete, one unit alone, values and gradients
- * used several times and over several units, losses that are a sum, inputs of other types. */
+ * used several times and over several units, losses that are a sum, inputs of other types; and the ops that GPT-2 does
+ * not use. */
 #include "engine_truth.h"
 #include "layout_variants.h"
 
-enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 9 };
+enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 11 };
 
 static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.3}, ONE = {ZR_INIT_ONE, 0};
 
@@ -193,10 +194,52 @@ static void build_frozen(zr_graph *g, const void *config)
     head(g, x);
 }
 
+/* Norms without a mean, attention, and a gated product whose two halves one product makes. */
+static void build_gated(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_graph_unit(g, "table");
+    zr_value x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"));
+    for (int i = 0; i < 2; i++) {
+        zr_graph_unit(g, "block.%d", i);
+        zr_value gain[2], qkv = zr_param(g, NORMAL, shape(2, C, 3 * C, 0), "qkv.%d", i);
+        for (int k = 0; k < 2; k++) gain[k] = zr_param(g, ONE, shape(1, C, 0, 0), "gain.%d.%d", i, k);
+        zr_value wide = zr_param(g, NORMAL, shape(2, C, 4 * C, 0), "wide.%d", i);
+        zr_value down = zr_param(g, NORMAL, shape(2, 2 * C, C, 0), "down.%d", i);
+        zr_value h = zr_linear(g, zr_rmsnorm(g, x, gain[0], 1e-5), qkv, ZR_NONE, false);
+        x = zr_add(g, x, zr_attention(g, h, 3, 0.1));
+        h = zr_linear(g, zr_rmsnorm(g, x, gain[1], 1e-5), wide, ZR_NONE, false);
+        h = zr_mul(g, zr_silu(g, zr_slice(g, h, 0, 2 * C)), zr_slice(g, h, 2 * C, 2 * C));
+        x = zr_add(g, x, zr_scale(g, zr_dropout(g, zr_linear(g, h, down, ZR_NONE, false), 0.1), 0.5));
+    }
+    zr_graph_unit(g, "final");
+    head(g, zr_rmsnorm(g, x, vector(g, "gain"), 1e-5));
+}
+
+/* Values rearranged within a unit and between units, a parameter that is sliced, and losses that are means. */
+static void build_arranged(zr_graph *g, const void *config)
+{
+    (void)config;
+    zr_dtype dtype = zr_graph_get_spec(g)->dtype;
+    zr_graph_unit(g, "table");
+    zr_value both = matrix(g, C, 2 * C, "both"), x = zr_embedding(g, ids(g, "tokens"), matrix(g, V, C, "table"));
+    zr_graph_unit(g, "heads");
+    zr_value h = zr_split_heads(g, zr_linear(g, x, zr_slice(g, both, 0, C), ZR_NONE, false), 4);
+    zr_value y = zr_merge_heads(g, zr_softmax(g, h));
+    zr_graph_unit(g, "tokens");
+    zr_value w = zr_transpose(g, zr_slice(g, both, C - 2, C)), mixed = zr_relu(g, zr_linear(g, y, w, ZR_NONE, true));
+    x = zr_concat(g, zr_add(g, x, mixed), zr_slice(g, zr_mul(g, y, x), 3, 5));
+    zr_graph_unit(g, "losses");
+    zr_value means = zr_mean(g, zr_transpose(g, x), dtype); /* (B, C + 5) */
+    zr_value out = zr_linear(g, means, matrix(g, C + 5, V, "out"), ZR_NONE, false);
+    zr_graph_losses(g, zr_mean(g, zr_mul(g, out, zr_scale(g, out, 3)), ZR_F32));
+}
+
 static const zr_model models[MODELS] = {
     {"bare", build_bare, NULL},   {"shared", build_shared, NULL},         {"idle", build_idle, NULL},
     {"twice", build_twice, NULL}, {"two losses", build_two_losses, NULL}, {"attention", build_attention, NULL},
     {"one", build_one, NULL},     {"skips", build_skips, NULL},           {"frozen", build_frozen, NULL},
+    {"gated", build_gated, NULL}, {"arranged", build_arranged, NULL},
 };
 
 /* ---- inputs ---- */

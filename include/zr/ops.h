@@ -42,10 +42,68 @@ ZR_API zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, b
  *  layernorm_dw: dy (rows,C) g, x g, mean, rstd -> dgain (C) w, dbias (C) w */
 ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps);
 
-/** GELU in its tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/** The same without a mean and a bias: y = x * rstd * gain, rstd = 1 / sqrt(mean of x^2 + eps)
+ *  (Zhang and Sennrich 2019).
+ *  f[0] = eps
+ *  rmsnorm:    x (rows,C) g, gain (C) g -> y (rows,C) g, rstd (rows) F32
+ *  rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g;
+ *              dx = earlier + ...; may be in place of earlier or dy
+ *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (C) w */
+ZR_API zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps);
+
+/** Functions of one operand, each with a kernel of its name and one of its name and "_dx":
+ *  gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GELU in its tanh form
+ *  relu: x where x > 0, otherwise 0; its slope at 0 is 0
+ *  silu: x / (1 + e^-x)
  *  gelu:    x g -> y g
- *  gelu_dx: dy g, x g -> dx g; may be in place of dy */
+ *  gelu_dx: dy g, x g -> dx g, or w for a parameter; may be in place of dy */
 ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
+ZR_API zr_value zr_relu(zr_graph *graph, zr_value x);
+ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
+
+/** y = factor * x, factor a finite constant (in F32).
+ *  f[0] = factor
+ *  scale: x g -> y g; may be in place of x. Its own adjoint, then -> dx w for a parameter. */
+ZR_API zr_value zr_scale(zr_graph *graph, zr_value x, double factor);
+
+/** y = a * b, element by element, equal shapes. A square is zr_mul(graph, x, x).
+ *  mul: a g, b g -> y g; may be in place of a. Its own adjoint (da = dy * b), then -> w for a parameter. */
+ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
+
+/** Softmax over the last dimension: y = e^x / sum of e^x.
+ *  softmax:    x (rows,C) g -> y (rows,C) g
+ *  softmax_dx: dy (rows,C) g, y g -> dx (rows,C) g, or w for a parameter; dx = y (dy - sum of dy y);
+ *              may be in place of dy */
+ZR_API zr_value zr_softmax(zr_graph *graph, zr_value x);
+
+/** Mean over the last dimension, which goes: (B,T,C) -> (B,T). dtype: of y, F32 (for losses) or the graph's.
+ *  i[0] = dtype of y
+ *  mean:    x (rows,C) g -> y (rows) F32 or g
+ *  mean_dx: dy (rows) F32 or g -> dx (rows,C) g, or w for a parameter */
+ZR_API zr_value zr_mean(zr_graph *graph, zr_value x, zr_dtype dtype);
+
+/** Columns [first, first + n) of the last dimension: (B,T,C) -> (B,T,n).
+ *  i[0] = first, i[1] = n
+ *  slice:    x (rows,C) g -> y (rows,n) g, or w for a parameter
+ *  slice_dx: dy (rows,n) g, [earlier (rows,C) g or F32] -> dx (rows,C) g, or w for a parameter; dx = earlier, or 0,
+ *            plus dy in these columns; may be in place of earlier */
+ZR_API zr_value zr_slice(zr_graph *graph, zr_value x, int64_t first, int64_t n);
+
+/** a and b side by side in the last dimension: (B,T,M), (B,T,N) -> (B,T,M+N).
+ *  concat: a (rows,M) g, b (rows,N) g -> y (rows,M+N) g. The adjoint is slice. */
+ZR_API zr_value zr_concat(zr_graph *graph, zr_value a, zr_value b);
+
+/** The last two dimensions swapped: (..,M,N) -> (..,N,M).
+ *  transpose: x g -> y g, or w for a parameter. Its own adjoint. */
+ZR_API zr_value zr_transpose(zr_graph *graph, zr_value x);
+
+/** Heads apart, (B,T,C) -> (B,n_head,T,C/n_head), and side by side again, (B,n_head,T,D) -> (B,T,n_head*D). Each is
+ *  the other's adjoint.
+ *  i[0] = n_head
+ *  split_heads: x (B,T,C) g -> y (B,n_head,T,D) g
+ *  merge_heads: x (B,n_head,T,D) g -> y (B,T,C) g, or w for a parameter */
+ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
+ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
 /** y = a + b, equal shapes; operands F32, BF16 or F16 each.
  *  i[0] = dtype of y for internal use (sums of gradients), -1: dtype of a

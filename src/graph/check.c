@@ -95,9 +95,24 @@ bool zr__probability_ok(zr_graph *graph, const char *what, double p)
     return !zr__graph_closed(graph);
 }
 
+zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise)
+{
+    return op->out[out] == ZR_NONE ? otherwise : zr__out(graph, op, out)->dtype;
+}
+
 zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out)
 {
-    return op->out[out] == ZR_NONE ? ZR_F32 : zr__out(graph, op, out)->dtype;
+    return zr__out_dtype(graph, op, out, ZR_F32);
+}
+
+zr_shape zr__row_shape(zr_shape shape)
+{
+    if (shape.ndim > 1)
+        shape.ndim--;
+    else
+        shape.dim[0] = 1;
+    shape.dim[shape.ndim] = 0;
+    return shape;
 }
 
 static double type_bytes(const zr_type *type)

@@ -85,8 +85,13 @@ zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const
 zr_status zr__want_at_most(const zr_op *op, int n);
 /** Is p a probability of dropout, checked in every mode? Latches an error; false as well when building is over. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
+/** Dtype of the value that waits for output `out` (a gradient that an adjoint prepared), `otherwise` where none does.
+ */
+zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
 /** Dtype of a parameter's contribution: of the value that waits for it, else F32. */
 zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out);
+/** One number a row: (B, T, C) -> (B, T); a single vector has one row. */
+zr_shape zr__row_shape(zr_shape shape);
 
 /** Bytes of all operands and outputs. */
 double zr__bytes(const zr_graph *graph, const zr_op *op);
@@ -96,5 +101,15 @@ zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 /** Scratch of a matrix product: what the device does not multiply itself, it widens, in panels of both operands and of
  *  the result. */
 int64_t zr__panels_bytes(const zr_graph *graph, const zr_profile *profile);
+
+/* ---- share.c --------------------------------------------------------------------------------- */
+
+/** Shape rule of an op whose n operands, called `names`, are of the graph's dtype and of one shape, as its output. */
+zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out);
+/** Add an op of one output. */
+zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in);
+/** Add the op whose output is an adjoint's contribution to the gradient of `value`, if that needs one. */
+zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
+                         const zr_value *in);
 
 #endif

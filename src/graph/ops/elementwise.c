@@ -1,58 +1,115 @@
-/* gelu, add, dropout and fill: one output element from one of each operand. */
+/* gelu, relu, silu, add, mul, scale, dropout and fill: one output element from one of each operand. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 
-/* ---- gelu ------------------------------------------------------------------------------------ */
+/* ---- functions of one operand ---------------------------------------------------------------- */
 
-static zr_status gelu_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, 1));
-    out[0] = *zr__in(graph, op, 0);
-    return ZR_OK;
+    return zr__map_infer(graph, op, 1, (const char *[]){"x"}, out);
 }
 
-static zr_status gelu_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status unary_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
-    ZR_TRY(zr__want(graph, op, 1, "x", g, zr__in(graph, op, 0)->shape));
-    out[0] = *zr__in(graph, op, 0);
-    return ZR_OK;
+    return zr__map_infer(graph, op, 2, (const char *[]){"dy", "x"}, out);
 }
 
-static const zr_op_def gelu_dx = {
-    .name = "gelu_dx",
-    .n_out = 1,
-    .infer = gelu_dx_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-};
+/* A function and its dx, which takes dy and x. */
+typedef struct unary {
+    zr_op_def forward, dx;
+} unary;
 
-static zr_status gelu_adjoint(zr_graph *graph, const zr_op *op)
+static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value x = op->in[0], dy = zr_grad_of(graph, op->out[0]);
-    zr_value dx = zr_grad_begin(graph, x, NULL);
-    zr_graph_op(graph, &gelu_dx, NULL, 2, (zr_value[]){dy, x}, &dx);
-    zr_grad_end(graph, x, dx);
-    return ZR_OK;
+    const unary *function = (const unary *)op->def; /* its first member */
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0]};
+    return zr__contribute(graph, op->in[0], &function->dx, NULL, 2, in);
 }
 
-static const zr_op_def gelu = {
-    .name = "gelu",
-    .n_out = 1,
-    .infer = gelu_infer,
-    .adjoint = gelu_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-};
+#define UNARY(text)                                                                                                    \
+    {                                                                                                                  \
+        .forward = {.name = text,                                                                                      \
+                    .n_out = 1,                                                                                        \
+                    .infer = unary_infer,                                                                              \
+                    .adjoint = unary_adjoint,                                                                          \
+                    .cost = zr__cost_bytes,                                                                            \
+                    .cheap = true},                                                                                    \
+        .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
+    }
+static const unary gelu = UNARY("gelu"), relu = UNARY("relu"), silu = UNARY("silu");
 
 zr_value zr_gelu(zr_graph *graph, zr_value x)
 {
-    zr_value y = ZR_NONE;
-    zr_graph_op(graph, &gelu, NULL, 1, &x, &y);
-    return y;
+    return zr__apply(graph, &gelu.forward, NULL, 1, &x);
+}
+
+zr_value zr_relu(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &relu.forward, NULL, 1, &x);
+}
+
+zr_value zr_silu(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &silu.forward, NULL, 1, &x);
+}
+
+/* ---- scale ----------------------------------------------------------------------------------- */
+
+/* Of an op that multiplies each element by what does not depend on it: the same op on the gradient. */
+static zr_status factor_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]);
+    return zr__contribute(graph, op->in[0], op->def, &op->attr, 1, &dy);
+}
+
+static const zr_op_def scale = {
+    .name = "scale",
+    .n_out = 1,
+    .infer = unary_infer,
+    .adjoint = factor_adjoint,
+    .cost = zr__cost_bytes,
+    .cheap = true,
+    .in_place = {1},
+};
+
+zr_value zr_scale(zr_graph *graph, zr_value x, double factor)
+{
+    if (!zr__graph_closed(graph) && !isfinite(factor))
+        zr_graph_error(graph, ZR_ERR_ARG, "scale: the factor is %g; wanted a finite number", factor);
+    return zr__apply(graph, &scale, &(zr_op_attr){.f = {factor}}, 1, &x);
+}
+
+/* ---- mul ------------------------------------------------------------------------------------- */
+
+static zr_status mul_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    return zr__map_infer(graph, op, 2, (const char *[]){"a", "b"}, out);
+}
+
+/* The gradient of each operand is dy times the other. */
+static zr_status mul_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]);
+    for (int i = 0; i < 2; i++)
+        ZR_TRY(zr__contribute(graph, op->in[i], op->def, NULL, 2, (zr_value[]){dy, op->in[1 - i]}));
+    return ZR_OK;
+}
+
+static const zr_op_def mul = {
+    .name = "mul",
+    .n_out = 1,
+    .infer = mul_infer,
+    .adjoint = mul_adjoint,
+    .cost = zr__cost_bytes,
+    .cheap = true,
+    .in_place = {1},
+};
+
+zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b)
+{
+    return zr__apply(graph, &mul, NULL, 2, (zr_value[]){a, b});
 }
 
 /* ---- add ------------------------------------------------------------------------------------- */
@@ -92,11 +149,8 @@ static const zr_op_def add = {
 
 zr_value zr_add(zr_graph *graph, zr_value a, zr_value b)
 {
-    zr_value y = ZR_NONE;
-    zr_op_attr attr = {.i = {-1}};
     if (!zr__graph_closed(graph) && b == ZR_NONE) zr_graph_error(graph, ZR_ERR_ARG, "add: operand b is missing");
-    zr_graph_op(graph, &add, &attr, 2, (zr_value[]){a, b}, &y);
-    return y;
+    return zr__apply(graph, &add, &(zr_op_attr){.i = {-1}}, 2, (zr_value[]){a, b});
 }
 
 zr_value zr__add(zr_graph *graph, zr_value a, zr_value b, zr_dtype dtype, zr_value out)
@@ -111,22 +165,11 @@ zr_value zr__add(zr_graph *graph, zr_value a, zr_value b, zr_dtype dtype, zr_val
 static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", spec->dtype, 1));
-    const zr_type *x = zr__in(graph, op, 0);
+    ZR_TRY(unary_infer(graph, op, out));
     /* Random numbers are counted by the row of the global batch. */
-    ZR_CHECK(x->shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
-             "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, x->shape.dim[0], spec->batch);
-    out[0] = *x;
-    return ZR_OK;
-}
-
-static zr_status dropout_adjoint(zr_graph *graph, const zr_op *op)
-{
-    zr_value dy = zr_grad_of(graph, op->out[0]);
-    zr_value dx = zr_grad_begin(graph, op->in[0], NULL);
-    zr_graph_op(graph, op->def, &op->attr, 1, &dy, &dx); /* the same mask on the gradient */
-    zr_grad_end(graph, op->in[0], dx);
+    ZR_CHECK(out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
+             "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
+             spec->batch);
     return ZR_OK;
 }
 
@@ -134,7 +177,7 @@ static const zr_op_def dropout = {
     .name = "dropout",
     .n_out = 1,
     .infer = dropout_infer,
-    .adjoint = dropout_adjoint,
+    .adjoint = factor_adjoint, /* the same mask on the gradient */
     .cost = zr__cost_bytes,
     .in_place = {1},
 };
@@ -144,10 +187,7 @@ zr_value zr_dropout(zr_graph *graph, zr_value x, double p)
     if (!zr__probability_ok(graph, "dropout", p)) return ZR_NONE;
     int32_t stream = zr__graph_stream(graph);
     if (p == 0 || zr_graph_get_spec(graph)->mode != ZR_MODE_TRAIN) return x;
-    zr_value y = ZR_NONE;
-    zr_op_attr attr = {.i = {stream}, .f = {p}};
-    zr_graph_op(graph, &dropout, &attr, 1, &x, &y);
-    return y;
+    return zr__apply(graph, &dropout, &(zr_op_attr){.i = {stream}, .f = {p}}, 1, &x);
 }
 
 /* ---- fill ------------------------------------------------------------------------------------ */

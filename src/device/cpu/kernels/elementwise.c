@@ -1,4 +1,4 @@
-/* gelu, gelu_dx, add, dropout, fill. */
+/* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "device/cpu/dropout.h"
 #include "device/cpu/rows.h"
 
@@ -56,7 +56,49 @@ static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     }
 }
 
-static zr_status gelu(const zr_kernel_args *args)
+/* At 0 the slope is 0. NaN stays. */
+static void relu_run(float *y, const float *x, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = zr__select(x[i] <= 0.0f, 0.0f, x[i]);
+}
+
+static void relu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) dx[i] = zr__select(x[i] <= 0.0f, 0.0f, dy[i]);
+}
+
+#define SILU_END 88.0f /* beyond it silu is 0 or x, and its slope 0 or 1, to within 1e-36; e^88 is finite */
+
+static inline float silu_above(float x)
+{
+    return zr__select(x < -SILU_END, -SILU_END, x);
+}
+
+static void silu_run(float *y, const float *x, int64_t n)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float v = silu_above(x[i]);
+        y[i] = v / (1.0f + zr__expf_low(-v));
+    }
+}
+
+/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. */
+static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float v = zr__select(x[i] > SILU_END, SILU_END, silu_above(x[i]));
+        float e = zr__expf_low(-v);
+        float s = 1.0f / (1.0f + e);
+        dx[i] = dy[i] * ZR_FMA(v, e * s * s, s);
+    }
+}
+
+/* y = run(x), y in place of nothing. */
+static zr_status unary(const zr_kernel_args *args, void (*run)(float *y, const float *x, int64_t n))
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
     const int64_t elems = zr_shape_elems(&x->shape);
@@ -64,22 +106,23 @@ static zr_status gelu(const zr_kernel_args *args)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
         float xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, i);
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        gelu_run(y, zr__view(xbuf, x->data, x->dtype, i, n), n);
+        run(y, zr__view(xbuf, x->data, x->dtype, i, n), n);
         zr__settle(out->data, out->dtype, i, y, n);
     }
     return ZR_OK;
 }
 
-static zr_status gelu_dx(const zr_kernel_args *args)
+/* y = run(a, b), y perhaps in place of a. */
+static zr_status binary(const zr_kernel_args *args, void (*run)(float *y, const float *a, const float *b, int64_t n))
 {
-    const zr_tensor *dy = &args->in[0], *x = &args->in[1], *out = &args->out[0];
-    const int64_t elems = zr_shape_elems(&x->shape);
+    const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&a->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float dbuf[ZR_CHUNK], xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *dx = zr__target(ybuf, out->data, out->dtype, i);
+        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, i);
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        gelu_dx_run(dx, zr__view(dbuf, dy->data, dy->dtype, i, n), zr__view(xbuf, x->data, x->dtype, i, n), n);
-        zr__settle(out->data, out->dtype, i, dx, n);
+        run(y, zr__view(abuf, a->data, a->dtype, i, n), zr__view(bbuf, b->data, b->dtype, i, n), n);
+        zr__settle(out->data, out->dtype, i, y, n);
     }
     return ZR_OK;
 }
@@ -90,40 +133,79 @@ static void add_run(float *y, const float *a, const float *b, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
-static zr_status add(const zr_kernel_args *args)
+static void mul_run(float *y, const float *a, const float *b, int64_t n)
 {
-    const zr_tensor *a = &args->in[0], *b = args->n_in > 1 ? &args->in[1] : NULL,
-                    *out = &args->out[0]; /* without b: a copy */
-    const int64_t elems = zr_shape_elems(&a->shape);
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+}
+
+#define UNARY(name)                                                                                                    \
+    static zr_status name(const zr_kernel_args *args)                                                                  \
+    {                                                                                                                  \
+        return unary(args, name##_run);                                                                                \
+    }
+#define BINARY(name)                                                                                                   \
+    static zr_status name(const zr_kernel_args *args)                                                                  \
+    {                                                                                                                  \
+        return binary(args, name##_run);                                                                               \
+    }
+UNARY(gelu)
+UNARY(relu)
+UNARY(silu)
+BINARY(gelu_dx)
+BINARY(relu_dx)
+BINARY(silu_dx)
+BINARY(mul)
+
+/* Elements widened, multiplied by those of (n) `factor`, rounded. */
+static void store_scaled(const zr_tensor *out, const zr_tensor *x, int64_t first, const float *factor, int64_t n)
+{
+    float xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, first);
+    mul_run(y, zr__view(xbuf, x->data, x->dtype, first, n), factor, n);
+    zr__settle(out->data, out->dtype, first, y, n);
+}
+
+static zr_status scale(const zr_kernel_args *args)
+{
+    const int64_t elems = zr_shape_elems(&args->in[0].shape);
+    float factor[ZR_CHUNK];
+    for (int64_t j = 0; j < ZR_CHUNK; j++) factor[j] = (float)args->op->attr.f[0];
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK)
+        store_scaled(&args->out[0], &args->in[0], i, factor, zr__min64(ZR_CHUNK, elems - i));
+    return ZR_OK;
+}
+
+static zr_status copy(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *out = &args->out[0];
+    const int64_t elems = zr_shape_elems(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, i);
+        float buffer[ZR_CHUNK];
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        const float *u = zr__view(abuf, a->data, a->dtype, i, n);
-        if (!b || !b->data) {
-            zr__store(out->data, out->dtype, i, u, n);
-            continue;
-        }
-        add_run(y, u, zr__view(bbuf, b->data, b->dtype, i, n), n);
-        zr__settle(out->data, out->dtype, i, y, n);
+        zr__store(out->data, out->dtype, i, zr__view(buffer, x->data, x->dtype, i, n), n);
     }
     return ZR_OK;
 }
 
+static zr_status add(const zr_kernel_args *args)
+{
+    return args->n_in > 1 && args->in[1].data ? binary(args, add_run) : copy(args);
+}
+
 static zr_status dropout(const zr_kernel_args *args)
 {
-    const zr_tensor *x = &args->in[0], *out = &args->out[0];
+    const zr_tensor *x = &args->in[0];
     const int64_t elems = zr_shape_elems(&x->shape);
     const uint64_t first = (uint64_t)(args->runtime->first_row * (elems / x->shape.dim[0]));
     const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
-        float buffer[ZR_CHUNK], factor[ZR_CHUNK], y[ZR_CHUNK];
+        float factor[ZR_CHUNK];
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        const float *v = zr__view(buffer, x->data, x->dtype, i, n);
         zr__dropout_factors(&rule, first + (uint64_t)i, n, factor);
-        for (int64_t j = 0; j < n; j++) y[j] = v[j] * factor[j];
-        zr__store(out->data, out->dtype, i, y, n);
+        store_scaled(&args->out[0], x, i, factor, n);
     }
     return ZR_OK;
 }
@@ -141,6 +223,8 @@ static zr_status fill(const zr_kernel_args *args)
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
-    {"gelu", NULL, gelu, NULL},       {"gelu_dx", NULL, gelu_dx, NULL}, {"add", NULL, add, NULL},
+    {"gelu", NULL, gelu, NULL},       {"gelu_dx", NULL, gelu_dx, NULL}, {"relu", NULL, relu, NULL},
+    {"relu_dx", NULL, relu_dx, NULL}, {"silu", NULL, silu, NULL},       {"silu_dx", NULL, silu_dx, NULL},
+    {"add", NULL, add, NULL},         {"mul", NULL, mul, NULL},         {"scale", NULL, scale, NULL},
     {"dropout", NULL, dropout, NULL}, {"fill", NULL, fill, NULL},       {NULL, NULL, NULL, NULL},
 };

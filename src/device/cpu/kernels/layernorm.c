@@ -1,4 +1,4 @@
-/* layernorm, layernorm_dx, layernorm_dw. */
+/* layernorm and rmsnorm, each with its _dx and _dw. An rmsnorm is a layernorm of mean 0 without a bias. */
 #include <math.h>
 
 #include "device/cpu/rows.h"
@@ -45,35 +45,78 @@ static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, 
     *rstd = (float)(1.0 / sqrt((double)(square / (float)C) + eps));
 }
 
+/* The same without a mean. */
+static float row_rrms(const zr_tensor *x, int64_t row, int64_t C, double eps)
+{
+    float buffer[ZR_CHUNK], square = 0.0f;
+    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, C - c0);
+        const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
+        square += zr__dot(v, v, n);
+    }
+    return (float)(1.0 / sqrt((double)(square / (float)C) + eps));
+}
+
 static void normalise(float *y, const float *x, const float *gain, const float *bias, float mean, float rstd, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t c = 0; c < n; c++) y[c] = ZR_FMA((x[c] - mean) * rstd, gain[c], bias[c]);
 }
 
+static void normalise_by_rms(float *y, const float *x, const float *gain, float rstd, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd * gain[c];
+}
+
+/* bias NULL: rmsnorm. */
+static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t row, int64_t C, float mean, float rstd)
+{
+    const zr_tensor *x = &args->in[0], *gain = &args->in[1], *out = &args->out[0];
+    float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK];
+    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, C - c0);
+        const float *v = zr__view(xbuf, x->data, x->dtype, row * C + c0, n);
+        const float *g = zr__view(gbuf, gain->data, gain->dtype, c0, n);
+        float *y = zr__target(ybuf, out->data, out->dtype, row * C + c0);
+        if (bias)
+            normalise(y, v, g, zr__view(bbuf, bias->data, bias->dtype, c0, n), mean, rstd, n);
+        else
+            normalise_by_rms(y, v, g, rstd, n);
+        zr__settle(out->data, out->dtype, row * C + c0, y, n);
+    }
+}
+
 static zr_status layernorm(const zr_kernel_args *args)
 {
-    const zr_tensor *x = &args->in[0], *gain = &args->in[1], *bias = &args->in[2], *out = &args->out[0];
+    const zr_tensor *x = &args->in[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     float *means = args->out[1].data, *rstds = args->out[2].data;
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], mean, rstd;
-        row_moments(x, r, C, args->op->attr.f[0], &mean, &rstd);
-        for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-            int64_t n = zr__min64(ZR_CHUNK, C - c0);
-            const float *v = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
-            const float *g = zr__view(gbuf, gain->data, gain->dtype, c0, n);
-            const float *b = zr__view(bbuf, bias->data, bias->dtype, c0, n);
-            float *y = zr__target(ybuf, out->data, out->dtype, r * C + c0);
-            normalise(y, v, g, b, mean, rstd, n);
-            zr__settle(out->data, out->dtype, r * C + c0, y, n);
-        }
-        means[r] = mean;
-        rstds[r] = rstd;
+        row_moments(x, r, C, args->op->attr.f[0], &means[r], &rstds[r]);
+        row_norm(args, &args->in[2], r, C, means[r], rstds[r]);
     }
     return ZR_OK;
 }
+
+static zr_status rmsnorm(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0];
+    const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
+    float *rstds = args->out[1].data;
+#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        rstds[r] = row_rrms(x, r, C, args->op->attr.f[0]);
+        row_norm(args, NULL, r, C, 0.0f, rstds[r]);
+    }
+    return ZR_OK;
+}
+
+/* Operands of the adjoint's kernels: mean NULL is rmsnorm, where every mean is 0. */
+typedef struct norm_saved {
+    const float *mean, *rstd;
+} norm_saved;
 
 /* A part of a row, in fp32; xhat = (x - mean) rstd and dxhat = dy gain are made where they are needed. */
 typedef struct row_part {
@@ -86,15 +129,16 @@ typedef struct row_buffers {
     float dy[ZR_CHUNK], x[ZR_CHUNK], gain[ZR_CHUNK];
 } row_buffers;
 
-static row_part row_view(const zr_kernel_args *args, row_buffers *buffer, int64_t row, int64_t C, int64_t c0)
+static row_part row_view(const zr_kernel_args *args, norm_saved saved, row_buffers *buffer, int64_t row, int64_t C,
+                         int64_t c0)
 {
     const zr_tensor *dy = &args->in[0], *x = &args->in[1], *gain = &args->in[2];
     const int64_t n = zr__min64(ZR_CHUNK, C - c0);
     return (row_part){.dy = zr__view(buffer->dy, dy->data, dy->dtype, row * C + c0, n),
                       .x = zr__view(buffer->x, x->data, x->dtype, row * C + c0, n),
                       .gain = zr__view(buffer->gain, gain->data, gain->dtype, c0, n),
-                      .mean = ((const float *)args->in[3].data)[row],
-                      .rstd = ((const float *)args->in[4].data)[row],
+                      .mean = saved.mean ? saved.mean[row] : 0.0f,
+                      .rstd = saved.rstd[row],
                       .n = n};
 }
 
@@ -135,19 +179,19 @@ static void part_add(float *dx, const float *earlier, int64_t n)
     for (int64_t c = 0; c < n; c++) dx[c] = earlier[c] + dx[c];
 }
 
-/* a is the average of dxhat, b that of dxhat xhat. */
-static void row_dx(const zr_kernel_args *args, int64_t row, int64_t C)
+/* a is the average of dxhat, by which the mean moves, b that of dxhat xhat. */
+static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
-    const zr_tensor *earlier = &args->in[5], *out = &args->out[0];
+    const zr_tensor *out = &args->out[0];
     row_buffers buffer;
     float made[ZR_CHUNK], sum = 0.0f, product = 0.0f;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        const row_part p = row_view(args, &buffer, row, C, c0);
+        const row_part p = row_view(args, saved, &buffer, row, C, c0);
         add_sums(&p, &sum, &product);
     }
-    const float a = sum / (float)C, b = product / (float)C;
+    const float a = saved.mean ? sum / (float)C : 0.0f, b = product / (float)C;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        const row_part p = row_view(args, &buffer, row, C, c0);
+        const row_part p = row_view(args, saved, &buffer, row, C, c0);
         float *dx = earlier->data ? made : zr__target(made, out->data, out->dtype, row * C + c0);
         part_dx(dx, &p, a, b);
         if (earlier->data) part_add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), p.n);
@@ -155,27 +199,40 @@ static void row_dx(const zr_kernel_args *args, int64_t row, int64_t C)
     }
 }
 
-static zr_status layernorm_dx(const zr_kernel_args *args)
+static zr_status norm_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) row_dx(args, r, C);
+    for (int64_t r = 0; r < rows; r++) row_dx(args, saved, earlier, r, C);
     return ZR_OK;
 }
 
-/* Sums of dy xhat and of dy over rows [begin, end), of columns [c0, c0+n). */
-static void chunk_dw(const zr_kernel_args *args, int64_t C, int64_t begin, int64_t end, int64_t c0, int64_t n,
-                     float *restrict dgain, float *restrict dbias)
+static zr_status layernorm_dx(const zr_kernel_args *args)
+{
+    return norm_dx(args, (norm_saved){args->in[3].data, args->in[4].data}, &args->in[5]);
+}
+
+static zr_status rmsnorm_dx(const zr_kernel_args *args)
+{
+    return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
+}
+
+/* Sums of dy xhat and, unless NULL, of dy over rows [begin, end), of columns [c0, c0+n). */
+static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, int64_t begin, int64_t end, int64_t c0,
+                     int64_t n, float *restrict dgain, float *restrict dbias)
 {
     const zr_tensor *dy = &args->in[0], *x = &args->in[1];
-    const float *mean = args->in[2].data, *rstd = args->in[3].data;
     float dbuf[ZR_CHUNK], xbuf[ZR_CHUNK];
     memset(dgain, 0, (size_t)n * sizeof(float));
-    memset(dbias, 0, (size_t)n * sizeof(float));
+    if (dbias) memset(dbias, 0, (size_t)n * sizeof(float));
     for (int64_t r = begin; r < end; r++) {
         const float *d = zr__view(dbuf, dy->data, dy->dtype, r * C + c0, n);
         const float *v = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
-        const float m = mean[r], s = rstd[r];
+        const float m = saved.mean ? saved.mean[r] : 0.0f, s = saved.rstd[r];
+        if (!dbias) {
+            for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(d[c], v[c] * s, dgain[c]);
+            continue;
+        }
         for (int64_t c = 0; c < n; c++) {
             dgain[c] = ZR_FMA(d[c], (v[c] - m) * s, dgain[c]);
             dbias[c] += d[c];
@@ -183,35 +240,46 @@ static void chunk_dw(const zr_kernel_args *args, int64_t C, int64_t begin, int64
     }
 }
 
-static zr_status layernorm_dw(const zr_kernel_args *args)
+/* One output, dgain, or dbias as well. */
+static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
-    const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK;
-    float *partial = args->scratch; /* (ROW_CHUNKS, 2, C) */
+    const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK, outs = args->n_out;
+    float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) */
 #pragma omp parallel num_threads(zr__team(args, rows *C))
     {
 #pragma omp for collapse(2) schedule(static)
         for (int64_t k = 0; k < ROW_CHUNKS; k++)
             for (int64_t piece = 0; piece < pieces; piece++) {
                 int64_t c0 = piece * ZR_CHUNK;
-                float *dgain = partial + 2 * k * C + c0;
-                chunk_dw(args, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0, zr__min64(ZR_CHUNK, C - c0),
-                         dgain, dgain + C);
+                float *dgain = partial + outs * k * C + c0;
+                chunk_dw(args, saved, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0,
+                         zr__min64(ZR_CHUNK, C - c0), dgain, outs > 1 ? dgain + C : NULL);
             }
-            /* The two outputs' pieces one after the other, chunks added in order. */
+            /* The outputs' pieces one after the other, chunks added in order. */
 #pragma omp for schedule(static)
-        for (int64_t piece = 0; piece < 2 * pieces; piece++) {
+        for (int64_t piece = 0; piece < outs * pieces; piece++) {
             const zr_tensor *out = &args->out[piece / pieces];
             int64_t c0 = piece % pieces * ZR_CHUNK, n = zr__min64(ZR_CHUNK, C - c0);
             const float *first = partial + piece / pieces * C + c0;
             float sum[ZR_CHUNK];
             memcpy(sum, first, (size_t)n * sizeof(float));
             for (int64_t k = 1; k < ROW_CHUNKS; k++)
-                for (int64_t c = 0; c < n; c++) sum[c] += first[2 * k * C + c];
+                for (int64_t c = 0; c < n; c++) sum[c] += first[outs * k * C + c];
             zr__store(out->data, out->dtype, c0, sum, n);
         }
     }
     return ZR_OK;
+}
+
+static zr_status layernorm_dw(const zr_kernel_args *args)
+{
+    return norm_dw(args, (norm_saved){args->in[2].data, args->in[3].data});
+}
+
+static zr_status rmsnorm_dw(const zr_kernel_args *args)
+{
+    return norm_dw(args, (norm_saved){NULL, args->in[2].data});
 }
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[];
@@ -219,5 +287,8 @@ const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[] = {
     {"layernorm", NULL, layernorm, NULL},
     {"layernorm_dx", NULL, layernorm_dx, NULL},
     {"layernorm_dw", NULL, layernorm_dw, NULL},
+    {"rmsnorm", NULL, rmsnorm, NULL},
+    {"rmsnorm_dx", NULL, rmsnorm_dx, NULL},
+    {"rmsnorm_dw", NULL, rmsnorm_dw, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -1,0 +1,170 @@
+/* slice, slice_dx, concat, transpose, split_heads, merge_heads: bytes are moved, or converted on their way into a
+ * gradient of another type. */
+#include "device/cpu/rows.h"
+
+/* out[to ..] = in[from ..], n elements. */
+static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)
+{
+    if (out->dtype == in->dtype) {
+        const int64_t width = zr_dtype_bytes(in->dtype);
+        memcpy((char *)out->data + to * width, (const char *)in->data + from * width, (size_t)(n * width));
+        return;
+    }
+    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
+        float buffer[ZR_CHUNK];
+        int64_t part = zr__min64(ZR_CHUNK, n - i);
+        zr__store(out->data, out->dtype, to + i, zr__view(buffer, in->data, in->dtype, from + i, part), part);
+    }
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static zr_status slice(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *out = &args->out[0];
+    const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape), n = zr_shape_cols(&out->shape);
+    const int64_t first = args->op->attr.i[0];
+#pragma omp parallel for num_threads(zr__team(args, rows *n)) schedule(static)
+    for (int64_t r = 0; r < rows; r++) copy_elems(out, r * n, x, r * C + first, n);
+    return ZR_OK;
+}
+
+static void add_run(float *y, const float *a, const float *b, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+/* out[to ..] = a[at ..] + b[to ..], out perhaps in place of b. */
+static void add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int64_t at, const zr_tensor *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
+        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, to + i);
+        int64_t part = zr__min64(ZR_CHUNK, n - i);
+        const float *u = zr__view(abuf, a->data, a->dtype, at + i, part);
+        add_run(y, u, zr__view(bbuf, b->data, b->dtype, to + i, part), part);
+        zr__settle(out->data, out->dtype, to + i, y, part);
+    }
+}
+
+/* Elements to .. to + n: what was there earlier, or 0. */
+static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
+{
+    const int64_t width = zr_dtype_bytes(out->dtype);
+    if (!earlier)
+        memset((char *)out->data + to * width, 0, (size_t)(n * width));
+    else if (earlier->data != out->data)
+        copy_elems(out, to, earlier, to, n);
+}
+
+static zr_status slice_dx(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[0], *out = &args->out[0];
+    const zr_tensor *earlier = args->n_in > 1 && args->in[1].data ? &args->in[1] : NULL;
+    const int64_t rows = zr_shape_rows(&out->shape), C = zr_shape_cols(&out->shape), n = zr_shape_cols(&dy->shape);
+    const int64_t first = args->op->attr.i[0];
+#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        keep_elems(out, r * C, earlier, first);
+        if (earlier)
+            add_elems(out, r * C + first, dy, r * n, earlier, n);
+        else
+            copy_elems(out, r * C + first, dy, r * n, n);
+        keep_elems(out, r * C + first + n, earlier, C - first - n);
+    }
+    return ZR_OK;
+}
+
+static zr_status concat(const zr_kernel_args *args)
+{
+    const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
+    const int64_t rows = zr_shape_rows(&a->shape), M = zr_shape_cols(&a->shape), N = zr_shape_cols(&b->shape);
+#pragma omp parallel for num_threads(zr__team(args, rows *(M + N))) schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        copy_elems(out, r * (M + N), a, r * M, M);
+        copy_elems(out, r * (M + N) + M, b, r * N, N);
+    }
+    return ZR_OK;
+}
+
+/* ---- swapped dimensions ---------------------------------------------------------------------- */
+
+/* in (outer, a, b, inner) -> out (outer, b, a, inner) */
+typedef struct swap_sizes {
+    int64_t outer, a, b, inner;
+} swap_sizes;
+
+enum { TILE = 32 }; /* rows of single elements are read and written in tiles, so that each cache line is used whole */
+
+#define TILE_LOOP(type)                                                                                                \
+    for (int64_t j = j0; j < j1; j++)                                                                                  \
+        for (int64_t i = i0; i < i1; i++)                                                                              \
+    ((type *)out->data)[at + j * s.a + i] = ((const type *)in->data)[at + i * s.b + j]
+
+/* Rows [i0, i1) of a matrix (a, b) that begins at element `at`, columns [j0, j1). */
+static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, int64_t at, int64_t i0, int64_t j0)
+{
+    const int64_t i1 = zr__min64(i0 + TILE, s.a), j1 = zr__min64(j0 + TILE, s.b);
+    if (out->dtype != in->dtype)
+        for (int64_t j = j0; j < j1; j++)
+            for (int64_t i = i0; i < i1; i++) copy_elems(out, at + j * s.a + i, in, at + i * s.b + j, 1);
+    else if (in->dtype == ZR_F32)
+        TILE_LOOP(float);
+    else
+        TILE_LOOP(uint16_t);
+}
+
+static void swap_single(const zr_kernel_args *args, swap_sizes s)
+{
+    const int64_t down = (s.a + TILE - 1) / TILE, across = (s.b + TILE - 1) / TILE;
+#pragma omp parallel for num_threads(zr__team(args, s.outer *s.a *s.b)) schedule(static)
+    for (int64_t t = 0; t < s.outer * down * across; t++) {
+        const int64_t matrix = t / (down * across), tile = t % (down * across);
+        swap_tile(&args->out[0], &args->in[0], s, matrix * s.a * s.b, tile % down * TILE, tile / down * TILE);
+    }
+}
+
+static zr_status swap(const zr_kernel_args *args, swap_sizes s)
+{
+    if (s.inner == 1) {
+        swap_single(args, s);
+        return ZR_OK;
+    }
+    const int64_t rows = s.outer * s.a * s.b;
+#pragma omp parallel for num_threads(zr__team(args, rows *s.inner)) schedule(static)
+    for (int64_t r = 0; r < rows; r++) { /* of the result */
+        const int64_t i = r % s.a, j = r / s.a % s.b, o = r / (s.a * s.b);
+        copy_elems(&args->out[0], r * s.inner, &args->in[0], ((o * s.a + i) * s.b + j) * s.inner, s.inner);
+    }
+    return ZR_OK;
+}
+
+static zr_status transpose(const zr_kernel_args *args)
+{
+    const zr_shape *x = &args->in[0].shape;
+    const int64_t a = x->dim[x->ndim - 2], b = x->dim[x->ndim - 1];
+    return swap(args, (swap_sizes){zr_shape_elems(x) / (a * b), a, b, 1});
+}
+
+static zr_status split_heads(const zr_kernel_args *args)
+{
+    const int64_t *y = args->out[0].shape.dim;
+    return swap(args, (swap_sizes){y[0], y[2], y[1], y[3]});
+}
+
+static zr_status merge_heads(const zr_kernel_args *args)
+{
+    const int64_t *x = args->in[0].shape.dim;
+    return swap(args, (swap_sizes){x[0], x[1], x[2], x[3]});
+}
+
+extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[];
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[] = {
+    {"slice", NULL, slice, NULL},
+    {"slice_dx", NULL, slice_dx, NULL},
+    {"concat", NULL, concat, NULL},
+    {"transpose", NULL, transpose, NULL},
+    {"split_heads", NULL, split_heads, NULL},
+    {"merge_heads", NULL, merge_heads, NULL},
+    {NULL, NULL, NULL, NULL},
+};

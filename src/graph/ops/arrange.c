@@ -1,0 +1,195 @@
+/* slice, concat, transpose, split_heads and merge_heads: elements as they are, at other places. */
+#include "graph/internal.h"
+
+#include <inttypes.h>
+
+/* ---- columns: slice and concat --------------------------------------------------------------- */
+
+static zr_shape with_cols(zr_shape shape, int64_t cols)
+{
+    shape.dim[shape.ndim - 1] = cols;
+    return shape;
+}
+
+static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    const zr_shape *x = &zr__in(graph, op, 0)->shape;
+    int64_t first = op->attr.i[0], n = op->attr.i[1], C = zr_shape_cols(x);
+    ZR_CHECK(first >= 0 && n >= 1 && first <= C - n, ZR_ERR_SHAPE,
+             "slice: %" PRId64 " columns from %" PRId64 " on; x has %" PRId64, n, first, C);
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), with_cols(*x, n)};
+    return ZR_OK;
+}
+
+/* Of the operand only these columns are read. */
+static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_type *y = zr__out(graph, op, 0), *x = zr__in(graph, op, 0);
+    double bytes = (double)(zr_dtype_bytes(y->dtype) + zr_dtype_bytes(x->dtype));
+    return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
+}
+
+/* No operand shows the width, so the output must have been prepared. */
+static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");
+    out[0] = *zr__out(graph, op, 0);
+    ZR_TRY(zr__want(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, with_cols(out[0].shape, op->attr.i[1])));
+    return zr__in_has(op, 1) ? zr__want(graph, op, 1, "earlier", zr__in(graph, op, 1)->dtype, out[0].shape) : ZR_OK;
+}
+
+static const zr_op_def slice_dx = {
+    .name = "slice_dx",
+    .n_out = 1,
+    .infer = slice_dx_infer,
+    .cost = zr__cost_bytes,
+    .in_place = {2},
+};
+
+static zr_status slice_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    zr_value dx = zr_grad_begin(graph, op->in[0], &earlier);
+    zr_graph_op(graph, &slice_dx, &op->attr, 2, (zr_value[]){dy, earlier}, &dx);
+    zr_grad_end(graph, op->in[0], dx);
+    return ZR_OK;
+}
+
+static const zr_op_def slice = {
+    .name = "slice",
+    .n_out = 1,
+    .infer = slice_infer,
+    .adjoint = slice_adjoint,
+    .cost = slice_cost,
+};
+
+zr_value zr_slice(zr_graph *graph, zr_value x, int64_t first, int64_t n)
+{
+    return zr__apply(graph, &slice, &(zr_op_attr){.i = {first, n}}, 1, &x);
+}
+
+static zr_status concat_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "a", g, 1));
+    const zr_shape *a = &zr__in(graph, op, 0)->shape;
+    ZR_TRY(zr__want(graph, op, 1, "b", g, with_cols(*a, ZR__ANY)));
+    int64_t cols = zr_shape_cols(&zr__in(graph, op, 1)->shape);
+    ZR_CHECK(cols <= INT64_MAX - zr_shape_cols(a), ZR_ERR_SHAPE, "concat: the columns do not fit 63 bits");
+    out[0] = (zr_type){g, with_cols(*a, zr_shape_cols(a) + cols)};
+    return ZR_OK;
+}
+
+static zr_status concat_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]);
+    int64_t first = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t cols = zr_shape_cols(&zr_graph_value(graph, op->in[i])->type.shape);
+        ZR_TRY(zr__contribute(graph, op->in[i], &slice, &(zr_op_attr){.i = {first, cols}}, 1, &dy));
+        first += cols;
+    }
+    return ZR_OK;
+}
+
+static const zr_op_def concat = {
+    .name = "concat",
+    .n_out = 1,
+    .infer = concat_infer,
+    .adjoint = concat_adjoint,
+    .cost = zr__cost_bytes,
+};
+
+zr_value zr_concat(zr_graph *graph, zr_value a, zr_value b)
+{
+    return zr__apply(graph, &concat, NULL, 2, (zr_value[]){a, b});
+}
+
+/* ---- swapped dimensions ---------------------------------------------------------------------- */
+
+static zr_status transpose_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 2));
+    zr_shape y = zr__in(graph, op, 0)->shape;
+    int64_t last = y.dim[y.ndim - 1];
+    y.dim[y.ndim - 1] = y.dim[y.ndim - 2];
+    y.dim[y.ndim - 2] = last;
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), y};
+    return ZR_OK;
+}
+
+static zr_status split_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    const int64_t *x = zr__in(graph, op, 0)->shape.dim, n_head = op->attr.i[0];
+    ZR_CHECK(n_head >= 1 && x[2] % n_head == 0, ZR_ERR_SHAPE,
+             "split_heads: %" PRId64 " heads do not divide the width %" PRId64, n_head, x[2]);
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR__SHAPE(x[0], n_head, x[1], x[2] / n_head)};
+    return ZR_OK;
+}
+
+static zr_status merge_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY, ZR__ANY)));
+    const int64_t *x = zr__in(graph, op, 0)->shape.dim;
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR__SHAPE(x[0], x[2], x[1] * x[3])};
+    return ZR_OK;
+}
+
+static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op);
+static zr_status split_adjoint(zr_graph *graph, const zr_op *op);
+static zr_status merge_adjoint(zr_graph *graph, const zr_op *op);
+
+#define SWAP(text, family)                                                                                             \
+    {                                                                                                                  \
+        .name = text, .n_out = 1, .infer = family##_infer, .adjoint = family##_adjoint, .cost = zr__cost_bytes         \
+    }
+static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("split_heads", split),
+                       merge = SWAP("merge_heads", merge);
+
+/* The op that puts the gradient back where its elements were. */
+static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]);
+    return zr__contribute(graph, op->in[0], inverse, &(zr_op_attr){.i = {n_head}}, 1, &dy);
+}
+
+static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op)
+{
+    return back(graph, op, &transpose, 0);
+}
+
+static zr_status split_adjoint(zr_graph *graph, const zr_op *op)
+{
+    return back(graph, op, &merge, 0);
+}
+
+static zr_status merge_adjoint(zr_graph *graph, const zr_op *op)
+{
+    return back(graph, op, &split, zr_graph_value(graph, op->in[0])->type.shape.dim[1]);
+}
+
+zr_value zr_transpose(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &transpose, NULL, 1, &x);
+}
+
+zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head)
+{
+    return zr__apply(graph, &split, &(zr_op_attr){.i = {n_head}}, 1, &x);
+}
+
+zr_value zr_merge_heads(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &merge, NULL, 1, &x);
+}

@@ -1,0 +1,30 @@
+/* What the ops' builders and adjoints share. */
+#include "graph/internal.h"
+
+zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, n));
+    ZR_TRY(zr__want_ndim(graph, op, 0, names[0], g, 1));
+    zr_shape shape = zr__in(graph, op, 0)->shape;
+    for (int i = 1; i < n; i++) ZR_TRY(zr__want(graph, op, i, names[i], g, shape));
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), shape};
+    return ZR_OK;
+}
+
+zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in)
+{
+    zr_value y = ZR_NONE;
+    zr_graph_op(graph, def, attr, n, in, &y);
+    return y;
+}
+
+zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
+                         const zr_value *in)
+{
+    if (!zr_grad_needed(graph, value)) return ZR_OK;
+    zr_value dx = zr_grad_begin(graph, value, NULL);
+    zr_graph_op(graph, def, attr, n, in, &dx);
+    zr_grad_end(graph, value, dx);
+    return ZR_OK;
+}

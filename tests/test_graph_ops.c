@@ -1,0 +1,252 @@
+//TEST timeout=60
+/* The ops that GPT-2 does not have: gradients against finite differences in double, of activations and, in bf16, of
+ * parameters with one use and with several; what they demand of their operands; what they cost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "graph_interp.h"
+
+enum { B = 2, T = 3, C = 6, V = 7 };
+
+static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
+
+static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
+{
+    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype};
+    zr_graph *graph = NULL;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    zr_graph_unit(graph, "all");
+    return graph;
+}
+
+static zr_value param(zr_graph *g, zr_shape shape, const char *name)
+{
+    return zr_param(g, NORMAL, shape, "%s", name);
+}
+
+static zr_value ids(zr_graph *g, const char *name)
+{
+    return zr_input(g, name, ZR_I32, (zr_shape){2, {B, T}});
+}
+
+/* (B, T, C): its first two rows are one. */
+static zr_value source(zr_graph *g)
+{
+    return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, "table"));
+}
+
+/* Each element of x, of any shape of B T cols elements, matters differently to the losses. */
+static void sink(zr_graph *g, zr_value x)
+{
+    zr_graph_losses(g, zr_cross_entropy(g, x, ids(g, "targets")));
+}
+
+static void check(zr_graph *g, const char *what)
+{
+    if (zr_graph_finish(g) != ZR_OK) fail_msg("%s: %s", what, zr_error_message());
+    interp it = interp_create(g, NULL);
+    for (int32_t k = 0; k < zr_graph_inputs(g); k++)
+        for (int64_t i = 0; i < B * T; i++) it.data[zr_graph_input(g, k)][i] = (double)((3 * i + k) % 4);
+    double error = interp_gradient_error(&it, 1000);
+    if (!(error < 1e-7)) fail_msg("%s: gradients off by %g", what, error);
+    interp_destroy(&it);
+    zr_graph_destroy(&g);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------- */
+
+/* (B, T, C) of x through one op, or two. */
+typedef zr_value (*path)(zr_graph *g, zr_value x);
+
+static zr_value by_scale(zr_graph *g, zr_value x)
+{
+    return zr_scale(g, x, -1.75);
+}
+
+static zr_value by_square(zr_graph *g, zr_value x)
+{
+    return zr_mul(g, x, x);
+}
+
+static zr_value by_gate(zr_graph *g, zr_value x)
+{
+    return zr_mul(g, zr_silu(g, x), zr_gelu(g, x));
+}
+
+static zr_value by_rmsnorm(zr_graph *g, zr_value x)
+{
+    zr_value gain = param(g, (zr_shape){1, {C}}, "gain");
+    return zr_rmsnorm(g, zr_add(g, x, zr_rmsnorm(g, x, gain, 1e-5)), gain, 1e-3); /* folds, and shares its gain */
+}
+
+static zr_value by_heads(zr_graph *g, zr_value x)
+{
+    return zr_merge_heads(g, zr_softmax(g, zr_split_heads(g, x, 2)));
+}
+
+static zr_value by_transpose(zr_graph *g, zr_value x)
+{
+    return zr_transpose(g, zr_softmax(g, zr_transpose(g, x)));
+}
+
+/* Slices that overlap and leave columns out, side by side again. */
+static zr_value by_columns(zr_graph *g, zr_value x)
+{
+    zr_value left = zr_slice(g, x, 0, 2), middle = zr_slice(g, x, 1, 3), right = zr_slice(g, x, 4, 1);
+    return zr_concat(g, zr_concat(g, zr_mul(g, left, left), middle), right);
+}
+
+static const struct {
+    const char *name;
+    path through;
+} paths[] = {{"gelu", zr_gelu},   {"relu", zr_relu},           {"silu", zr_silu},      {"softmax", zr_softmax},
+             {"scale", by_scale}, {"square", by_square},       {"gate", by_gate},      {"rmsnorm", by_rmsnorm},
+             {"heads", by_heads}, {"transpose", by_transpose}, {"columns", by_columns}};
+#define PATHS (int)(sizeof paths / sizeof *paths)
+
+static void test_activations(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PATHS; i++)
+        for (int more = 0; more < 2; more++) { /* x is read elsewhere too: gradients add up */
+            zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+            zr_value x = source(g), y = paths[i].through(g, x);
+            sink(g, more ? zr_add(g, zr_gelu(g, x), y) : y);
+            check(g, paths[i].name);
+        }
+}
+
+/* Of a parameter in bf16, parts of the gradient are F32 and the last is rounded once to the wire's type. */
+static void test_parameters(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PATHS; i++)
+        for (int more = 0; more < 2; more++) {
+            zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_BF16);
+            zr_value w = param(g, (zr_shape){3, {B, T, C}}, "w"), x = zr_mul(g, paths[i].through(g, w), source(g));
+            sink(g, more ? zr_mul(g, zr_add(g, x, w), w) : x);
+            check(g, paths[i].name);
+        }
+}
+
+/* An operand that needs no gradient gets none. */
+static void test_inputs(void **state)
+{
+    (void)state;
+    zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    zr_value fixed = zr_input(g, "fixed", ZR_F32, (zr_shape){3, {B, T, C}});
+    zr_value x = zr_mul(g, fixed, zr_mul(g, source(g), fixed));
+    sink(g, zr_concat(g, fixed, zr_concat(g, x, zr_silu(g, fixed))));
+    check(g, "inputs");
+}
+
+/* Squared errors: each loss is the mean of a row, F32 in a graph of either type. */
+static void test_mean(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        zr_graph *g = graph_new(ZR_MODE_TRAIN, d ? ZR_BF16 : ZR_F32);
+        zr_value x = source(g), e = zr_add(g, x, zr_scale(g, zr_relu(g, x), -3));
+        zr_graph_losses(g, zr_mean(g, zr_mul(g, e, e), ZR_F32));
+        check(g, "mean of squares");
+        g = graph_new(ZR_MODE_TRAIN, d ? ZR_BF16 : ZR_F32); /* means as activations: of tokens, and of columns */
+        x = source(g);
+        zr_value w = param(g, (zr_shape){2, {C, V}}, "w"),
+                 by_column = zr_mean(g, zr_transpose(g, x), zr_graph_get_spec(g)->dtype);
+        zr_value by_row = zr_mean(g, zr_linear(g, by_column, w, ZR_NONE, false), zr_graph_get_spec(g)->dtype);
+        zr_graph_losses(g, zr_mean(g, zr_mul(g, by_row, by_row), ZR_F32));
+        check(g, "means of means");
+    }
+}
+
+/* ---- operands ---------------------------------------------------------------------------------- */
+
+static zr_value f32(zr_graph *g, int ndim, int64_t a, int64_t b, int64_t c)
+{
+    return zr_input(g, "x", ZR_F32, (zr_shape){ndim, {a, b, c}});
+}
+
+/* A fresh EVAL graph, what builds in it, and how it ends. */
+#define CASE(status, text, ...)                                                                                        \
+    do {                                                                                                               \
+        zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);                                                                 \
+        __VA_ARGS__;                                                                                                   \
+        assert_int_equal(zr_graph_finish(g), status);                                                                  \
+        if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);       \
+        zr_graph_destroy(&g);                                                                                          \
+    } while (0)
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    CASE(ZR_ERR_DTYPE, "silu: operand x is I32 (2, 3); wanted F32", zr_silu(g, ids(g, "x")));
+    CASE(ZR_ERR_ARG, "relu: operand x (number 0) is missing", zr_relu(g, ZR_NONE));
+    CASE(ZR_ERR_ARG, "scale: the factor is inf", zr_scale(g, f32(g, 1, 5, 0, 0), INFINITY));
+    CASE(ZR_ERR_SHAPE, "mul: operand b is F32 (3); wanted F32 (2, 3)",
+         zr_mul(g, f32(g, 2, B, T, 0), f32(g, 1, T, 0, 0)));
+    CASE(ZR_ERR_SHAPE, "rmsnorm: operand gain is F32 (2); wanted F32 (3)",
+         zr_rmsnorm(g, f32(g, 2, B, T, 0), f32(g, 1, B, 0, 0), 1e-5));
+    CASE(ZR_ERR_ARG, "rmsnorm: eps is 0; wanted above 0", zr_rmsnorm(g, f32(g, 2, B, T, 0), f32(g, 1, T, 0, 0), 0));
+    CASE(ZR_ERR_DTYPE, "softmax: operand x is I32", zr_softmax(g, ids(g, "x")));
+    CASE(ZR_ERR_DTYPE, "mean: the result is to be BF16; wanted F32 or the graph's F32",
+         zr_mean(g, f32(g, 2, B, T, 0), ZR_BF16));
+    CASE(ZR_ERR_SHAPE, "slice: 2 columns from 2 on; x has 3", zr_slice(g, f32(g, 2, B, T, 0), 2, 2));
+    CASE(ZR_ERR_SHAPE, "slice: 0 columns from 0 on; x has 3", zr_slice(g, f32(g, 2, B, T, 0), 0, 0));
+    CASE(ZR_ERR_SHAPE, "slice: 1 columns from -1 on; x has 3", zr_slice(g, f32(g, 2, B, T, 0), -1, 1));
+    CASE(ZR_ERR_SHAPE, "concat: operand b is F32 (3, 3); wanted F32 (2, *)",
+         zr_concat(g, f32(g, 2, B, T, 0), f32(g, 2, T, T, 0)));
+    CASE(ZR_ERR_SHAPE, "transpose: operand x is F32 (3); wanted F32 of 2 dimensions or more",
+         zr_transpose(g, f32(g, 1, T, 0, 0)));
+    CASE(ZR_ERR_SHAPE, "split_heads: 4 heads do not divide the width 6", zr_split_heads(g, f32(g, 3, B, T, C), 4));
+    CASE(ZR_ERR_SHAPE, "split_heads: 0 heads do not divide", zr_split_heads(g, f32(g, 3, B, T, C), 0));
+    CASE(ZR_ERR_SHAPE, "merge_heads: operand x is F32 (2, 3, 6); wanted F32 (*, *, *, *)",
+         zr_merge_heads(g, f32(g, 3, B, T, C)));
+}
+
+/* ---- results and costs ------------------------------------------------------------------------- */
+
+static void check_value(zr_graph *g, zr_value value, zr_dtype dtype, zr_shape shape, double bytes)
+{
+    const zr_value_info *info = zr_graph_value(g, value);
+    assert_non_null(info);
+    assert_int_equal(info->type.dtype, dtype);
+    assert_true(zr_shape_equal(&info->type.shape, &shape));
+    const zr_op *op = zr_graph_get_op(g, info->producer);
+    const zr_cost cost = op->def->cost(g, op);
+    assert_true(cost.bytes == bytes && cost.flops == 0);
+}
+
+static void test_results(void **state)
+{
+    (void)state;
+    zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_BF16);
+    zr_value x = zr_input(g, "x", ZR_BF16, (zr_shape){3, {B, T, C}}), w = param(g, (zr_shape){1, {C}}, "w");
+    const zr_shape same = {3, {B, T, C}};
+    const double n = B * T * C;
+    check_value(g, zr_silu(g, x), ZR_BF16, same, 4 * n);
+    check_value(g, zr_mul(g, x, x), ZR_BF16, same, 6 * n);
+    check_value(g, zr_softmax(g, x), ZR_BF16, same, 4 * n);
+    check_value(g, zr_rmsnorm(g, x, w, 1e-6), ZR_BF16, same, 4 * n + 2 * C + 4 * B * T);
+    check_value(g, zr_mean(g, x, ZR_F32), ZR_F32, (zr_shape){2, {B, T}}, 2 * n + 4 * B * T);
+    check_value(g, zr_mean(g, w, ZR_BF16), ZR_BF16, (zr_shape){1, {1}}, 2 * C + 2);
+    check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}}, 4 * B * T * 2); /* what it takes alone */
+    check_value(g, zr_concat(g, x, x), ZR_BF16, (zr_shape){3, {B, T, 2 * C}}, 8 * n);
+    check_value(g, zr_transpose(g, x), ZR_BF16, (zr_shape){3, {B, C, T}}, 4 * n);
+    zr_value heads = zr_split_heads(g, x, 3);
+    check_value(g, heads, ZR_BF16, (zr_shape){4, {B, 3, T, C / 3}}, 4 * n);
+    check_value(g, zr_merge_heads(g, heads), ZR_BF16, same, 4 * n);
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    zr_graph_destroy(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_parameters), cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_mean),        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_results),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
