@@ -1,77 +1,58 @@
 //TEST timeout=120 tsan=1
-/* GPT-2 in fp32 against a trace that PyTorch computed in float64: logits, gradients, losses, norms, final weights;
- * every stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. Skipped where the trace is
- * absent. */
+/* GPT-2 in fp32 against traces that PyTorch computed in float64: logits, gradients, losses, norms, final weights;
+ * every stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. */
+#include "golden.h"
 #include "trainer.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <zr/checkpoint.h>
 
-enum { V = 256, T = 32, B = 4, C = 64, STEPS = 10, LONGEST = 64 * 1024 };
+enum { B = GOLDEN_BATCH, STEPS = GOLDEN_STEPS, LONGEST = 64 * 1024 };
 
 static struct {
-    char dir[4096];
-    bool present;
-    uint16_t token[STEPS * B * T + 1];
-    double loss[STEPS], norm[STEPS];
+    golden_expected expected;
+    int64_t V, T, C;
+    uint16_t token[STEPS * B * GOLDEN_MOST_SEQ + 1];
     zr_safetensors *weights, *grads, *last, *logits;
 } golden;
 
 static void open_file(const char *name, zr_safetensors **file)
 {
     char path[5000];
-    snprintf(path, sizeof path, "%s/%s", golden.dir, name);
+    snprintf(path, sizeof path, "%s/%s", golden.expected.dir, name);
     if (zr_safetensors_open(path, file) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 
-static int load(void **state)
+static void load(const char *dir)
 {
-    (void)state;
-    const char *shared = getenv("ZR_SHARED");
-    snprintf(golden.dir, sizeof golden.dir, "%s/golden/gpt2-tiny", shared ? shared : "../shared");
+    golden.expected = golden_load(dir);
+    golden.V = golden.expected.config.vocab_size;
+    golden.T = golden.expected.config.n_positions;
+    golden.C = golden.expected.config.n_embd;
     char path[5000];
-    snprintf(path, sizeof path, "%s/expected.json", golden.dir);
-    json_t *expected = json_load_file(path, 0, NULL);
-    if (!expected) return 0;
-    for (int i = 0; i < STEPS; i++) {
-        golden.loss[i] = json_real_value(json_array_get(json_object_get(expected, "losses"), (size_t)i));
-        golden.norm[i] = json_real_value(json_array_get(json_object_get(expected, "grad_norms"), (size_t)i));
-    }
-    json_decref(expected);
-    snprintf(path, sizeof path, "%s/tokens.bin", golden.dir);
+    snprintf(path, sizeof path, "%s/tokens.bin", dir);
+    size_t tokens = (size_t)(STEPS * B * golden.T + 1);
     FILE *f = fopen(path, "rb");
-    if (!f || fread(golden.token, 2, STEPS * B * T + 1, f) != STEPS * B * T + 1) fail_msg("%s is short", path);
+    if (!f || fread(golden.token, 2, tokens, f) != tokens) fail_msg("%s is short", path);
     fclose(f);
     open_file("model/model.safetensors", &golden.weights);
     open_file("grads_step1.safetensors", &golden.grads);
     open_file("weights_step10.safetensors", &golden.last);
     open_file("logits_step1.safetensors", &golden.logits);
-    golden.present = true;
-    return 0;
 }
 
-static int unload(void **state)
+static void unload(void)
 {
-    (void)state;
     zr_safetensors_close(&golden.weights);
     zr_safetensors_close(&golden.grads);
     zr_safetensors_close(&golden.last);
     zr_safetensors_close(&golden.logits);
-    return 0;
-}
-
-static void need_golden(void)
-{
-    if (golden.present) return;
-    print_message("# skipped: no golden trace in %s (set ZR_SHARED)\n", golden.dir);
-    skip();
 }
 
 static int32_t token(void *arg, int64_t step, int64_t row, int64_t t)
 {
     (void)arg;
-    return golden.token[step * B * T + row * T + t];
+    return golden.token[(step * B + row) * golden.T + t];
 }
 
 static zr_status fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
@@ -167,13 +148,7 @@ static void check_weights(const zr_graph *g)
 
 static trainer tiny(int stage, int ranks, int64_t accum)
 {
-    trainer run = {.config = {.n_layer = 2,
-                              .n_head = 4,
-                              .n_embd = 64,
-                              .n_positions = T,
-                              .vocab_size = V,
-                              .layer_norm_epsilon = 1e-5,
-                              .initializer_range = 0.02},
+    trainer run = {.config = golden.expected.config,
                    .layout = ZR_LAYOUT_INIT,
                    .steps = STEPS,
                    .lr = 1e-3,
@@ -186,17 +161,29 @@ static trainer tiny(int stage, int ranks, int64_t accum)
     run.layout.ranks = ranks;
     run.layout.accum = accum;
     run.layout.batch = B / (ranks * accum);
-    run.layout.seq = T;
+    run.layout.seq = golden.T;
     run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     return run;
 }
 
-static void test_training(void **state)
+static void check_run(const trainer *run, const zr_graph *g)
 {
-    (void)state;
-    need_golden();
-    zr_gpt2_config config = tiny(0, 1, 1).config;
-    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T};
+    const zr_layout *l = &run->layout;
+    for (int i = 0; i < STEPS; i++) {
+        double loss = golden.expected.loss[i], norm = golden.expected.norm[i];
+        if (!(fabs(run->loss[i] - loss) <= 2e-5 * loss))
+            fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", l->stage, l->ranks, i, run->loss[i], loss);
+        if (!(fabs(run->norm[i] - norm) <= 1e-4 * norm))
+            fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", l->stage, l->ranks, i, run->norm[i], norm);
+    }
+    check_gradients(g);
+    check_weights(g);
+}
+
+static void check_training(void)
+{
+    zr_gpt2_config config = golden.expected.config;
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = golden.T};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_gpt2(&config).build(g, &config);
@@ -208,16 +195,7 @@ static void test_training(void **state)
                 memset(weights.seen, 0, sizeof weights.seen);
                 trainer run = tiny(stage, ranks, accum);
                 trainer_run(&run);
-                for (int i = 0; i < STEPS; i++) {
-                    if (!(fabs(run.loss[i] - golden.loss[i]) <= 2e-5 * golden.loss[i]))
-                        fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", stage, ranks, i, run.loss[i],
-                                 golden.loss[i]);
-                    if (!(fabs(run.norm[i] - golden.norm[i]) <= 1e-4 * golden.norm[i]))
-                        fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", stage, ranks, i, run.norm[i],
-                                 golden.norm[i]);
-                }
-                check_gradients(g);
-                check_weights(g);
+                check_run(&run, g);
             }
     zr_graph_destroy(&g);
 }
@@ -230,7 +208,7 @@ static zr_status read_hidden(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
     zr_model model = zr_gpt2(&run->config);
-    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T};
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = golden.T};
     zr_graph *g = NULL;
     ZR_TRY(zr_graph_create(&spec, &g));
     model.build(g, model.config);
@@ -239,15 +217,14 @@ static zr_status read_hidden(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_graph_destroy(&g);
     zr_tensor tensor;
     ZR_TRY(zr_engine_value(engine, ZR_EVAL, hidden, &tensor));
-    memcpy(run->arg, tensor.data, sizeof(float) * T * C);
+    memcpy(run->arg, tensor.data, sizeof(float) * (size_t)(golden.T * golden.C));
     return ZR_OK;
 }
 
-static void test_logits(void **state)
+static void check_logits(void)
 {
-    (void)state;
-    need_golden();
-    static float hidden[T * C], table[V * C];
+    static float hidden[LONGEST], table[LONGEST];
+    const int64_t V = golden.V, T = golden.T, C = golden.C;
     const zr_safetensors_tensor *wte = zr_safetensors_find(golden.weights, "transformer.wte.weight");
     assert_int_equal(zr_safetensors_read_f32(golden.weights, wte, 0, V * C, table), ZR_OK);
     for (int stage = 0; stage <= 3; stage += 3) {
@@ -258,16 +235,33 @@ static void test_logits(void **state)
         trainer_run(&run);
         assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, one),
                          ZR_OK);
-        for (int i = 0; i < T * V; i++) {
+        for (int64_t i = 0; i < T * V; i++) {
             double got = 0;
-            for (int c = 0; c < C; c++) got += (double)hidden[i / V * C + c] * table[i % V * C + c];
-            if (!(fabs(got - one[i]) <= 1e-4)) fail_msg("logit %d: %.9g, wanted %.9g", i, got, (double)one[i]);
+            for (int64_t c = 0; c < C; c++) got += (double)hidden[i / V * C + c] * table[i % V * C + c];
+            if (!(fabs(got - one[i]) <= 1e-4))
+                fail_msg("logit %lld: %.9g, wanted %.9g", (long long)i, got, (double)one[i]);
         }
     }
 }
 
+static void check_trace(const char *dir)
+{
+    load(dir);
+    check_logits();
+    check_training();
+    unload();
+}
+
+static void test_traces(void **state)
+{
+    (void)state;
+    check_trace(golden_own());
+    const char *larger = golden_larger();
+    if (larger) check_trace(larger);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_training)};
-    return cmocka_run_group_tests(tests, load, unload);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_traces)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

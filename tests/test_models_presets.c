@@ -196,80 +196,43 @@ static void test_unknown_names(void **state)
 
 /* ---- the tables themselves -------------------------------------------------------------------- */
 
-enum { COLUMNS = 24, CELL = 160 };
+/* Every shape of the papers' tables: ZeRO (arXiv 1910.02054v1) tables 4 and 5; SC20, C1 to C5 and the runs of its
+ * artifact appendix. The label as printed, layers, width, heads. */
+static const struct {
+    const char *label;
+    long long layers, width, heads;
+} printed[] = {
+    {"1.2", 40, 1536, 16},   {"1.5", 48, 1600, 16},  {"4", 64, 2304, 24},     {"5.9", 72, 2592, 32},
+    {"8", 72, 3072, 24},     {"20", 111, 3808, 32},  {"40", 88, 6144, 32},    {"60", 132, 6144, 32},
+    {"60", 132, 6144, 64},   {"80", 173, 6144, 32},  {"80", 112, 7680, 80},   {"100", 317, 5120, 80},
+    {"C1", 50, 8192, 32},    {"C2", 132, 6144, 64},  {"C3", 62, 8192, 32},    {"C4", 175, 8192, 64},
+    {"C5", 187, 8192, 64},   {"20", 98, 4096, 32},   {"40", 88, 6144, 64},    {"80", 100, 8192, 64},
+    {"80", 100, 8192, 128},  {"100", 125, 8192, 64}, {"100", 125, 8192, 128}, {"120", 150, 8192, 64},
+    {"120", 150, 8192, 128}, {"140", 175, 8192, 64}, {"140", 175, 8192, 128}, {"170", 212, 8192, 64},
+    {"170", 212, 8192, 256}, {"60", 75, 8192, 32},   {"40", 50, 8192, 32},    {"150", 187, 8192, 64},
+    {"50", 62, 8192, 32},    {"60", 75, 8192, 64},   {"1.5", 34, 1920, 16},   {"2.5", 54, 1920, 16},
+    {"6", 52, 3072, 24},     {"10", 50, 4096, 32},   {"11", 54, 4096, 32},    {"12", 58, 4096, 32},
+    {"13", 62, 4096, 32},    {"1.16", 24, 1920, 16}, {"1.38", 40, 1536, 16},
+};
+enum { PRINTED = sizeof printed / sizeof *printed };
 
-/* A row of a csv file without quotes; returns the number of cells. */
-static int split(char *line, char *cell[COLUMNS])
-{
-    int n = 0;
-    line[strcspn(line, "\r\n")] = '\0';
-    for (char *at = line; at && n < COLUMNS; n++) {
-        cell[n] = at;
-        at = strchr(at, ',');
-        if (at) *at++ = '\0';
-    }
-    return n;
-}
-
-/* Cell i of "173/112", or the only one. */
-static long long alternative(const char *text, int i)
-{
-    const char *slash = strchr(text, '/');
-    return atoll(i && slash ? slash + 1 : text);
-}
-
-/* A name, spelled out or not, for what the row says. */
-static void find_shape(const char *label, long long layers, long long width, long long heads)
-{
-    char name[CELL], spelled[2 * CELL];
-    zr_gpt2_config config;
-    bool letter = label[0] == 'C';
-    snprintf(name, sizeof name, "zero-%s%.*s%s", letter ? "c" : "", (int)strcspn(label + letter, "B"), label + letter,
-             letter ? "" : "b");
-    snprintf(spelled, sizeof spelled, "%s-%lldx%lldx%lld", name, layers, width, heads);
-    if (zr_gpt2_preset(name, &config) != ZR_OK) config = preset(spelled);
-    assert_int_equal(config.n_layer, layers);
-    assert_int_equal(config.n_embd, width);
-    assert_int_equal(config.n_head, heads);
-}
-
-static int read_table(const char *file, const char *label)
-{
-    const char *shared = getenv("ZR_SHARED");
-    char path[4096], head[1024], line[1024], *title[COLUMNS], *cell[COLUMNS];
-    int at[4] = {-1, -1, -1, -1}, rows = 0;
-    const char *const wanted[4] = {label, "layers", "hidden", "attn_heads"};
-    snprintf(path, sizeof path, "%s/facts/%s", shared ? shared : "../shared", file);
-    FILE *in = fopen(path, "r");
-    if (!in) return -1;
-    assert_non_null(fgets(head, sizeof head, in));
-    int columns = split(head, title);
-    for (int i = 0; i < columns; i++)
-        for (int j = 0; j < 4; j++)
-            if (strcmp(title[i], wanted[j]) == 0) at[j] = i;
-    for (int j = 0; j < 4; j++) assert_in_range(at[j], 0, columns - 1);
-    while (fgets(line, sizeof line, in)) {
-        assert_true(split(line, cell) >= columns - 1);
-        bool two = strchr(cell[at[1]], '/') || strchr(cell[at[2]], '/') || strchr(cell[at[3]], '/');
-        for (int i = 0; i <= two; i++)
-            find_shape(cell[at[0]], alternative(cell[at[1]], i), alternative(cell[at[2]], i),
-                       alternative(cell[at[3]], i));
-        rows++;
-    }
-    fclose(in);
-    return rows;
-}
-
+/* By its name, spelled out or not. */
 static void test_every_row_of_the_tables(void **state)
 {
     (void)state;
-    if (read_table("table4.csv", "model_label_billion") < 0) {
-        print_message("# skipped: no facts/table4.csv in ../shared (set ZR_SHARED)\n");
-        skip();
+    for (int i = 0; i < PRINTED; i++) {
+        char name[40], spelled[100];
+        zr_gpt2_config config;
+        const char *label = printed[i].label;
+        bool letter = label[0] == 'C';
+        snprintf(name, sizeof name, letter ? "zero-c%s" : "zero-%sb", label + letter);
+        snprintf(spelled, sizeof spelled, "%s-%lldx%lldx%lld", name, printed[i].layers, printed[i].width,
+                 printed[i].heads);
+        if (zr_gpt2_preset(name, &config) != ZR_OK) config = preset(spelled);
+        assert_int_equal(config.n_layer, printed[i].layers);
+        assert_int_equal(config.n_embd, printed[i].width);
+        assert_int_equal(config.n_head, printed[i].heads);
     }
-    assert_true(read_table("table5.csv", "model_label_billion") > 10);
-    assert_int_equal(read_table("sc20_configs.csv", "config"), 5);
-    assert_true(read_table("sc20_artifact_configs.csv", "model_label") >= 40);
 }
 
 int main(void)

@@ -1,0 +1,75 @@
+/* Traces of GPT-2 that PyTorch computed in float64: the project's own (tests/golden, whose make.py wrote it), and a
+ * larger one where there is one. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <zr/models.h>
+
+enum { GOLDEN_STEPS = 10, GOLDEN_BATCH = 4, GOLDEN_MOST_SEQ = 64 };
+
+typedef struct golden_expected {
+    const char *dir;
+    zr_gpt2_config config;
+    double loss[GOLDEN_STEPS], norm[GOLDEN_STEPS];
+} golden_expected;
+
+static inline const char *golden_own(void)
+{
+    static char dir[4096];
+    const char *source = getenv("ZR_SOURCE");
+    snprintf(dir, sizeof dir, "%s/tests/golden/gpt2-tiny", source ? source : ".");
+    return dir;
+}
+
+/* NULL, and said aloud: there is none. */
+static inline const char *golden_larger(void)
+{
+    static char dir[4096];
+    const char *shared = getenv("ZR_SHARED");
+    snprintf(dir, sizeof dir, "%s/golden/gpt2-tiny", shared ? shared : "../shared");
+    if (access(dir, F_OK) == 0) return dir;
+    print_message("# no larger trace in %s (set ZR_SHARED): the small one of tests/golden alone\n", dir);
+    return NULL;
+}
+
+static inline int64_t golden_size(const json_t *expected, const char *key)
+{
+    return json_integer_value(json_object_get(expected, key));
+}
+
+static inline golden_expected golden_load(const char *dir)
+{
+    char path[5000];
+    snprintf(path, sizeof path, "%s/expected.json", dir);
+    json_t *expected = json_load_file(path, 0, NULL);
+    if (!expected) fail_msg("no %s: set ZR_SOURCE to the source tree", path);
+    golden_expected e = {.dir = dir,
+                         .config = {.n_layer = golden_size(expected, "n_layer"),
+                                    .n_head = golden_size(expected, "n_head"),
+                                    .n_embd = golden_size(expected, "n_embd"),
+                                    .n_positions = golden_size(expected, "seq_length"),
+                                    .vocab_size = golden_size(expected, "vocab_size"),
+                                    .layer_norm_epsilon = 1e-5,
+                                    .initializer_range = 0.02}};
+    assert_int_equal(golden_size(expected, "batch"), GOLDEN_BATCH);
+    assert_in_range(e.config.n_positions, 1, GOLDEN_MOST_SEQ);
+    for (size_t i = 0; i < GOLDEN_STEPS; i++) {
+        e.loss[i] = json_real_value(json_array_get(json_object_get(expected, "losses"), i));
+        e.norm[i] = json_real_value(json_array_get(json_object_get(expected, "grad_norms"), i));
+        assert_true(e.loss[i] > 0 && e.norm[i] > 0);
+    }
+    json_decref(expected);
+    return e;
+}
+
+#endif
