@@ -69,12 +69,17 @@ check "... still evaluates" "$ZR" eval moved
 
 check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --quiet --optimizer.type=SGD --scheduler=null \
     --optimizer.params='{"lr":1e30}' --gradient_clipping=0 --train.output_dir=nan
-full() { (ulimit -f 8; "$ZR" train c.json --train.output_dir=full --trace full.json); }
-check "a full disk ends the run with 74" code 74 full
-check "... and leaves no half weights" test ! -e full/model -a ! -e full/lock
+check "... and leaves no weights" test ! -e nan/model -a ! -e nan/model.tmp -a ! -e nan/lock
+# $1 blocks of 512 or 1024 bytes a file
+full() { (ulimit -f $1; shift; "$ZR" train c.json --model.n_embd=8 --model.n_layer=1 --train.steps=400 --train.eval_interval=0 "$@"); }
+check "a disk without room for the weights" code 74 full 8 --train.output_dir=none
+check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no room for .* bytes" err && test -z "$(ls -A none)"'
+check "a disk that fills while training" full 40 --train.output_dir=full --trace full.json
+check "... says so, in one note each" sh -c 'grep -q "the trace ends early: full.json" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
+check "... leaves the weights whole" sh -c 'test -f full/model/config.json -a ! -e full/lock -a ! -e full/model.tmp'
+check "... which evaluate" "$ZR" eval full
 check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)" || { ls -l full; tail -c 300 full/metrics.jsonl; exit 1; } >&2'
-check "... and a trace that ends early" sh -c 'grep -q "the trace ends early: full.json" err && test "$(tail -n 1 full.json)" = "]}"'
-check "... after all steps, with one note" sh -c 'grep -q "^step 40/40" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
+check "... and a trace that ends early" test "$(tail -n 1 full.json)" = "]}"
 small() { (ulimit -v 1000000; "$ZR" train c.json --quiet --model.n_embd=1024 --model.n_layer=24 --train.output_dir=small); }
 case $(basename "$(dirname "$ZR")") in
 address* | thread*) skip "memory that is not there" "sanitizers need address space of their own" ;;

@@ -20,6 +20,11 @@ extern "C" {
  *  must have been synced. Both in one folder. ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_file_commit(const char *tmp, const char *final);
 
+/** The same for a directory, whose files must have been synced: tmp is synced, renamed to final (which is not there, or
+ *  empty), and the name made durable. So final is there with all its files or not at all, whenever the machine stops.
+ *  ZR_ERR_IO: where tmp is gone, final has the name and is whole, and only its durability is unknown. */
+ZR_API ZR_NODISCARD zr_status zr_dir_commit(const char *tmp, const char *final);
+
 /** Write a whole small file: path + ".tmp" is created (an earlier leftover is removed), synced and
  *  committed. ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_file_write(const char *path, const void *bytes, int64_t n);

@@ -25,9 +25,13 @@ typedef struct zr_batch {
 } zr_batch;
 
 /** Fill a micro-batch: input[i] is the graph's i-th input, of its shape. Tokens outside the vocabulary
- *  are the callback's to refuse. Another thread of the rank may be in a call of comm meanwhile: it may neither call
- *  comm or MPI nor read comm's counters. Its failure may stop that call, after which only abort and destroy are
- *  allowed on comm; data that may end is looked at before the step. */
+ *  are the callback's to refuse. It may neither call comm or MPI nor read comm's counters, which another thread of the
+ *  rank may be using, but where zr_engine_serial says that none is.
+ *
+ *  When it fails the walk goes on to its end, with zeros: the ranks stay in step. Of a training step nothing is then
+ *  updated, on any rank, as if a loss were not finite; this rank's call returns the failure, and
+ *  the ranks agree on it afterwards. ZR_ERR_STOPPED instead breaks off at once, and must be what every rank gives for
+ *  this micro-batch: the step is as if it had not begun. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 typedef struct zr_step_args {
@@ -43,7 +47,7 @@ typedef struct zr_step_args {
 typedef struct zr_step_result {
     double loss;       /* mean over the global batch, before the update */
     double grad_norm;  /* before clipping */
-    bool skipped;      /* a gradient was not finite: nothing was updated, on any rank */
+    bool skipped;      /* nothing was updated, on any rank: a gradient or the loss was not finite */
     int32_t bad_param; /* first parameter with such a gradient, -1 */
 } zr_step_result;
 
@@ -70,9 +74,18 @@ ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, zr_read_fn fn, v
  *  ZR_ERR_STATE before the first step, and where the layout lean has used the gradient up. */
 ZR_API ZR_NODISCARD zr_status zr_engine_read_grad(zr_engine *engine, zr_read_fn fn, void *arg);
 
-/** One optimizer step. Collective. ZR_ERR_DIVERGED on all ranks when a gradient is not finite and the layout lean
- *  updates units before it can know (no norm_first): the engine's parameters are then of no use. */
+/** One optimizer step. Collective. ZR_ERR_DIVERGED on all ranks when a gradient or the loss is not finite and the
+ * layout lean updates units before it can know (no norm_first). With result->skipped it was found before the first
+ * update, as a loss that is not finite always is; otherwise some units are updated and some are not: the parameters are
+ * then of no use. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+
+/** The loss and gradient norm that a step would find, and no update. It is in no count. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+
+/** Does one thread make all calls of comm, in the order of the schedule? Then batch callbacks may call it too, on every
+ *  rank alike. The same on every rank. */
+ZR_API bool zr_engine_serial(const zr_engine *engine);
 
 /** Bring all parameters up to date on this rank (stages 1, 2: the gather that a step leaves to the next).
  *  Done by evaluation and by the next step themselves. Collective. */

@@ -289,7 +289,9 @@ typedef struct zr_observer {
     void (*step)(void *arg, const zr_train_step *step);
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*note)(void *arg, const char *text); /* a warning, one line */
-    bool (*stop)(void *arg);                   /* asked on every rank after each step: end here? One rank is enough. */
+    /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
+     * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
+    bool (*stop)(void *arg);
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
     zr_trace trace;
 } zr_observer;
@@ -303,8 +305,9 @@ typedef struct zr_train_result {
     double wall_sec;
     int64_t peak_rss_bytes; /* highest of all processes; -1 unknown */
     zr_report planned, measured;
-    bool saved;  /* model/ is whole */
-    bool agreed; /* every rank returns this status: none waits for another */
+    bool saved;           /* model/ is whole */
+    char model_dir[4096]; /* it, on rank 0: the run's directory may have been renamed */
+    bool agreed;          /* every rank returns this status: none waits for another */
 } zr_train_result;
 
 /**
@@ -315,11 +318,16 @@ typedef struct zr_train_result {
  * whole gradient is known (layout lean, one micro-batch a step, neither clipping nor fp16 nor norm two_pass) such a
  * step ends the run instead.
  *
+ * Room for the weights is taken before the first step. However the run ends, as long as its ranks can agree the last
+ * good weights are saved, and the message says where they are: when asked to stop, when data cannot be read, when
+ * training diverges. Not saved are weights that are not finite, that gave no finite loss twice, or of which a step
+ * updated some and not the others.
+ *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.
  *
- * Collective. Errors: ZR_ERR_STOPPED after `stop` (the weights are saved); ZR_ERR_DIVERGED;
- * ZR_ERR_MEMORY; ZR_ERR_CREATE; those of data, checkpoint, config, engine and comm.
+ * Collective. Errors: ZR_ERR_STOPPED after `stop` (the weights are saved); ZR_ERR_DIVERGED, also when the last loss or
+ * the weights are not finite; ZR_ERR_MEMORY; ZR_ERR_CREATE; ZR_ERR_IO; those of data, checkpoint, config, engine, comm.
  */
 ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                            zr_train_result *result);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* Some systems refuse more in one call. */
@@ -95,9 +96,14 @@ zr_status zr__file_sync(const zr__file *file)
 zr_status zr__file_reserve(const zr__file *file, int64_t bytes)
 {
     int failed;
+    struct statvfs disk;
     do failed = fallocate(file->fd, 0, 0, bytes);
     while (failed && errno == EINTR);
-    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) failed = ftruncate(file->fd, bytes);
+    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) {
+        bool full = fstatvfs(file->fd, &disk) == 0 && (double)disk.f_bavail * (double)disk.f_frsize < (double)bytes;
+        failed = ftruncate(file->fd, bytes);
+        if (full && !failed) errno = failed = ENOSPC;
+    }
     ZR_CHECK(!failed, ZR_ERR_IO, "%s: no room for %lld bytes: %s", file->name, (long long)bytes, strerror(errno));
     return ZR_OK;
 }

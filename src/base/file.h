@@ -37,7 +37,8 @@ ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void 
 ZR_NODISCARD zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_sync(const zr__file *file);
 
-/** Set the size, taking the space now: a full disk shows here rather than in the middle of writing. */
+/** Set the size, taking the space now: a full disk shows here rather than in the middle of writing. Where a file system
+ *  cannot, it is asked what it has left. ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_reserve(const zr__file *file, int64_t bytes);
 
 #endif

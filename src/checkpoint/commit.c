@@ -1,4 +1,4 @@
-/* Files that appear whole or not at all: written under another name, synced, renamed. */
+/* Files and directories that appear whole or not at all: written under another name, synced, renamed. */
 #include "base/file.h"
 #include "base/text.h"
 #include "zr/checkpoint.h"
@@ -19,29 +19,45 @@ static char *folder_of(const char *path)
     return folder;
 }
 
-/* A rename is durable once its folder is. */
-static zr_status sync_folder(const char *path)
+/* What is in a folder is durable once the folder is: names that were made, changed or removed. */
+static zr_status sync_folder(const char *folder)
 {
-    char *folder = folder_of(path);
     char shown[ZR_FILE_NAME_BYTES];
-    ZR_CHECK(folder, ZR_ERR_MEMORY, "no memory for a path");
     int fd = open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    zr_free(folder);
     /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
-    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync its folder: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(error));
+    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync this folder: %s",
+             zr__text_escape(folder[0] ? folder : ".", shown, sizeof(shown)), strerror(error));
     return ZR_OK;
+}
+
+/* A rename is durable once the folder is. */
+static zr_status rename_synced(const char *tmp, const char *final)
+{
+    char from[ZR_FILE_NAME_BYTES], to[ZR_FILE_NAME_BYTES], *folder = folder_of(final);
+    ZR_CHECK(folder, ZR_ERR_MEMORY, "no memory for a path");
+    zr_status st = ZR_OK;
+    if (rename(tmp, final) != 0)
+        st = ZR_FAIL(ZR_ERR_IO, "%s: cannot rename to %s: %s", zr__text_escape(tmp, from, sizeof(from)),
+                     zr__text_escape(final, to, sizeof(to)), strerror(errno));
+    else
+        st = sync_folder(folder);
+    zr_free(folder);
+    return st;
 }
 
 zr_status zr_file_commit(const char *tmp, const char *final)
 {
-    char from[ZR_FILE_NAME_BYTES], to[ZR_FILE_NAME_BYTES];
-    ZR_CHECK(rename(tmp, final) == 0, ZR_ERR_IO, "%s: cannot rename to %s: %s",
-             zr__text_escape(tmp, from, sizeof(from)), zr__text_escape(final, to, sizeof(to)), strerror(errno));
-    ZR_TRY(sync_folder(final));
+    ZR_TRY(rename_synced(tmp, final));
+    return ZR_OK;
+}
+
+zr_status zr_dir_commit(const char *tmp, const char *final)
+{
+    ZR_TRY(sync_folder(tmp)); /* or it would have its name before it has its files */
+    ZR_TRY(rename_synced(tmp, final));
     return ZR_OK;
 }
 

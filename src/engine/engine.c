@@ -126,7 +126,7 @@ static void begin_step(zr_engine *e, const zr_step_args *args)
     e->result = (zr_step_result){.bad_param = -1};
 }
 
-zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
+static zr_status check_step(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
 {
     const zr_plan *p = e->plan;
     ZR_CHECK(p->layout.train, ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
@@ -137,14 +137,43 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
              FLT_MIN);
     ZR_CHECK(args->clip == 0 || !p->consume_grad || p->layout.two_pass, ZR_ERR_STATE,
              "clipping to %g with a plan that updates before the norm is known: set zr_layout.norm_first", args->clip);
+    return ZR_OK;
+}
+
+/* A batch that could not be had is this rank's failure; the others know of no more than a loss that is not finite. */
+static zr_status batch_failure(const zr_engine *e, zr_status walked)
+{
+    if (e->batch_status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
+    return ZR_FAIL(e->batch_status, "%s", e->batch_text);
+}
+
+zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
+{
+    ZR_TRY(check_step(e, args, result));
     begin_step(e, args);
     e->refresh = e->stale;
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
-    ZR_TRY(walk_counted(e, ZR_TRAIN));
-    if (!e->result.skipped) e->updates++;
-    e->steps++;
+    zr_status st = walk_counted(e, ZR_TRAIN);
+    bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
+    if (whole) e->stale = e->refresh; /* as if it had not begun */
+    if (st == ZR_OK && !e->result.skipped) e->updates++;
+    if (st == ZR_OK) e->steps++;
+    if (st != ZR_OK) e->result.skipped = whole;
     *result = e->result;
-    return ZR_OK;
+    return batch_failure(e, st);
+}
+
+zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)
+{
+    ZR_TRY(check_step(e, args, result));
+    ZR_TRY(zr_engine_flush(e));
+    begin_step(e, args);
+    e->refresh = false;
+    e->dry = e->result.skipped = true;
+    zr_status st = zr__walk(e, ZR_TRAIN);
+    e->dry = false;
+    *result = e->result;
+    return batch_failure(e, st);
 }
 
 zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, void *arg, zr_exact *sum)
@@ -157,7 +186,7 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     e->batch_arg = arg;
     e->runtime.step = batch->step;
     e->loss = (zr_exact){0};
-    ZR_TRY(zr__walk(e, ZR_EVAL));
+    ZR_TRY(batch_failure(e, zr__walk(e, ZR_EVAL)));
     zr_exact_merge(sum, &e->loss);
     return ZR_OK;
 }
@@ -209,6 +238,11 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     measured->memory.total_bytes = e->plan->arena_bytes + e->stage_bytes;
     measured->traffic = e->traffic;
     measured->steps = e->steps;
+}
+
+bool zr_engine_serial(const zr_engine *e)
+{
+    return !e->lanes;
 }
 
 void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)

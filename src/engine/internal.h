@@ -51,7 +51,10 @@ struct zr_engine {
     zr_exact exact_squares; /* of `world` */
     double mean, scale;     /* 1 / losses of the global batch; the loss scale */
     float grad_scale;
-    int32_t updated; /* units, in this step */
+    int32_t updated;        /* units, in this step */
+    bool dry;               /* this step updates nothing, whatever comes out */
+    zr_status batch_status; /* the first failure of batch_fn in this walk, and its message */
+    char batch_text[512];
     int64_t updates; /* steps that were not skipped: the optimizer's own count */
 
     zr_watch_fn watch; /* NULL: nobody does */

@@ -100,7 +100,7 @@ zr_status zr__agree(zr_engine *e, int32_t unit)
         bad = fmin(bad, e->scalars[ZR_AGREE_SCALARS * r]);
         loss += e->scalars[ZR_AGREE_SCALARS * r + 1];
     }
-    if (bad == INFINITY && loss == 0) return ZR_OK;
+    if (e->dry || (bad == INFINITY && loss == 0)) return ZR_OK;
     char list[512];
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
     return ZR_FAIL(ZR_ERR_DIVERGED,
@@ -163,7 +163,7 @@ zr_status zr__norm(zr_engine *e)
     agreed all = world ? agree_by_world(e, e->scalars) : agree_by_layout(e, e->scalars);
     e->result.grad_norm = sqrt(all.squares) / e->scale;
     e->result.loss = all.loss * e->mean;
-    e->result.skipped = all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss);
+    e->result.skipped = e->dry || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss);
     e->result.bad_param = all.bad < params ? (int32_t)all.bad : -1;
     double clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */

@@ -4,9 +4,8 @@
  */
 #include "engine/internal.h"
 
-#ifdef ZR_DEBUG
+#include <stdio.h>
 #include <string.h>
-#endif
 
 zr__lane zr__lane_make(zr_engine *engine, zr__lanes *lanes, zr_stream stream, zr_device *device, zr_schedule_kind kind)
 {
@@ -65,13 +64,31 @@ char *zr__used(const zr__lane *lane, const zr_step *step, int use)
     return zr__buffer(lane->engine, &s->buffer[s->use[step->uses + use].buffer]);
 }
 
+/* A rank that stopped here would leave the others waiting. So it goes on, with zeros, and as one whose loss is not
+ * finite: that all ranks hear before anything is updated. */
+static void replace_batch(const zr__lane *lane)
+{
+    zr_engine *e = lane->engine;
+    const zr_graph *g = e->plan->graph[lane->bound - e->bound];
+    for (int32_t i = 0; i < zr_graph_inputs(g); i++) {
+        const zr_type *type = &zr_graph_value(g, zr_graph_input(g, i))->type;
+        memset(lane->bound->input[i], 0, (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)));
+    }
+    e->loss.not_finite = true;
+}
+
 static zr_status run_batch(const zr__lane *lane)
 {
     zr_engine *e = lane->engine;
     e->batch.micro = lane->micro;
     if (lane->bound == &e->bound[ZR_TRAIN]) e->batch.first_row = lane->first_row;
     e->runtime.first_row = e->batch.first_row;
-    return e->batch_fn(e->batch_arg, &e->batch, lane->bound->input);
+    zr_status st = e->batch_fn(e->batch_arg, &e->batch, lane->bound->input);
+    if (st == ZR_OK || st == ZR_ERR_STOPPED) return st;
+    if (e->batch_status == ZR_OK) snprintf(e->batch_text, sizeof e->batch_text, "%s", zr_error_message());
+    if (e->batch_status == ZR_OK) e->batch_status = st;
+    replace_batch(lane);
+    return ZR_OK;
 }
 
 static zr_status run_loss(const zr__lane *lane, const zr_step *step)
@@ -206,7 +223,11 @@ zr_status zr__lane_walk(zr__lane *lane)
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
     zr__lane lane = zr__lane_make(e, NULL, ZR_STREAM_COMPUTE, e->device, kind);
+    zr_ledger before = e->ledger;
+    e->batch_status = ZR_OK;
     zr_status st = e->lanes ? zr__lanes_walk(e->lanes, kind) : zr__lane_walk(&lane);
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
+    if (st != ZR_OK)
+        memcpy(e->ledger.live_bytes, before.live_bytes, sizeof before.live_bytes); /* of a walk cut short */
     return st;
 }

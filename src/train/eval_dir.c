@@ -33,10 +33,11 @@ typedef struct teller {
     int64_t seq, windows;
 } teller;
 
-static void tell(void *arg, int64_t windows)
+static zr_status tell(void *arg, int64_t windows)
 {
     const teller *t = arg;
     t->args->progress(t->args->arg, windows * t->seq, t->windows * t->seq);
+    return ZR_OK;
 }
 
 /** How much of the file is wanted. */
@@ -64,6 +65,8 @@ static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, const 
                         args->progress ? &watch : NULL, &part));
     ZR_TRY(part.data);
     ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
+    ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
+             "the loss of these weights on this file is %g: they are of no use", result->loss);
     zr_data_info info = zr_data_get_info(data);
     snprintf(result->data, sizeof(result->data), "%s", info.path);
     result->params = loaded->plan->params;

@@ -38,7 +38,7 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + comm->rank * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
-        if (watch) watch->done(watch->arg, first + rows < windows ? first + rows : windows);
+        if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
     return ZR_OK;
 }

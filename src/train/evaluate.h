@@ -12,9 +12,9 @@ typedef struct zr__eval_part {
     zr_status data; /* could its windows be read? Latched: a rank that stopped there would leave the others waiting */
 } zr__eval_part;
 
-/** Told after each batch how many windows of all ranks are done. */
+/** Told after each batch how many windows of all ranks are done. Its failure, the same on all, ends the evaluation. */
 typedef struct zr__eval_watch {
-    void (*done)(void *arg, int64_t windows);
+    zr_status (*done)(void *arg, int64_t windows);
     void *arg;
 } zr__eval_watch;
 

@@ -4,6 +4,8 @@
 #include "train/run_dir.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,59 +36,191 @@ static zr_status write_config(const char *dir, const zr_gpt2_config *model)
     return ZR_OK;
 }
 
-/** Rank 0 makes the directory and the empty file. */
-static zr_status begin(const char *dir, const char *path, const zr_graph *graph)
+/** The names that a directory's parts have while it is made. */
+typedef struct paths {
+    char tmp[PATH_MAX];        /* the directory */
+    char config[PATH_MAX];     /* in it: config.json, */
+    char unfinished[PATH_MAX]; /* the weights until they are on the disk, */
+    char finished[PATH_MAX];   /* and then */
+} paths;
+
+static zr_status name_parts(const char *dir, paths *p)
+{
+    int n = snprintf(p->tmp, sizeof(p->tmp), "%s.tmp", dir);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
+    ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
+    ZR_TRY(zr__path_join(p->finished, p->tmp, "model.safetensors"));
+    return ZR_OK;
+}
+
+static void release(const paths *p)
+{
+    struct stat st;
+    unlink(p->unfinished);
+    if (lstat(p->finished, &st) == 0) return;
+    unlink(p->config);
+    rmdir(p->tmp);
+}
+
+void zr__export_release(const char *dir)
+{
+    paths p;
+    if (name_parts(dir, &p) == ZR_OK) release(&p);
+}
+
+static zr_status make_weights(const paths *p, const zr_graph *graph)
 {
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    ZR_CHECK(mkdir(dir, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", dir,
-             strerror(errno));
     ZR_TRY(zr__param_specs(graph, &specs, &n));
-    zr_status st = zr_safetensors_create(path, specs, n);
+    zr_status st = zr_safetensors_create(p->unfinished, specs, n);
     zr_free(specs);
     return st;
 }
 
-static zr_status write_mine(const char *path, zr_engine *engine)
+static const zr_graph *graph_of(const zr_plan *plan)
+{
+    return plan->graph[plan->layout.train ? ZR_TRAIN : ZR_EVAL];
+}
+
+static zr_status reserve(const paths *p, const zr_gpt2_config *model, const zr_plan *plan)
+{
+    ZR_CHECK(mkdir(p->tmp, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", p->tmp,
+             strerror(errno));
+    zr_status st = make_weights(p, graph_of(plan));
+    if (st == ZR_OK) st = write_config(p->tmp, model);
+    if (st != ZR_OK) release(p);
+    return st;
+}
+
+zr_status zr__export_reserve(const char *dir, const zr_gpt2_config *model, const zr_plan *plan)
+{
+    paths p;
+    ZR_TRY(name_parts(dir, &p));
+    zr_status st = reserve(&p, model, plan);
+    if (st == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(st,
+                   "the weights that this run is to leave cannot be written: %s; free space, or choose another "
+                   "train.output_dir",
+                   why);
+}
+
+/** What was reserved may have been removed meanwhile. *made: it is made anew, and empty. */
+static zr_status reserve_again(const paths *p, const zr_gpt2_config *model, const zr_plan *plan, bool *made)
+{
+    struct stat weights, config;
+    bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
+    bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
+    if (there && described) return ZR_OK;
+    *made = true;
+    unlink(p->unfinished);
+    return reserve(p, model, plan);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
+{
+    ZR_TRY(zr_safetensors_attach(path, file));
+    ZR_TRY(zr_engine_read(engine, write_range, *file));
+    return ZR_OK;
+}
+
+/** Each rank writes what it owns, then all is brought to the disk. *written: nothing is missing but that. */
+static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY(zr_safetensors_attach(path, &file));
-    ZR_TRY_GOTO(st, zr_engine_read(engine, write_range, file), done);
-    ZR_TRY_GOTO(st, zr_safetensors_sync(file), done);
-done:
+    zr_status st = zr_comm_agree(comm, write_mine(&file, p->unfinished, engine));
+    *written = st == ZR_OK;
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(file));
     zr_safetensors_close(&file);
     return st;
 }
 
-/** The weights get their name last: a directory that has them is whole. */
-static zr_status finish(const char *dir, const char *unfinished, const char *path, const zr_gpt2_config *model)
+/** One rank: the directory becomes what it is called. */
+static zr_status commit(const paths *p, const char *dir)
 {
-    ZR_TRY(write_config(dir, model));
-    ZR_TRY(zr_file_commit(unfinished, path));
+    ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
+             p->finished, strerror(errno));
+    ZR_TRY(zr_dir_commit(p->tmp, dir));
     return ZR_OK;
 }
 
-/** Nothing of a directory that did not become whole. */
-static void discard(const char *dir, const char *unfinished)
+/** Where complete weights are, for rank 0. */
+static void find_place(const paths *p, const char *dir, char *place, size_t size)
 {
-    char config[PATH_MAX];
-    unlink(unfinished);
-    if (zr__path_join(config, dir, "config.json") == ZR_OK) unlink(config);
-    rmdir(dir);
+    char final[PATH_MAX];
+    struct stat st;
+    if (lstat(p->unfinished, &st) == 0 && rename(p->unfinished, p->finished) != 0) return;
+    if (lstat(p->finished, &st) == 0)
+        snprintf(place, size, "%s", p->tmp);
+    else if (zr__path_join(final, dir, "model.safetensors") == ZR_OK && lstat(final, &st) == 0)
+        snprintf(place, size, "%s", dir);
+}
+
+/** Another attempt may help against these. */
+static bool is_disk(zr_status st)
+{
+    return st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
+}
+
+/** After a failed sync the system takes the pages for clean: only writing them again makes it try again. */
+static zr_status write_twice(const paths *p, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
+                             zr_comm *comm, bool *written)
+{
+    zr_status st = ZR_OK;
+    for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
+        bool complete = false, made = false;
+        st = zr_comm_agree(comm, comm->rank == 0 ? reserve_again(p, model, plan, &made) : ZR_OK);
+        if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
+        *written = complete || (*written && !made);
+    }
+    return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
 
 zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
-                     zr_comm *comm)
+                     zr_comm *comm, char *place, size_t size)
 {
-    char path[PATH_MAX], unfinished[PATH_MAX];
-    ZR_TRY(zr__path_join(path, dir, "model.safetensors"));
-    ZR_TRY(zr__path_join(unfinished, dir, "model.safetensors.tmp"));
-    const zr_graph *graph = plan->graph[plan->layout.train ? ZR_TRAIN : ZR_EVAL];
-    bool first = comm->rank == 0;
-    zr_status st = zr_comm_agree(comm, first ? begin(dir, unfinished, graph) : ZR_OK);
-    if (st == ZR_OK) st = zr_comm_agree(comm, write_mine(unfinished, engine));
-    if (st == ZR_OK) st = zr_comm_agree(comm, first ? finish(dir, unfinished, path, model) : ZR_OK);
-    if (st != ZR_OK && first) discard(dir, unfinished);
+    paths p;
+    bool written = false, first = comm->rank == 0;
+    place[0] = '\0';
+    ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
+    zr_status st = write_twice(&p, model, plan, engine, comm, &written);
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir) : ZR_OK);
+    if (!first) return st;
+    if (written) find_place(&p, dir, place, size);
+    if (!written) release(&p);
     return st;
+}
+
+/* ---- before it ------------------------------------------------------------------------------- */
+
+/** The first parameter of this rank that is not finite, as it stands in the model; infinity: none. */
+typedef struct seen {
+    const zr_graph *graph;
+    double bad;
+} seen;
+
+static zr_status look(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    seen *s = arg;
+    bool bad = false;
+    (void)first;
+    for (int64_t i = 0; i < n; i++) bad |= !isfinite(in[i]);
+    for (int32_t p = 0; bad && p < s->bad && p < zr_graph_params(s->graph); p++)
+        if (zr_graph_param(s->graph, p) == param) s->bad = p;
+    return ZR_OK;
+}
+
+zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm)
+{
+    seen s = {graph_of(plan), INFINITY};
+    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, look, &s)));
+    ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, comm->table));
+    for (int r = 0; r < comm->size; r++) s.bad = fmin(s.bad, comm->table[r]);
+    ZR_CHECK(s.bad == INFINITY, ZR_ERR_DIVERGED, "%s is not finite", zr_graph_param(s.graph, (int32_t)s.bad)->name);
+    return ZR_OK;
 }

@@ -1,13 +1,29 @@
-/** Trained weights as a Hugging Face directory, written by all ranks at once. */
+/**
+ * Trained weights as a Hugging Face directory, written by all ranks at once, there whole or not at all.
+ *
+ * It is made as `dir`.tmp, before training, with all the space that it will take. There the weights' file has a name of
+ * its own until all of it is on the disk, and only a file of that name is ever removed: weights that are complete stay.
+ */
 #ifndef ZR_TRAIN_EXPORT_H
 #define ZR_TRAIN_EXPORT_H
 
 #include "zr/train.h"
 
-/** Write `dir` (made here): config.json, model.safetensors. Each rank writes the ranges that it owns into one
- *  file, which gets its name only when all of it is on the disk; on failure nothing is left. All ranks return the same.
- *  Collective. */
+/** Make `dir`.tmp: config.json and room for the weights. For one rank, not collective. ZR_ERR_IO: no room; then nothing
+ *  is left. */
+ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr_gpt2_config *model, const zr_plan *plan);
+
+/** What zr__export_reserve made goes, if no weights have been completed in it. */
+void zr__export_release(const char *dir);
+
+/** Are all weights finite? ZR_ERR_DIVERGED names the first tensor that is not, the same on all ranks. Collective. */
+ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm);
+
+/** Write the weights and give `dir` its name. What was reserved and is not there any more is made again; a file that
+ *  the disk fails to take is written a second time. All ranks return the same. `*place` says, also on failure, where
+ *  the complete weights are: "dir", "dir.tmp" when all was written but the system does not confirm that it is on the
+ *  disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
 ZR_NODISCARD zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
-                                  zr_comm *comm);
+                                  zr_comm *comm, char *place, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/** What every part of a training run uses, and its end: saved weights, and what was measured. */
+/** What every part of a training run uses, and its end: which weights are saved, and what was measured. */
 #include "train/run.h"
 
 #include "train/export.h"
@@ -6,6 +6,7 @@
 #include "train/metrics.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- between ranks ---------------------------------------------------------------------------- */
@@ -114,19 +115,148 @@ static zr_status write_run_json(zr__run *r)
     return st;
 }
 
-zr_status zr__run_finish(zr__run *r, double begin)
+static zr_status report(zr__run *r, double begin)
 {
-    char dir[PATH_MAX];
-    r->result->agreed = false;
-    ZR_TRY(zr_engine_flush(r->engine));
     ZR_TRY(measure_ranks(r));
-    ZR_TRY(zr__run_agree(r, zr__path_join(dir, r->config->train.output_dir, "model")));
-    ZR_TRY(zr__run_agreed(r, zr__export(dir, &r->model, r->plan, r->engine, r->comm)));
-    r->result->saved = true;
     ZR_TRY(collect_timings(r));
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
     if (r->comm->rank == 0) compare_with_plan(r);
+    return ZR_OK;
+}
+
+#define WHY_BYTES 2048
+
+static const char *error_text(char text[WHY_BYTES])
+{
+    snprintf(text, WHY_BYTES, "%s", zr_error_message());
+    return text;
+}
+
+/* ---- the weights ------------------------------------------------------------------------------ */
+
+static zr_status name_model(zr__run *r, char path[PATH_MAX])
+{
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr__run_dir_find(&r->dir));
+    return zr__path_join(path, r->dir.path, "model");
+}
+
+zr_status zr__run_reserve(zr__run *r)
+{
+    char path[PATH_MAX];
+    ZR_TRY(name_model(r, path));
+    ZR_TRY(zr__export_reserve(path, &r->model, r->plan));
+    r->reserved = true;
+    return ZR_OK;
+}
+
+void zr__run_release(zr__run *r)
+{
+    char path[PATH_MAX];
+    if (r->reserved && name_model(r, path) == ZR_OK) zr__export_release(path);
+    r->reserved = false;
+}
+
+/** One bad loss may be the batch's, or the weights are of no use: another batch tells. */
+static zr_status probe(zr__run *r)
+{
+    zr_step_result found = {0};
+    int64_t step = r->result->steps > 1 ? r->result->steps - 2 : 0;
+    if (!r->suspect) return ZR_OK;
+    zr_step_args args = zr__run_step_args(r, step, zr__run_read);
+    ZR_TRY(zr_engine_probe(r->engine, &args, &found));
+    ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",
+             (long long)step + 1, found.loss);
+    return ZR_OK;
+}
+
+/** Is what was trained worth keeping? ZR_ERR_DIVERGED, with why not. */
+static zr_status judge(zr__run *r)
+{
+    ZR_TRY(zr_engine_flush(r->engine));
+    ZR_TRY(zr__run_agreed(r, zr__export_finite(r->plan, r->engine, r->comm)));
+    return zr__run_agree(r, probe(r));
+}
+
+/** What rank 0 knows, for the message that all give. */
+static zr_status share_place(zr__run *r, zr_status st, char place[PATH_MAX])
+{
+    char why[WHY_BYTES];
+    error_text(why);
+    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, place, PATH_MAX)));
+    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
+}
+
+/** `place`: where the complete weights are. */
+static zr_status save(zr__run *r, char place[PATH_MAX])
+{
+    char path[PATH_MAX] = "";
+    ZR_TRY(zr__run_agree(r, name_model(r, path)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
+    r->reserved = false;
+    zr_status st = zr__run_agreed(r, zr__export(path, &r->model, r->plan, r->engine, r->comm, place, PATH_MAX));
+    r->result->saved = st == ZR_OK;
+    if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
+    return r->result->agreed ? share_place(r, st, place) : st;
+}
+
+/* ---- how it ended ----------------------------------------------------------------------------- */
+
+/** What became of the weights: ZR_OK, they are saved; the text says where, or why not. */
+static zr_status keep_weights(zr__run *r, char text[WHY_BYTES])
+{
+    char place[PATH_MAX] = "", why[WHY_BYTES];
+    long long steps = r->result->steps;
+    zr_status st = judge(r);
+    if (st != ZR_OK) {
+        snprintf(text, WHY_BYTES, "the weights after step %lld are not saved: %.1500s", steps, error_text(why));
+        return st;
+    }
+    st = save(r, place);
+    if (st == ZR_OK)
+        snprintf(text, WHY_BYTES, "the weights after step %lld are in %.1500s", steps, place);
+    else if (place[0])
+        snprintf(text, WHY_BYTES,
+                 "the weights after step %lld are all in %.900s, but the system did not confirm that "
+                 "they are on the disk: %.900s",
+                 steps, place, error_text(why));
+    else
+        snprintf(text, WHY_BYTES, "the weights after step %lld could not be saved: %.1500s", steps, error_text(why));
+    return st;
+}
+
+/** A run that came to its end, or was asked to: `kept` and `weights` are what keep_weights gave. */
+static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *weights)
+{
+    long long steps = r->result->steps, all = r->config->train.steps;
+    if (kept == ZR_ERR_DIVERGED) return ZR_FAIL(kept, "training diverged: %s; lower the learning rate", weights);
+    if (kept != ZR_OK) return ZR_FAIL(kept, "%s", weights);
+    ZR_CHECK(!r->suspect, ZR_ERR_DIVERGED, "the last loss of the run is not finite, with another batch it is: %s",
+             weights);
+    ZR_CHECK(st == ZR_OK, st,
+             "stopped on request after step %lld of %lld; %s (resuming is not built yet: no checkpoint was written)",
+             steps, all, weights);
+    return ZR_OK;
+}
+
+zr_status zr__run_end(zr__run *r, zr_status st, double begin)
+{
+    char why[WHY_BYTES] = "", weights[WHY_BYTES] = "";
+    bool asked = st == ZR_OK || st == ZR_ERR_STOPPED;
+    if (st != ZR_OK) error_text(why);
+    /* Ranks that could not agree may not meet again. */
+    if (st != ZR_OK && !r->result->agreed) return st;
+    if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);
+    if (!asked && r->result->steps == r->result->skipped) return ZR_FAIL(st, "%s; nothing was trained yet", why);
+    zr_status kept = keep_weights(r, weights);
+    if (!r->result->agreed) return kept;
+    zr_status told = kept == ZR_OK ? report(r, begin) : ZR_OK;
+    if (told != ZR_OK)
+        snprintf(weights + strlen(weights), sizeof(weights) - strlen(weights), "; %.400s", zr_error_message());
+    if (!asked) return ZR_FAIL(st, "%s; %s", why, weights);
+    ZR_TRY(end_of_training(r, st, kept, weights));
+    ZR_CHECK(told == ZR_OK, told, "%s", weights);
     return ZR_OK;
 }

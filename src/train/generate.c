@@ -79,7 +79,12 @@ static zr_status read_tokens(writer *w, int64_t first)
     for (int64_t i = first; i < w->n_tokens; i++) {
         ZR_TRY(zr_engine_decode(w->loaded.engine, w->tokens[i], w->position++, &output));
     }
-    for (int64_t v = 0; v < w->choices; v++) w->logits[v] = number_at(&output, v);
+    for (int64_t v = 0; v < w->choices; v++) {
+        w->logits[v] = number_at(&output, v);
+        ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
+                 "these weights are of no use: the logit of token %lld after %lld tokens is %g", (long long)v,
+                 (long long)w->n_tokens, (double)w->logits[v]);
+    }
     return ZR_OK;
 }
 

@@ -3,6 +3,8 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <math.h>
+
 #include <stdio.h>
 
 zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
@@ -57,6 +59,9 @@ done:
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     ZR_TRY(zr_weights_read(arg, param->name, first, n, out));
+    for (int64_t i = 0; i < n; i++)
+        ZR_CHECK(isfinite(out[i]), ZR_ERR_DATA, "tensor %s: element %lld is %g; weights must be finite", param->name,
+                 (long long)(first + i), (double)out[i]);
     return ZR_OK;
 }
 

@@ -115,10 +115,12 @@ static zr_status open_outputs(zr__run *r)
     zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
     zr_free(json);
     /* It may lie in that directory. */
-    if (st == ZR_OK && r->watch.trace) {
-        st = zr__trace_open(r->watch.trace, &r->dir, r->config);
-        if (st != ZR_OK) zr__run_dir_undo(&r->dir);
-    }
+    ZR_TRY(st);
+    st = zr__run_reserve(r);
+    if (st == ZR_OK && r->watch.trace) st = zr__trace_open(r->watch.trace, &r->dir, r->config);
+    if (st == ZR_OK) return ZR_OK;
+    zr__run_release(r);
+    zr__run_dir_undo(&r->dir);
     return st;
 }
 
@@ -175,29 +177,42 @@ static zr_status start(zr__run *r)
     /* While the others wait for it, so that it is alone. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
+    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
     announce(r);
-    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
+zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
-    for (int64_t b = 0; b < rows && r->batch_failed == ZR_OK; b++) {
-        r->batch_failed =
-            zr_data_sample(r->inputs.train, first + b, (int32_t *)input[0] + b * seq, (int32_t *)input[1] + b * seq);
-    }
-    if (r->batch_failed != ZR_OK) {
-        memset(input[0], 0, (size_t)(rows * seq) * sizeof(int32_t));
-        memset(input[1], 0, (size_t)(rows * seq) * sizeof(int32_t));
-    }
+    for (int64_t b = 0; b < rows; b++)
+        ZR_TRY(
+            zr_data_sample(r->inputs.train, first + b, (int32_t *)input[0] + b * seq, (int32_t *)input[1] + b * seq));
     return ZR_OK;
+}
+
+/** Did any rank ask to stop? */
+static zr_status stop_asked(zr__run *r)
+{
+    const zr_observer *observer = r->observer;
+    bool mine = observer->stop && observer->stop(observer->arg);
+    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+}
+
+/** Between the micro-batches of a long step all ranks may leave it together. */
+static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    zr__run *r = arg;
+    if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(stop_asked(r));
+    zr_status st = zr__run_read(arg, batch, input);
+    if (st != ZR_OK) r->batch_failed = st;
+    return st;
 }
 
 static void fill_rates(const zr__run *r, zr_train_step *line)
@@ -271,11 +286,9 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 }
 
 /** What a user can do about it: the engine knows no keys. */
-static zr_status cannot_skip(zr_status st)
+static zr_status cannot_skip(const char *what)
 {
-    char what[1024];
-    snprintf(what, sizeof(what), "%s", zr_error_message());
-    return ZR_FAIL(st,
+    return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
                    "skipped whole",
                    what);
@@ -290,39 +303,56 @@ static zr_status collect_trace(zr__run *r)
     return ZR_OK;
 }
 
+zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
+{
+    return (zr_step_args){.step = step,
+                          .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
+                          .clip = r->config->gradient_clipping,
+                          .loss_scale = r->scaler.scale,
+                          .batch = batch,
+                          .arg = r};
+}
+
+/** What all ranks make of a step that ended with `st` on this one. */
+static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
+{
+    char what[1024];
+    bool diverged = st == ZR_ERR_DIVERGED;
+    snprintf(what, sizeof(what), "%s", st == ZR_OK ? "" : zr_error_message());
+    /* That a gradient is bad, or that all stop, every rank knows from within the step. */
+    if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
+    if (st != ZR_OK && !diverged && r->batch_failed == ZR_OK) return st;
+    ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", what)));
+    if (!diverged) return ZR_OK;
+    r->suspect = true;
+    r->mixed = !did->skipped;
+    return cannot_skip(what);
+}
+
 static zr_status one_step(zr__run *r)
 {
     zr_step_result did = {0};
-    zr_step_args args = {.step = r->result->steps,
-                         .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
-                         .clip = r->config->gradient_clipping,
-                         .loss_scale = r->scaler.scale,
-                         .batch = read_batch,
-                         .arg = r};
+    zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
+    r->result->agreed = false;
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
-    /* A gradient that is used up as it is reduced cannot be skipped; that it is bad all ranks learn together. */
-    r->result->agreed = st == ZR_ERR_DIVERGED;
-    if (st == ZR_ERR_DIVERGED) return cannot_skip(st);
-    ZR_TRY(st);
-    ZR_TRY(zr__run_agree(r, r->batch_failed));
+    ZR_TRY(agree_on_step(r, st, &did));
     ZR_TRY(collect_trace(r));
     r->result->steps++;
     r->result->loss = did.loss;
+    r->suspect = !isfinite(did.loss);
     st = count_skipped(r, &did);
     report_step(r, &did, args.lr, args.loss_scale, sec);
     return st;
 }
 
-/** Did any rank ask to stop? */
-static zr_status stop_asked(zr__run *r)
+static zr_status after_batch(void *arg, int64_t windows)
 {
-    const zr_observer *observer = r->observer;
-    bool mine = observer->stop && observer->stop(observer->arg);
-    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+    (void)windows;
+    return stop_asked(arg);
 }
 
 static zr_status evaluate(zr__run *r)
@@ -333,11 +363,13 @@ static zr_status evaluate(zr__run *r)
     if (batches > 0 && batches <= windows / batch) windows = batches * batch;
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
+    zr__eval_watch watch = {.done = after_batch, .arg = r};
     r->result->agreed = false;
-    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, NULL, &part));
+    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &watch, &part));
     ZR_TRY(zr__run_agree(r, part.data));
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;
+    r->suspect |= !isfinite(line.val_loss);
     if (r->comm->rank != 0) return ZR_OK;
     log_line(r, text, zr__metrics_eval(&line, text));
     if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
@@ -347,18 +379,14 @@ static zr_status evaluate(zr__run *r)
 static zr_status loop(zr__run *r)
 {
     int64_t steps = r->config->train.steps, interval = r->config->train.eval_interval;
-    zr_status stopped = ZR_OK;
-    while (r->result->steps < steps && stopped == ZR_OK) {
+    while (r->result->steps < steps) {
         ZR_TRY(one_step(r));
         bool last = r->result->steps == steps;
-        if (!last) {
-            stopped = stop_asked(r);
-            if (stopped != ZR_OK && stopped != ZR_ERR_STOPPED) return stopped;
-        }
-        bool due = last || stopped != ZR_OK || (interval > 0 && r->result->steps % interval == 0);
+        if (!last) ZR_TRY(stop_asked(r));
+        bool due = last || (interval > 0 && r->result->steps % interval == 0);
         if (r->inputs.val && interval > 0 && due) ZR_TRY(evaluate(r));
     }
-    return stopped;
+    return ZR_OK;
 }
 
 static zr_status run_all(zr__run *r)
@@ -366,14 +394,7 @@ static zr_status run_all(zr__run *r)
     double begin = zr_clock_sec();
     ZR_TRY(check(r));
     ZR_TRY(start(r));
-    zr_status stopped = loop(r);
-    if (stopped != ZR_OK && stopped != ZR_ERR_STOPPED) return stopped;
-    ZR_TRY(zr__run_finish(r, begin));
-    ZR_CHECK(stopped == ZR_OK, ZR_ERR_STOPPED,
-             "stopped on request after step %lld of %lld; the weights are in %s/model (resuming is not built yet: no "
-             "checkpoint was written)",
-             (long long)r->result->steps, (long long)r->config->train.steps, r->config->train.output_dir);
-    return ZR_OK;
+    return zr__run_end(r, loop(r), begin);
 }
 
 zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
@@ -389,6 +410,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
     result->val_loss = NAN;
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);
+    zr__run_release(&r);
     zr__watch_destroy(&r.watch);
     zr_engine_destroy(&r.engine);
     zr_plan_destroy(&r.plan);

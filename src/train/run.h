@@ -21,7 +21,10 @@ typedef struct zr__run {
     zr__watch watch;
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
-    zr_status batch_failed; /* latched: a rank that stops within a step would leave the others waiting */
+    zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
+    bool reserved;          /* rank 0: room for the weights, not yet filled */
+    bool suspect;           /* the last loss was not finite: it may be the batch, or the weights */
+    bool mixed;             /* some units are updated and some are not: no weights to keep */
     zr_loss_scaler scaler;
     int64_t skipped_in_row; /* without those that lowered the loss scale */
 } zr__run;
@@ -41,7 +44,18 @@ zr_dtype zr__run_dtype(const zr__run *r);
 /** Of those products; 0: not measured. */
 double zr__run_peak_flops(const zr__run *r);
 
-/** Save the weights, and what was measured since zr_clock_sec was `begin`. Collective. */
-ZR_NODISCARD zr_status zr__run_finish(zr__run *r, double begin);
+/** Make room for the weights, before training. Rank 0. ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
+/** That room goes where no weights came of it. */
+void zr__run_release(zr__run *r);
+
+/** The end of a run whose training ended with `st`, and began when zr_clock_sec was `begin`: save the weights where
+ * they are good, and what was measured; the status of the run, with where the weights are. Collective. */
+ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
+
+/** What a step is given; `batch` fills its inputs. */
+zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
+/** The data of one micro-batch; a zr_batch_fn, arg is the run. */
+zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
 
 #endif

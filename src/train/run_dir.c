@@ -190,12 +190,42 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     ZR_TRY_GOTO(st, take_lock(dir), fail);
     /* A second job may have come and gone between the look and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
+    dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ZR_TRY_GOTO(st, open_metrics(dir), fail);
     ZR_TRY_GOTO(st, zr__run_dir_write(dir, "config.json", config), fail);
     return ZR_OK;
 fail:
     zr__run_dir_undo(dir);
     return st;
+}
+
+static bool is_same(const struct stat *own, const char *path)
+{
+    struct stat its;
+    return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
+}
+
+/** Is the directory still there, by whatever name? Then dir->path is that. */
+static bool follow(zr__run_dir *dir)
+{
+    struct stat own;
+    char link[48], now[PATH_MAX];
+    if (dir->place < 0 || fstat(dir->place, &own) != 0 || is_same(&own, dir->path)) return true;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", dir->place);
+    ssize_t n = readlink(link, now, sizeof(now) - 1);
+    now[n > 0 ? n : 0] = '\0';
+    if (!is_same(&own, now)) return false;
+    memcpy(dir->path, now, (size_t)n + 1);
+    return true;
+}
+
+zr_status zr__run_dir_find(zr__run_dir *dir)
+{
+    if (follow(dir)) return ZR_OK;
+    ZR_TRY(zr__make_folders(dir->path));
+    close(dir->place);
+    dir->place = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return ZR_OK;
 }
 
 /** A line that did not fit on the disk goes whole. */
@@ -217,6 +247,8 @@ void zr__run_dir_close(zr__run_dir *dir)
     char lock[PATH_MAX];
     if (dir->metrics >= 0) close(dir->metrics);
     dir->metrics = -1;
-    if (dir->locked && zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK) unlink(lock);
+    if (dir->locked && follow(dir) && zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK) unlink(lock);
     dir->locked = false;
+    if (dir->place >= 0) close(dir->place);
+    dir->place = -1;
 }

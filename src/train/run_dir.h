@@ -11,6 +11,7 @@
 
 typedef struct zr__run_dir {
     char path[PATH_MAX];
+    int place; /* the directory itself, by whatever name; -1: not made */
     bool locked;
     int metrics;     /* file descriptor, -1: closed */
     bool log_failed; /* metrics could not be written; noted once, training goes on */
@@ -18,7 +19,7 @@ typedef struct zr__run_dir {
 
 #define ZR_RUN_DIR_INIT                                                                                                \
     {                                                                                                                  \
-        .metrics = -1                                                                                                  \
+        .place = -1, .metrics = -1                                                                                     \
     }
 
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
@@ -39,6 +40,10 @@ ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *nam
 
 /** Is this the place, however it is spelled, of a file that the run writes in the open `dir`? */
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
+
+/** Where it is now, into dir->path: it may have been renamed while training. One that was removed is made again.
+ *  ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
 
 /** Append one line (with its newline) to metrics.jsonl in one write. False the first time it fails. */
 bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);

@@ -1,0 +1,101 @@
+//TEST timeout=60
+//LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
+/* Files and folders that appear whole or not at all, wherever the machine stops. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fs_record.h"
+#include "tempdir.h"
+#include "zr/checkpoint.h"
+
+static void a_file(void **state)
+{
+    (void)state;
+    const char *path = in_tempdir("file");
+    fs_record_start(path, NULL);
+    for (int i = 1; i <= 2; i++) { /* new, and in place of an older one */
+        assert_int_equal(zr_file_write(path, "words", 5), ZR_OK);
+        assert_string_equal(fs.fault, "");
+        assert_true(fs.calls >= 5 * i);
+        assert_true(fs_named(path));
+    }
+}
+
+static void put(const char *path)
+{
+    assert_int_equal(zr_file_write(path, "words", 5), ZR_OK);
+}
+
+static void a_folder(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"one", "two", NULL};
+    const char *tmp = in_tempdir("folder.tmp"), *final = in_tempdir("folder");
+    fs_record_start(final, names);
+    assert_int_equal(mkdir(tmp, 0777), 0);
+    put(in_tempdir("folder.tmp/one"));
+    put(in_tempdir("folder.tmp/two"));
+    unlink(in_tempdir("folder.tmp/nothing"));
+    assert_int_equal(zr_dir_commit(tmp, final), ZR_OK);
+    assert_string_equal(fs.fault, "");
+    assert_true(fs_named(final));
+}
+
+/* The record itself: what it is there to find, it finds. */
+static void faults_are_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"one", NULL};
+    const char *tmp = in_tempdir("bad.tmp"), *final = in_tempdir("bad");
+    fs_record_start(final, names);
+    assert_int_equal(mkdir(tmp, 0777), 0);
+    put(in_tempdir("bad.tmp/one"));
+    int fd = open(in_tempdir("bad.tmp/one"), O_WRONLY);
+    assert_int_equal(pwrite(fd, "w", 1, 0), 1); /* after its sync */
+    close(fd);
+    assert_int_equal(zr_dir_commit(tmp, final), ZR_OK);
+    assert_string_not_equal(fs.fault, "");
+    fs_record_start(final, names); /* nothing of what was before is taken for synced */
+    assert_false(fs_named(final));
+    fs_record_start(in_tempdir("late"), names);
+    assert_int_equal(mkdir(in_tempdir("late"), 0777), 0);
+    put(in_tempdir("late/one"));
+    assert_string_not_equal(fs.fault, "");
+}
+
+/* Whichever call fails: the old file or the new one, never a part. */
+static void calls_that_fail(void **state)
+{
+    (void)state;
+    const char *path = in_tempdir("kept");
+    static const fs_call calls[] = {FS_FSYNC, FS_PWRITE, FS_RENAME};
+    int failures = 0;
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
+        for (int at = 1; at <= 2; at++) {
+            char text[8] = "";
+            fs_record_start(path, NULL);
+            unlink(path);
+            assert_int_equal(zr_file_write(path, "older", 5), ZR_OK);
+            fs_record_fail(calls[c], at, EIO);
+            zr_status st = zr_file_write(path, "newer", 5);
+            assert_int_equal(st, fs.failures ? ZR_ERR_IO : ZR_OK);
+            failures += fs.failures;
+            FILE *file = fopen(path, "r");
+            assert_non_null(file);
+            assert_int_equal(fread(text, 1, sizeof text, file), 5);
+            fclose(file);
+            assert_true(strcmp(text, "older") == 0 || strcmp(text, "newer") == 0);
+            assert_true(st != ZR_OK || strcmp(text, "newer") == 0);
+        }
+    assert_int_equal(failures, 4); /* file and folder are synced, one write, one rename */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_file), cmocka_unit_test(a_folder),
+                                       cmocka_unit_test(faults_are_found), cmocka_unit_test(calls_that_fail)};
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}

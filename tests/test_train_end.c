@@ -1,0 +1,477 @@
+//TEST timeout=120
+//LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
+//LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step
+/* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fs_record.h"
+#include "tempdir.h"
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+enum { RANKS_MAX = 3, MESSAGE_BYTES = 2048 };
+
+static const char *const whole[] = {"config.json", "model.safetensors", NULL};
+
+/* What goes wrong in a run, and when. */
+typedef struct plot {
+    int64_t bad_sample; /* global index that cannot be read, -1: none */
+    bool bad_window;    /* no evaluation can be read */
+    int64_t bad_step;   /* from 0: the step that diverges, -1: none */
+    bool mixed;         /* it has updated some units */
+    bool no_loss;       /* it is skipped, for its loss is not finite */
+    int stop_at;        /* the call of stop on stop_rank that says yes, 0: none does */
+    int stop_rank;
+    const char *rename_to; /* after the first step rank 0's directory is called so; "": it is removed */
+} plot;
+static plot it;
+
+/* What came of it. */
+static struct outcome {
+    zr_status status[RANKS_MAX];
+    char message[RANKS_MAX][MESSAGE_BYTES];
+    zr_train_result result; /* rank 0's */
+    int evals;
+    _Atomic int asked, samples;
+} end;
+
+zr_status __real_zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
+zr_status __wrap_zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
+zr_status __wrap_zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets)
+{
+    end.samples++;
+    if (sample == it.bad_sample) return ZR_FAIL(ZR_ERR_DATA, "sample %d is spoilt", (int)sample);
+    return __real_zr_data_sample(data, sample, tokens, targets);
+}
+
+zr_status __real_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
+zr_status __wrap_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
+zr_status __wrap_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    if (it.bad_window && window == 1) return ZR_FAIL(ZR_ERR_IO, "window 1 is gone");
+    return __real_zr_data_window(data, window, tokens, targets);
+}
+
+zr_status __real_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result)
+{
+    if (args->step != it.bad_step) return __real_zr_engine_step(engine, args, result);
+    *result = (zr_step_result){.loss = NAN, .skipped = true, .bad_param = -1};
+    if (it.no_loss)
+        return zr_engine_probe(engine, args, result) == ZR_OK ? (result->loss = NAN, ZR_OK) : ZR_ERR_INTERNAL;
+    if (it.mixed && __real_zr_engine_step(engine, args, result) == ZR_OK) result->skipped = false;
+    return ZR_FAIL(ZR_ERR_DIVERGED, "a gradient is bad");
+}
+
+static void on_step(void *arg, const zr_train_step *step)
+{
+    (void)arg;
+    if (step->step != 1 || !it.rename_to) return;
+    if (it.rename_to[0])
+        assert_int_equal(rename(in_tempdir("run"), in_tempdir(it.rename_to)), 0);
+    else
+        nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void on_eval(void *arg, const zr_train_eval *eval)
+{
+    (void)arg, (void)eval;
+    end.evals++;
+}
+
+static bool stop_here(void *arg)
+{
+    (void)arg;
+    return ++end.asked == it.stop_at;
+}
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static zr_status train_rank(zr_comm *comm, void *arg)
+{
+    zr_train_result result = {0};
+    zr_observer observer = {.step = on_step, .eval = on_eval, .stop = comm->rank == it.stop_rank ? stop_here : never};
+    zr_status st = zr_train_run(arg, comm, &observer, &result);
+    end.status[comm->rank] = st;
+    snprintf(end.message[comm->rank], MESSAGE_BYTES, "%s", st == ZR_OK ? "" : zr_error_message());
+    if (comm->rank == 0) end.result = result;
+    return st;
+}
+
+static void clear(const char *name)
+{
+    nftw(in_tempdir(name), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Train in tempdir/`dir` with overrides (NULL at the end); what goes wrong is in `it`. */
+static zr_status train(const char *dir, int ranks, const char *const *overrides)
+{
+    char text[1200], data[4000];
+    zr_config *config = NULL;
+    int n = 0;
+    while (overrides[n]) n++;
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (char)('a' + i * i % 23);
+    put_file("text", data, sizeof data);
+    snprintf(text, sizeof text,
+             "{\"model\": {\"n_layer\": 1, \"n_head\": 1, \"n_embd\": 8, \"n_positions\": 8}, \"data\": {\"train\": "
+             "\"%s/text\", \"val\": \"%s/text\", \"order\": \"sequential\"}, \"train_micro_batch_size_per_gpu\": 1, "
+             "\"optimizer\": {\"params\": {\"lr\": 0.01}}, \"train\": {\"steps\": 6, \"eval_interval\": 0, "
+             "\"eval_batches\": 3, \"threads\": 1, \"output_dir\": \"%s/%s\"}}",
+             tempdir, tempdir, tempdir, dir);
+    memset(&end, 0, sizeof end);
+    clear(dir);
+    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", overrides, n, &config), ZR_OK);
+    if (zr_train_prepare(config, ranks, 0) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_status st = zr_comm_threads_run(ranks, train_rank, config);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static plot nothing(void)
+{
+    return (plot){.bad_sample = -1, .bad_step = -1};
+}
+
+static bool there(const char *name)
+{
+    return access(in_tempdir(name), F_OK) == 0;
+}
+
+static size_t read_all(const char *name, char *bytes, size_t room)
+{
+    FILE *file = fopen(in_tempdir(name), "rb");
+    if (!file) fail_msg("no %s: %s", name, end.message[0]);
+    size_t n = fread(bytes, 1, room, file);
+    fclose(file);
+    return n;
+}
+
+/* Are these the weights that `steps` undisturbed steps give? */
+static void expect_weights(const char *name, int steps, int ranks, const char *const *overrides)
+{
+    static char want[1 << 17], have[1 << 17];
+    const char *all[12];
+    char count[32];
+    int n = 0;
+    struct outcome kept = end;
+    while (overrides[n]) all[n] = overrides[n], n++;
+    snprintf(count, sizeof count, "train.steps=%d", steps);
+    all[n] = count;
+    all[n + 1] = NULL;
+    plot before = it;
+    it = nothing();
+    if (train("reference", ranks, all) != ZR_OK) fail_msg("%s", zr_error_message());
+    it = before;
+    end = kept;
+    size_t bytes = read_all("reference/model/model.safetensors", want, sizeof want);
+    assert_true(bytes > 10000 && bytes < sizeof want);
+    assert_int_equal(read_all(name, have, sizeof have), bytes);
+    if (memcmp(want, have, bytes) != 0) fail_msg("%s: not the weights after %d steps; %s", name, steps, end.message[0]);
+}
+
+/* The same on every rank, and rank 0's message holds `text`. */
+static void expect_status(int ranks, zr_status status, const char *text)
+{
+    for (int r = 0; r < ranks; r++)
+        if (end.status[r] != status)
+            fail_msg("rank %d: status %d, wanted %d: %s", r, end.status[r], status, end.message[r]);
+    if (!strstr(end.message[0], text)) fail_msg("\"%s\" is not in: %s", text, end.message[0]);
+    assert_false(there("run/model.tmp") || there("run/lock"));
+}
+
+/* ---- the directory --------------------------------------------------------------------------- */
+
+/* Wherever the machine stops, model/ is there whole or not at all; at the end it is there for good. */
+static void a_model_is_committed_whole(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"zero_optimization.stage=2", NULL};
+    it = nothing();
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
+        fs_record_start(in_tempdir("run/model"), whole);
+        clear("run");
+        assert_int_equal(train("run", ranks, keys), ZR_OK);
+        assert_string_equal(fs.fault, "");
+        assert_true(fs_named(in_tempdir("run/model")));
+        fs_record_start(NULL, NULL);
+        expect_status(ranks, ZR_OK, "");
+        assert_string_equal(end.result.model_dir, in_tempdir("run/model"));
+    }
+}
+
+/* Any one call that fails: before the first step nothing is left, after it the weights are, and the message says
+ * where. */
+static void calls_that_fail(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    static const fs_call calls[] = {FS_FSYNC, FS_PWRITE, FS_RENAME, FS_FALLOCATE};
+    int before = 0, after = 0, elsewhere = 0;
+    it = nothing();
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
+        for (int at = 1;; at++) {
+            fs_record_start(in_tempdir("run/model"), whole);
+            fs_record_fail(calls[c], at, calls[c] == FS_FALLOCATE ? ENOSPC : EIO);
+            zr_status st = train("run", 2, keys);
+            bool failed = fs.failures > 0;
+            assert_string_equal(fs.fault, "");
+            fs_record_start(NULL, NULL);
+            if (!failed) break;
+            if (end.result.steps == 0) {
+                before++;
+                assert_int_equal(st, ZR_ERR_IO);
+                assert_false(there("run/model") || there("run/model.tmp") || there("run/config.json"));
+                continue;
+            }
+            after++;
+            bool named = there("run/model");
+            elsewhere += !named;
+            if (st != ZR_OK && !strstr(end.message[0], named ? "run/model" : "run/model.tmp"))
+                fail_msg("call %d of kind %d: the message does not say where: %s", at, calls[c], end.message[0]);
+            assert_true(st == ZR_OK || st == ZR_ERR_IO);
+            expect_weights(named ? "run/model/model.safetensors" : "run/model.tmp/model.safetensors", 6, 2, keys);
+            assert_true(there(named ? "run/model/config.json" : "run/model.tmp/config.json"));
+        }
+    assert_true(before > 5 && after > 5 && elsewhere > 0);
+}
+
+static void a_directory_that_is_renamed(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    it = nothing();
+    it.rename_to = "moved";
+    assert_int_equal(train("run", 2, keys), ZR_OK);
+    assert_non_null(strstr(end.result.model_dir, "/moved/model"));
+    expect_weights("moved/model/model.safetensors", 6, 2, keys);
+    assert_true(there("moved/run.json") && !there("moved/lock") && !there("run"));
+    it.rename_to = ""; /* removed with all that was reserved in it */
+    assert_int_equal(train("run", 2, keys), ZR_OK);
+    expect_weights("run/model/model.safetensors", 6, 2, keys);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+/* Sample 7 of 2 rows a step is rank 1's in step 4, of 4 rows its own in the second micro-batch of step 2; sample 11 of
+ * 8 is that too, with more micro-batches to come. */
+static void data_that_goes_bad(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {{"memory.layout=paper", "zero_optimization.stage=1", NULL},
+                                             {"memory.layout=lean", "zero_optimization.stage=3", NULL},
+                                             {"memory.layout=lean", "gradient_clipping=1", NULL},
+                                             {"memory.norm=two_pass", NULL},
+                                             {"bf16.enabled=true", NULL},
+                                             {"train.reproducible=world", NULL},
+                                             {"gradient_accumulation_steps=2", NULL},
+                                             {"gradient_accumulation_steps=4", NULL}};
+    static const int bad[] = {7, 7, 7, 7, 7, 7, 7, 11}, steps[] = {3, 3, 3, 3, 3, 3, 1, 1};
+    for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
+        it = nothing();
+        it.bad_sample = bad[l];
+        assert_int_not_equal(train("run", 2, layouts[l]), ZR_OK);
+        expect_status(2, ZR_ERR_DATA, "rank 1: sample ");
+        assert_int_equal(end.result.steps, steps[l]);
+        assert_true(end.result.saved && there("run/run.json"));
+        expect_weights("run/model/model.safetensors", steps[l], 2, layouts[l]);
+    }
+    it = nothing();
+    it.bad_sample = 1;
+    assert_int_not_equal(train("run", 2, layouts[0]), ZR_OK);
+    expect_status(2, ZR_ERR_DATA, "nothing was trained yet");
+    assert_false(there("run/model"));
+}
+
+static void evaluation_that_goes_bad(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"train.eval_interval=2", NULL};
+    it = nothing();
+    it.bad_window = true;
+    assert_int_not_equal(train("run", 2, keys), ZR_OK);
+    expect_status(2, ZR_ERR_IO, "window 1 is gone; the weights after step 2 are in ");
+    expect_weights("run/model/model.safetensors", 2, 2, keys);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+/* One rank is asked: all stop, at once, and the weights are saved before anything else. */
+static void one_rank_is_asked(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"train.eval_interval=2", NULL};
+    /* asked after step 1; after step 2, and after each of the 3 batches that evaluate it */
+    static const int steps[] = {1, 2, 2, 2, 2, 3};
+    for (int at = 1; at <= 6; at++)
+        for (int rank = 0; rank < 2; rank++) {
+            it = nothing();
+            it.stop_at = at;
+            it.stop_rank = rank;
+            assert_int_not_equal(train("run", 2, keys), ZR_OK);
+            expect_status(2, ZR_ERR_STOPPED, "stopped on request after step ");
+            assert_int_equal(end.result.steps, steps[at - 1]);
+            assert_int_equal(end.evals, at == 6);
+            assert_int_equal(end.asked, at);
+            expect_weights("run/model/model.safetensors", steps[at - 1], 2, keys);
+        }
+}
+
+/* Between micro-batches: the step is left as if it had not begun, at every stage; planned is measured. */
+static void a_step_is_left(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {
+        {"gradient_accumulation_steps=4", "zero_optimization.stage=0", NULL},
+        {"gradient_accumulation_steps=4", "zero_optimization.stage=1", "bf16.enabled=true", NULL},
+        {"gradient_accumulation_steps=4", "zero_optimization.stage=2", "memory.layout=paper", NULL},
+        {"gradient_accumulation_steps=4", "zero_optimization.stage=3", NULL}};
+    for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++)
+        for (int at = 2; at <= 6; at += 4) { /* in step 1 before its third micro-batch, in step 2 likewise */
+            it = nothing();
+            it.stop_at = at;
+            it.stop_rank = 1;
+            assert_int_not_equal(train("run", 2, layouts[l]), ZR_OK);
+            expect_status(2, ZR_ERR_STOPPED, "stopped on request after step ");
+            assert_int_equal(end.result.steps, at == 6);
+            assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after it */
+            if (at == 6) expect_weights("run/model/model.safetensors", 1, 2, layouts[l]);
+            assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
+            if (at == 6)
+                assert_memory_equal(&end.result.measured.traffic, &end.result.planned.traffic, sizeof(zr_traffic));
+        }
+}
+
+/* ---- what is not finite ---------------------------------------------------------------------- */
+
+static void steps_that_cannot_be_skipped(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    it = nothing();
+    it.bad_step = 3;
+    assert_int_not_equal(train("run", 2, keys), ZR_OK);
+    expect_status(2, ZR_ERR_DIVERGED, "skipped whole; the weights after step 3 are in ");
+    expect_weights("run/model/model.safetensors", 3, 2, keys);
+    it.mixed = true;
+    assert_int_not_equal(train("run", 2, keys), ZR_OK);
+    expect_status(2, ZR_ERR_DIVERGED, "two_pass");
+    assert_non_null(strstr(end.message[0], "a mixture"));
+    assert_false(there("run/model") || end.result.saved);
+}
+
+/* A last loss that is not finite, by its batch: the weights are good, and success it is not. */
+static void a_last_loss_that_is_not_finite(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"memory.layout=paper", NULL};
+    it = nothing();
+    it.bad_step = 5;
+    it.no_loss = true;
+    assert_int_not_equal(train("run", 2, keys), ZR_OK);
+    expect_status(2, ZR_ERR_DIVERGED, "the last loss");
+    expect_weights("run/model/model.safetensors", 5, 2, keys);
+}
+
+/* Too large a rate: weights that are not finite, or give no finite loss, are no model. */
+static void rates_beyond_reason(void **state)
+{
+    (void)state;
+    static const char *const rate[] = {"optimizer.params.lr=1e38", "optimizer.params.lr=1e25"};
+    static const char *const layout[] = {"memory.layout=paper", "memory.layout=lean", "memory.norm=two_pass"};
+    for (int r = 0; r < 2; r++)
+        for (int l = 0; l < 3; l++)
+            for (int many = 0; many < 2; many++) {
+                const char *const keys[] = {rate[r], layout[l], many ? "train.steps=30" : "train.steps=3", NULL};
+                it = nothing();
+                assert_int_not_equal(train("run", 2, keys), ZR_OK);
+                expect_status(2, ZR_ERR_DIVERGED, "are not saved: ");
+                assert_false(there("run/model") || end.result.saved);
+            }
+}
+
+static zr_status no_text(void *arg, const char *text, int64_t bytes)
+{
+    (void)arg, (void)text, (void)bytes;
+    return ZR_OK;
+}
+
+/* One NaN in a file of weights: no command takes it, and the tensor is named. */
+static void weights_that_are_not_finite(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    char init[200];
+    it = nothing();
+    assert_int_equal(train("good", 1, keys), ZR_OK);
+    zr_safetensors *file = NULL;
+    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    const float bad = NAN;
+    assert_int_equal(
+        zr_safetensors_write(file, zr_safetensors_find(file, "transformer.h.0.mlp.c_fc.weight"), 17, 1, &bad), ZR_OK);
+    zr_safetensors_close(&file);
+    snprintf(init, sizeof init, "model.init=%s/good/model", tempdir);
+    const char *const from[] = {
+        init, "model.n_layer=\"auto\"", "model.n_head=\"auto\"", "model.n_embd=\"auto\"", "model.n_positions=\"auto\"",
+        NULL};
+    clear("run");
+    assert_int_not_equal(train("run", 2, from), ZR_OK);
+    expect_status(2, ZR_ERR_DATA, "h.0.mlp.c_fc.weight: element 17 is ");
+    assert_false(there("run"));
+    zr_eval_result result;
+    zr_eval_args eval = {.threads = 1};
+    assert_int_equal(zr_eval_dir(in_tempdir("good"), &eval, &result), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "h.0.mlp.c_fc.weight: element 17 is "));
+    zr_generate_args args = {.prompt = "a", .prompt_bytes = 1, .tokens = 1, .threads = 1};
+    assert_int_equal(zr_generate(in_tempdir("good"), &args, no_text, NULL), ZR_ERR_DATA);
+}
+
+/* Finite weights whose numbers overflow are of no use either. */
+static void weights_that_overflow(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    float huge[8];
+    it = nothing();
+    assert_int_equal(train("good", 1, keys), ZR_OK);
+    zr_safetensors *file = NULL;
+    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    for (int i = 0; i < 8; i++) huge[i] = 3e38f;
+    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, 8, huge),
+                     ZR_OK);
+    zr_safetensors_close(&file);
+    zr_eval_result result;
+    zr_eval_args eval = {.threads = 1};
+    assert_int_equal(zr_eval_dir(in_tempdir("good"), &eval, &result), ZR_ERR_DIVERGED);
+    zr_generate_args args = {.prompt = "a", .prompt_bytes = 1, .tokens = 9, .threads = 1};
+    assert_int_equal(zr_generate(in_tempdir("good"), &args, no_text, NULL), ZR_ERR_DIVERGED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_model_is_committed_whole),
+                                       cmocka_unit_test(calls_that_fail),
+                                       cmocka_unit_test(a_directory_that_is_renamed),
+                                       cmocka_unit_test(data_that_goes_bad),
+                                       cmocka_unit_test(evaluation_that_goes_bad),
+                                       cmocka_unit_test(one_rank_is_asked),
+                                       cmocka_unit_test(a_step_is_left),
+                                       cmocka_unit_test(steps_that_cannot_be_skipped),
+                                       cmocka_unit_test(a_last_loss_that_is_not_finite),
+                                       cmocka_unit_test(rates_beyond_reason),
+                                       cmocka_unit_test(weights_that_are_not_finite),
+                                       cmocka_unit_test(weights_that_overflow)};
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
