@@ -28,11 +28,12 @@ B := build$(if $(VARIANT),/$(VARIANT))
 
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(ARCH),x86_64)
-LEVELS := v2 v3 v4 v4bf16
+LEVELS := v2 v3 v4 v4bf16 v4amx
 FLAGS_v2 := -march=x86-64-v2
 FLAGS_v3 := -march=x86-64-v3
 FLAGS_v4 := -march=x86-64-v4 -mprefer-vector-width=512
 FLAGS_v4bf16 := $(FLAGS_v4) -mavx512bf16
+FLAGS_v4amx := $(FLAGS_v4bf16) -mamx-tile -mamx-bf16
 else
 LEVELS := base
 FLAGS_base :=

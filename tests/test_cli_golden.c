@@ -81,18 +81,19 @@ static void test_golden(void **state)
              " \"train\": {\"steps\": %d, \"threads\": 1}}",
              golden.dir, golden.dir, (long long)golden.config.n_positions, GOLDEN_STEPS);
     cli_write("config.json", config);
-    static const char *const level[] = {"v4bf16", "v4", "v3", "v2"};
+    enum { LEVELS = 5 };
+    static const char *const level[LEVELS] = {"v4amx", "v4bf16", "v4", "v3", "v2"};
     static const int layout[][2] = {{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {4, 1}};
     bool mpirun = cli_have_mpirun();
     const char *highest = NULL;
-    for (int k = 0; k < 4 && !highest; k++)
+    for (int k = 0; k < LEVELS && !highest; k++)
         if (cli_shell("ZR_KERNELS=%s %s info", level[k], cli_zr()) == 0) highest = level[k];
     if (!highest) highest = ""; /* another kind of processor: its one level */
     int highest_index = 0;
-    while (highest_index < 3 && level[highest_index] != highest) highest_index++;
+    while (highest_index < LEVELS - 1 && level[highest_index] != highest) highest_index++;
     for (int s = 0; s < 4; s++)
         for (int l = 0; l < 6; l++) {
-            int k = (s + l) % 4; /* each pair of stage, layout, transport and level once at least */
+            int k = (s + l) % LEVELS; /* each pair of stage, layout, transport and level once at least */
             check_run(s, layout[l][0], layout[l][1], mpirun && (l + s / 2) % 2,
                       *highest && k >= highest_index ? level[k] : highest);
         }

@@ -14,10 +14,11 @@ echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
 cp src/base/one.c src/comm/mpi_none.c
 sed -i 's/one/two/g' src/comm/mpi_none.c
 echo 'int main(void) { return 0; }' >src/cli/main.c
-unset SAN ZR_SHARED
+unset SAN ZR_SHARED ZR_KERNELS
 MPI=none
 export MPI
 
+levels() { make -s info | sed -n 's/^levels *//p'; }
 script() { printf '%s\n' "$2" >"tests/test_$1.sh"; }
 run() { # NAME WANTED_LAST_LINE WANTED_STATUS ARGUMENTS...
     name=$1 last=$2 wanted=$3
@@ -63,6 +64,13 @@ run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0
 script np '#TEST np=1,2
 echo ok 1'
 run 'no mpirun: skipped aloud' '0 passed, 0 failed, 2 skipped' 0
+# A processor whose highest level is v3.
+cat >src/cli/main.c <<'END'
+#include <stdlib.h>
+int main(void) { const char *level = getenv("ZR_KERNELS"); return level && level[1] > '3'; }
+END
+script level 'echo "ok 1 - ${ZR_KERNELS:-highest}"; [ "${ZR_KERNELS:-v2}" = v2 ] || echo not ok 2'
+run 'each level, those that are not there aloud' "2 passed, 0 failed, $(($(levels | wc -w) - 2)) skipped" 0 --levels
 echo 'int main(void) { return undeclared; }' >tests/test_broken.c
 run 'what does not compile' '0 passed, 1 failed' 1
 

@@ -127,9 +127,9 @@ struct zr_device {
     zr_profile profile;
 };
 
-/** The processor. Kernels for the highest level it has (x86-64-v2, v3, v4, v4 with bf16; NEON),
- *  or the lower one that ZR_KERNELS names ("v2", "v3", "v4", "v4bf16"); ZR_ERR_CONFIG when it names one
- *  that the processor lacks. */
+/** The processor. Kernels for the highest level that it has and that ONEDNN_MAX_CPU_ISA leaves (x86-64-v2, v3, v4, v4
+ *  with bf16, v4 with tiles of bf16, for which the kernel is asked; NEON), or the lower one that ZR_KERNELS names
+ * ("v2", "v3", "v4", "v4bf16", "v4amx"); ZR_ERR_CONFIG when it names one that is not there. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
 /** Name of the level chosen, "v4bf16"; oneDNN's version. Borrowed, constant. */

@@ -7,6 +7,7 @@
 #include "device/cpu/matmul.h"
 #include "device/cpu/onednn.h"
 #include "device/cpu/peak.h"
+#include "device/cpu/processor.h"
 #include "kernel_list.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
@@ -65,16 +66,8 @@ const char *const *zr__cpu_levels(void)
 
 bool zr__cpu_has(const char *name)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (strcmp(name, "v2") == 0) return __builtin_cpu_supports("x86-64-v2");
-    if (strcmp(name, "v3") == 0) return __builtin_cpu_supports("x86-64-v3");
-    bool v4 = __builtin_cpu_supports("x86-64-v4");
-    if (strcmp(name, "v4") == 0) return v4;
-    return strcmp(name, "v4bf16") == 0 && v4 && __builtin_cpu_supports("avx512bf16");
-#else
-    return strcmp(name, "base") == 0;
-#endif
+    const zr__processor here = zr__processor_here();
+    return zr__processor_has(&here, name);
 }
 
 static const level *find_level(const char *name)
@@ -105,8 +98,9 @@ static zr_status check_level(const char *name)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", levels[i].name);
     ZR_CHECK(find_level(name), ZR_ERR_CONFIG, "ZR_KERNELS=%s: no such level, wanted one of %s", name, known);
     const level *highest = highest_level();
-    ZR_CHECK(zr__cpu_has(name), ZR_ERR_CONFIG,
-             "ZR_KERNELS=%s: this processor has no such instructions; its level is %s", name,
+    const zr__processor here = zr__processor_here();
+    const char *lacks = zr__processor_lacks(&here, name);
+    ZR_CHECK(!lacks, ZR_ERR_CONFIG, "ZR_KERNELS=%s: %s; the highest level here is %s", name, lacks,
              highest ? highest->name : "below all that were built");
     return ZR_OK;
 }
@@ -348,10 +342,11 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
 {
     ZR_CHECK(config->threads >= 0, ZR_ERR_CONFIG, "%d threads, wanted 0 (one) or more", config->threads);
     ZR_TRY(check_level(name));
-    ZR_CHECK(!find_level(name)->panels->bf16_products || zr__onednn_has_bf16(), ZR_ERR_CONFIG,
-             "the processor's level is %s, but oneDNN is kept below it in this process (by ONEDNN_MAX_CPU_ISA, or an "
-             "earlier ZR_KERNELS): lift that, or set ZR_KERNELS to a lower level",
-             name);
+    ZR_CHECK(
+        !find_level(name)->panels->bf16_products || zr__onednn_has_bf16(), ZR_ERR_CONFIG,
+        "the processor's level is %s, but oneDNN is kept below it in this process (by an earlier ZR_KERNELS, or by "
+        "the program): lift that, or set ZR_KERNELS to a lower level",
+        name);
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     cpu->level = find_level(name);

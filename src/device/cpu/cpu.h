@@ -33,7 +33,7 @@ typedef struct zr__rule {
 
 /* The levels of this build, lowest first; name NULL last. */
 const char *const *zr__cpu_levels(void);
-/* Does this processor have it? */
+/* Does this processor have it, and may it be used here? */
 bool zr__cpu_has(const char *level);
 /* As zr_device_create_cpu, at a level that the processor has, whatever ZR_KERNELS says. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,

@@ -386,7 +386,8 @@ zr_status zr__onednn_cap(const char *level)
     } table[] = {{"v2", dnnl_cpu_isa_sse41},
                  {"v3", dnnl_cpu_isa_avx2},
                  {"v4", dnnl_cpu_isa_avx512_core},
-                 {"v4bf16", dnnl_cpu_isa_avx512_core_bf16}};
+                 {"v4bf16", dnnl_cpu_isa_avx512_core_bf16},
+                 {"v4amx", dnnl_cpu_isa_avx512_core_amx}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(level, table[i].level) != 0) continue;
         /* Only the first call has an effect, so what counts is the outcome. */

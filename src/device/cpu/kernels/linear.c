@@ -36,7 +36,7 @@ static void store(int threads, void *block, zr_dtype dtype, const float *panel, 
 }
 
 const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
-#if defined(ZR_LEVEL_v4bf16)
+#if defined(__AVX512BF16__)
     .bf16_products = true,
 #endif
     .widen = widen,

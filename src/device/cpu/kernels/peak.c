@@ -49,7 +49,58 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
     return 2.0 * ZR_VEC * CHAINS * (double)rounds;
 }
 
-#if defined(__AVX512BF16__)
+#if defined(__AMX_BF16__)
+/* Compilers' loads and stores of tiles do not say what memory they touch. */
+#define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
+
+/* On tiles: each of six sums, which cover the latency, is added the product of the same two tiles, (16,32) and (32,16)
+ * of bf16. Compilers want the numbers of tiles as they are, hence six lines and no loop. */
+static double dot_bf16(int64_t rounds, const float in[2], float *out)
+{
+    enum { SIDE = 16, DEPTH = 32, SUMS = 6, TILES = 8, ROW_BYTES = 64 };
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    uint16_t a[SIDE * DEPTH], b[SIDE * DEPTH];
+    float c[SIDE * SIDE];
+    for (int t = 0; t < TILES; t++) {
+        config.row_bytes[t] = ROW_BYTES;
+        config.rows[t] = SIDE;
+    }
+    for (int i = 0; i < SIDE * DEPTH; i++) {
+        a[i] = zr_bf16_from_f32(in[0]);
+        b[i] = zr_bf16_from_f32(in[1]);
+    }
+    IN_MEMORY(&config);
+    IN_MEMORY(a);
+    IN_MEMORY(b);
+    _tile_loadconfig(&config);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
+    _tile_loadd(6, a, ROW_BYTES);
+    _tile_loadd(7, b, ROW_BYTES);
+    const int64_t turns = rounds / 8; /* each of them is as long as some eight of vectors */
+    for (int64_t r = 0; r < turns; r++) {
+        _tile_dpbf16ps(0, 6, 7);
+        _tile_dpbf16ps(1, 6, 7);
+        _tile_dpbf16ps(2, 6, 7);
+        _tile_dpbf16ps(3, 6, 7);
+        _tile_dpbf16ps(4, 6, 7);
+        _tile_dpbf16ps(5, 6, 7);
+    }
+    _tile_stored(0, c, ROW_BYTES);
+    IN_MEMORY(c);
+    _tile_release();
+    *out = c[0];
+    return 2.0 * SIDE * SIDE * DEPTH * SUMS * (double)turns;
+}
+#elif defined(__AVX512BF16__)
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {
     const __m512 x = (__m512)splat(in[0]), y = (__m512)splat(in[1]);
