@@ -23,13 +23,13 @@ static void errors_name_their_place(void **state)
 {
     (void)state;
     expect("", "f:1:1: '[' or '{' expected near end of file");
-    expect("{\"a\": 1,}", "f:1:9: a: string or '}' expected near '}'");
+    expect("{\"a\": 1,}", "f:1:8: a: a comma before the closing }; JSON has none there, remove it");
     expect("{\n \"a\": {\"b\": [1, 1e400]}}", "f:2:17: a.b[1]: real number overflow near '1e400'");
     expect("{\"a\": 1, \"a\": 2}", "f:1:10: a: duplicate object key near '\"a\"'");
     expect("{\"a\": nan}", "f:1:7: a: invalid token near 'nan'");
     expect("{\"a\": 1} x", "f:1:10: end of file expected near 'x'");
     expect("{\"a\": 99999999999999999999}", "f:1:7: a: too big integer near '99999999999999999999'");
-    expect("{\"ä\": 1 // no\n}", "f:1:9: ä: '}' expected near '/'");
+    expect("{\"ä\": 1 // no\n}", "f:1:9: ä: a comment; JSON has none, remove it");
 }
 
 static void depth_is_limited(void **state)

@@ -74,6 +74,7 @@ typedef struct zr_config {
         int64_t eval_interval;  /* 0: never */
         int64_t eval_batches;   /* 0: all of val */
         const char *output_dir; /* NULL: runs/<model>-<time> */
+        const char *started_in; /* of a run's own config.json: relative paths are from there; NULL: from here */
         int64_t threads;        /* 0: auto */
         int64_t save_interval;  /* 0: none */
         int64_t keep_last;
@@ -174,6 +175,8 @@ ZR_API ZR_NODISCARD zr_status zr_config_hash(const zr_config *config, uint64_t *
 /** One-line notices for the user: keys without meaning here, what "auto" became, sizes rounded. */
 ZR_API int zr_config_notes(const zr_config *config);
 ZR_API const char *zr_config_note(const zr_config *config, int index);
+/** Add one, once. */
+ZR_API ZR_NODISCARD zr_status zr_config_add_note(zr_config *config, const char *text);
 
 /* ---- the table of keys ----------------------------------------------------------------------- */
 

@@ -11,6 +11,15 @@
 /* Some systems refuse more in one call. */
 enum { CALL_BYTES = 1 << 26 };
 
+zr_status zr__file_missing(const char *path, int error)
+{
+    char shown[ZR_FILE_NAME_BYTES], here[512] = "", escaped[512] = "";
+    bool told = error == ENOENT && path[0] != '/' && getcwd(here, sizeof(here));
+    if (told) zr__text_escape(here, escaped, sizeof(escaped));
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", zr__text_escape(path, shown, sizeof(shown)),
+                   strerror(error), told ? " (in " : "", escaped, told ? ")" : "");
+}
+
 zr_status zr__file_open(const char *path, bool writable, zr__file *file)
 {
     /* O_NONBLOCK: a fifo in the place of a file must not hang the open; regular files ignore it. */
@@ -18,7 +27,7 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
     int fd = open(path, flags);
-    ZR_CHECK(fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", file->name, strerror(errno));
+    if (fd < 0) return zr__file_missing(path, errno);
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);

@@ -20,6 +20,10 @@ typedef struct zr__file {
     char name[ZR_FILE_NAME_BYTES]; /* the path as messages show it */
 } zr__file;
 
+/** ZR_ERR_NOT_FOUND for a file that could not be opened, `error` being errno: a relative path that is not there is
+ * shown with the directory in which it was looked for. */
+zr_status zr__file_missing(const char *path, int error);
+
 /** Open a regular file to read, or to read and write. ZR_ERR_NOT_FOUND naming path and reason. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
 /** Make a file that is not there yet. ZR_ERR_CREATE. */

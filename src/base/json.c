@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "base/json_scan.h"
 #include "base/text.h"
 
@@ -38,7 +39,7 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
 {
     struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
-    ZR_CHECK(*fd >= 0, ZR_ERR_NOT_FOUND, "%s: cannot open: %s", name, strerror(errno));
+    if (*fd < 0) return zr__file_missing(path, errno);
     if (pipes || (fstat(*fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return ZR_OK;
     close(*fd);
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);

@@ -53,6 +53,12 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
     return ZR_FAIL(ZR_ERR_CONFIG, "%s: %s", config->state->name, text);
 }
 
+zr_status zr_config_add_note(zr_config *config, const char *text)
+{
+    ZR_TRY(zr__config_note(config, "%s", text));
+    return ZR_OK;
+}
+
 int zr_config_notes(const zr_config *config)
 {
     int n = 0;

@@ -89,6 +89,8 @@ static const zr_key table[] = {
     INT("train.eval_batches", "20", FIELD(train.eval_batches), FROM(0), ALL,
         .help = "batches of an evaluation; 0: all of data.val"),
     STRING("train.output_dir", "null", FIELD(train.output_dir), ALL, .help = "null: runs/<model>-<time>"),
+    STRING("train.started_in", "null", FIELD(train.started_in), ALL,
+           .help = "directory that relative paths are from; a run writes it into its own config.json"),
     INT("train.threads", AUTO, FIELD(train.threads), RANGE(1, 4096), ALL,
         .help = "compute threads of a rank; auto: cores / ranks of the host"),
     INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ONLY("0"),

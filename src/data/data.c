@@ -1,6 +1,7 @@
 /* Token files: which format, how many tokens, and windows of them. */
 #include "zr/data.h"
 #include "base/file.h"
+#include "data/kind.h"
 #include "data/order.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ struct zr_data {
     int64_t vocab_size, seq_length;
     zr_data_order order;
     uint64_t seed;
-    unsigned char *stage; /* (T+1) tokens as they lie in the file */
+    char note[ZR_FILE_NAME_BYTES + 96]; /* of a text */
+    unsigned char *stage;               /* (T+1) tokens as they lie in the file */
 };
 
 static uint32_t le_u32(const unsigned char *at, int bytes)
@@ -69,6 +71,7 @@ static zr_status read_llmc(zr_data *data, uint32_t magic)
 
 static zr_status read_uint16(zr_data *data)
 {
+    ZR_TRY(zr__data_refuse_kind(&data->file, true));
     data->format = "uint16";
     data->token_bytes = 2;
     ZR_CHECK(data->file.bytes % 2 == 0, ZR_ERR_DATA,
@@ -86,6 +89,8 @@ static zr_status read_text(zr_data *data)
     ZR_CHECK(data->vocab_size >= vocab, ZR_ERR_CONFIG,
              "%s: text through the tokenizer \"%s\" needs a vocab_size of at least %lld, given %lld", data->file.name,
              zr_tokenizer_name(data->tokenizer), (long long)vocab, (long long)data->vocab_size);
+    ZR_TRY(zr__data_refuse_kind(&data->file, false));
+    ZR_TRY(zr__data_look_at_text(&data->file, data->note, sizeof(data->note)));
     data->format = "text";
     data->token_bytes = 1;
     data->tokens = data->file.bytes;
@@ -213,6 +218,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
     /* A token of the tokenizer "bytes" is a byte of text, in a token file too. */
     return (zr_data_info){.path = data->path,
                           .format = data->format,
+                          .note = data->note,
                           .tokens = data->tokens,
                           .windows = data->windows,
                           .epoch_samples = data->epoch_samples,

@@ -1,5 +1,6 @@
 #include "train/evaluate.h"
 #include "train/load.h"
+#include "train/paths.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,10 +12,14 @@
 /* What a model without a known tokenizer must have for its tokens to be bytes. */
 #define BYTES_VOCAB 256
 
-static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
+static zr_status open_data(const zr__loaded *loaded, const char *dir, const char *path, int64_t seq, zr_data **data)
 {
+    char found[PATH_MAX];
     const char *tokenizer = loaded->config ? loaded->config->data.tokenizer : NULL;
-    if (!path && loaded->config) path = loaded->config->data.val;
+    if (!path && loaded->config && loaded->config->data.val) {
+        path = found;
+        ZR_TRY(zr__run_path_find(loaded->config, dir, "data.val", loaded->config->data.val, found));
+    }
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
     int64_t vocab = loaded->model.vocab_size;
@@ -84,7 +89,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY(zr__load_open(dir, &loaded));
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
     if (seq <= 0 || seq > loaded.model.n_positions) seq = loaded.model.n_positions;
-    ZR_TRY_GOTO(st, open_data(&loaded, args->data, seq, &data), done);
+    ZR_TRY_GOTO(st, open_data(&loaded, dir, args->data, seq, &data), done);
     ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, args, result), done);
 done:
     zr_data_close(&data);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SCALE_BYTES = 128 };
 
@@ -111,7 +112,10 @@ static zr_status open_outputs(zr__run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr_config_to_json(r->config, &json));
+    char here[PATH_MAX];
+    zr_config written = *r->config; /* its paths are from here, wherever it is read */
+    written.train.started_in = getcwd(here, sizeof(here));
+    ZR_TRY(zr_config_to_json(&written, &json));
     zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
     zr_free(json);
     /* It may lie in that directory. */

@@ -1,5 +1,6 @@
 #include "base/text.h"
 #include "train/host.h"
+#include "train/paths.h"
 #include "train/inputs.h"
 
 #include <stdio.h>
@@ -45,16 +46,29 @@ static zr_status sizes_from_preset(zr_config *config)
     return ZR_OK;
 }
 
-/** A text without a named tokenizer is read as bytes: say so before the vocabulary is settled. A file that
- *  cannot be opened is left to the reader, which has the better message; a plan needs none. */
-static zr_status default_tokenizer(zr_config *config)
+/** Is the file a text? What is odd about it goes to the notes. A file that cannot be opened is left to the reader,
+ * which has the better message; a plan needs none. */
+static zr_status look_at_text(zr_config *config, const char *path, bool *text)
 {
     zr_data *data = NULL;
-    if (config->data.tokenizer || !config->data.train) return ZR_OK;
-    if (zr_data_open(config->data.train, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data) != ZR_OK) return ZR_OK;
-    bool text = strcmp(zr_data_get_info(data).format, "text") == 0;
+    *text = false;
+    if (!path || zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data) != ZR_OK) return ZR_OK;
+    zr_data_info info = zr_data_get_info(data);
+    *text = strcmp(info.format, "text") == 0;
+    zr_status st = *text && info.note[0] ? zr_config_add_note(config, info.note) : ZR_OK;
     zr_data_close(&data);
-    return text ? zr_config_set(config, "data.tokenizer", "bytes") : ZR_OK;
+    return st;
+}
+
+/** A text without a named tokenizer is read as bytes: say so before the vocabulary is settled. */
+static zr_status default_tokenizer(zr_config *config)
+{
+    bool train = false, val = false;
+    ZR_TRY(look_at_text(config, config->data.train, &train));
+    ZR_TRY(look_at_text(config, config->data.val, &val));
+    if (config->data.tokenizer || !train) return ZR_OK;
+    ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
+    return ZR_OK;
 }
 
 static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
@@ -73,6 +87,7 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
 
 zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
+    ZR_TRY(zr__run_paths_settle(config));
     if (config->model.init) {
         ZR_TRY(sizes_from_init(config));
     } else if (config->model.preset) {

@@ -1,0 +1,83 @@
+#include "train/paths.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* dir/path, made absolute; false where nothing is. */
+static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
+{
+    char joined[PATH_MAX];
+    int n = snprintf(joined, sizeof(joined), "%s/%s", dir, path);
+    return n > 0 && n < PATH_MAX && realpath(joined, found);
+}
+
+/* `whole` without `end`, a path below it, at its end: what the run's directory was named from. */
+static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
+{
+    size_t n = strlen(whole), m = strlen(end);
+    while (m > 0 && end[m - 1] == '/') m--;
+    if (m == 0 || m >= n || whole[n - m - 1] != '/' || strncmp(whole + n - m, end, m) != 0) return false;
+    snprintf(out, PATH_MAX, "%.*s", (int)(n - m - 1 > 0 ? n - m - 1 : 1), whole);
+    return true;
+}
+
+/* The run, whatever it is called now, has what it read beside it: in its own directory or in those above. */
+static bool beside(const char *run, const char *path, char found[PATH_MAX])
+{
+    enum { UP = 3 };
+    char dir[PATH_MAX];
+    const char *name = strrchr(path, '/');
+    snprintf(dir, sizeof(dir), "%s", run);
+    for (int up = 0; up < UP; up++) {
+        if (path[0] != '/' && is_there(dir, path, found)) return true;
+        if (name && is_there(dir, name + 1, found)) return true;
+        char *slash = strrchr(dir, '/');
+        if (!slash || slash == dir) return false;
+        *slash = '\0';
+    }
+    return false;
+}
+
+zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
+                            char found[PATH_MAX])
+{
+    char real[PATH_MAX], base[PATH_MAX], from[256], shown[256], near[256];
+    const char *start = config->train.started_in, *output = config->train.output_dir;
+    if (path[0] == '/' && realpath(path, found)) return ZR_OK;
+    if (path[0] != '/' && start && is_there(start, path, found)) return ZR_OK;
+    if (!realpath(run, real)) snprintf(real, sizeof(real), "%s", run);
+    if (path[0] != '/' && output && cut_end(real, output, base) && is_there(base, path, found)) return ZR_OK;
+    if (beside(real, path, found)) return ZR_OK;
+    if (path[0] != '/' && is_there(".", path, found)) return ZR_OK;
+    bool whole = path[0] == '/' || !start;
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s%s%s is not there, nor beside the run in %s; has it moved?", key,
+                   whole ? "" : zr__text_escape(start, from, sizeof(from)), whole ? "" : "/",
+                   zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
+}
+
+zr_status zr__run_paths_settle(zr_config *config)
+{
+    const struct {
+        const char *key, *path;
+    } read[] = {{"data.train", config->data.train}, {"data.val", config->data.val}, {"model.init", config->model.init}};
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char run[PATH_MAX], found[PATH_MAX];
+    if (!config->train.started_in) return ZR_OK;
+    zr_config_inputs(config, inputs);
+    const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
+    snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
+    for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
+        if (!read[i].path) continue;
+        if (zr__run_path_find(config, run, read[i].key, read[i].path, found) != ZR_OK) {
+            if (read[i].path[0] == '/') continue;
+            snprintf(found, sizeof(found), "%s/%s", config->train.started_in, read[i].path);
+        }
+        ZR_TRY(zr_config_set(config, read[i].key, found));
+    }
+    ZR_TRY(zr_config_set(config, "train.started_in", "null"));
+    return ZR_OK;
+}
