@@ -113,6 +113,57 @@ static void a_rank_that_returns_too_early_hangs_nobody(void **state)
     assert_non_null(strstr(zr_error_message(), "rank 2 has returned"));
 }
 
+/* Each has a failure of its own in the call in which it hears of rank 2's: the own one is its cause. */
+typedef struct own_failure {
+    bool takes; /* what comes fails; else what is agreed on */
+    _Atomic int kept;
+} own_failure;
+
+static zr_status take_nothing(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    (void)first, (void)bytes, (void)pieces;
+    zr_comm *comm = arg;
+    if (comm->rank == 2) zr_comm_abort(comm, 71); /* while the others still read, and before they have all come back */
+    return ZR_FAIL(ZR_ERR_DATA, "rank %d has its own trouble", comm->rank);
+}
+
+static zr_status fail_by_itself(zr_comm *comm, void *arg)
+{
+    own_failure *f = arg;
+    void *stage;
+    unsigned char bytes[4 * 64] = {0};
+    zr_status st;
+    ZR_TRY(zr_comm_stage(comm, 4 * ZR_COMM_STAGE_LEAST, &stage));
+    if (f->takes) {
+        st = zr_comm_exchange(comm, bytes, 64, 64, take_nothing, comm);
+    } else {
+        if (comm->rank == 2) return ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone");
+        st = zr_comm_agree(comm, ZR_FAIL(ZR_ERR_DATA, "rank %d has its own trouble", comm->rank));
+    }
+    f->kept += st == ZR_ERR_DATA && strstr(zr_error_message(), "has its own trouble") != NULL;
+    return ZR_OK;
+}
+
+static void a_failure_of_its_own_is_the_cause(void **state)
+{
+    (void)state;
+    own_failure taking = {.takes = true}, agreeing = {.takes = false};
+    assert_int_equal(zr_comm_threads_run(4, fail_by_itself, &taking), ZR_ERR_PEER);
+    assert_int_equal(taking.kept, 4);
+    assert_int_equal(zr_comm_threads_run(4, fail_by_itself, &agreeing), ZR_ERR_IO);
+    assert_int_equal(agreeing.kept, 3);
+}
+
+/* Nobody can complete a barrier that a rank has left, however often the others come. */
+static void a_barrier_that_was_left_stays_open(void **state)
+{
+    (void)state;
+    zr__barrier barrier;
+    zr__barrier_init(&barrier, 2);
+    zr__barrier_leave(&barrier, 1);
+    for (int i = 0; i < 4; i++) assert_int_equal(zr__barrier_wait(&barrier), 2);
+}
+
 static void an_abort_wakes_the_others(void **state)
 {
     (void)state;
@@ -283,6 +334,7 @@ static zr_status ask_too_much(zr_comm *comm, void *arg)
 {
     (void)arg;
     void *stage = comm;
+    ZR_TRY(zr_comm_stage(comm, comm->size * ZR_COMM_STAGE_LEAST, &stage));
     /* Only rank 0's can fail; all must hear of it. */
     zr_status st = zr_comm_stage(comm, comm->rank == 0 ? INT64_MAX : 64, &stage);
     ZR_CHECK(st == ZR_ERR_MEMORY, ZR_ERR_INTERNAL, "staging gave %d", st);
@@ -361,6 +413,8 @@ int main(void)
         cmocka_unit_test(one_rank_needs_no_transport),
         cmocka_unit_test(a_failing_rank_wakes_the_others),
         cmocka_unit_test(a_rank_that_returns_too_early_hangs_nobody),
+        cmocka_unit_test(a_failure_of_its_own_is_the_cause),
+        cmocka_unit_test(a_barrier_that_was_left_stays_open),
         cmocka_unit_test(an_abort_wakes_the_others),
         cmocka_unit_test(calls_may_come_from_a_second_thread),
         cmocka_unit_test(a_call_can_be_stopped),
