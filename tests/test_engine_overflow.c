@@ -8,12 +8,13 @@
 /* A kernel whose output is spoiled on one rank, in one step. */
 static zr_kernel real, spoiling[2];
 static int64_t spoiled_step;
+static enum { MIDDLE, FIRST, LAST } spoiled_place;
 
 static zr_status spoiling_run(const zr_kernel_args *args)
 {
     ZR_TRY(real.run(args));
     const zr_tensor *out = &args->out[0];
-    int64_t at = zr_shape_elems(&out->shape) / 2;
+    int64_t n = zr_shape_elems(&out->shape), at = spoiled_place == MIDDLE ? n / 2 : spoiled_place == FIRST ? 0 : n - 1;
     /* The second rank's rows are the odd ones, the batch being of one row. */
     if (args->runtime->step != spoiled_step || args->runtime->first_row % 2 == 0) return ZR_OK;
     if (zr_dtype_bytes(out->dtype) == 4)
@@ -251,6 +252,23 @@ static void test_world_skips(void **state)
     }
 }
 
+/* The tensor is named that holds the element, be it its first or its last. */
+static void test_names_the_tensor(void **state)
+{
+    (void)state;
+    for (int place = FIRST; place <= LAST; place++)
+        for (int stage = 0; stage <= 3; stage++) {
+            spoil("linear_db", 0);
+            spoiled_place = place;
+            trainer run = two_ranks(stage, ZR_F32, 1);
+            run.kernels = spoiling;
+            trainer_run(&run);
+            spoiled_place = MIDDLE;
+            assert_true(run.skipped[0]);
+            assert_int_equal(run.bad_param[0], 5);
+        }
+}
+
 /* Numbers by which no gradient can be scaled or clipped. */
 static void test_refused_numbers(void **state)
 {
@@ -292,6 +310,7 @@ int main(void)
         BOTH(test_lean_ends_the_run),
         BOTH(test_bad_loss),
         BOTH(test_world_skips),
+        BOTH(test_names_the_tensor),
         BOTH(test_refused_numbers),
         BOTH(test_clip_wants_the_norm),
     };
