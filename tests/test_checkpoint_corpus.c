@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* The fuzzer's corpus, replayed through the fuzz target, and each file again with every byte changed in turn. */
+/* The fuzzer's corpus, replayed through the fuzz target, and each file again with every byte changed in turn, and
+ * damaged by lot. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "fuzz/safetensors.c"
+#include "mutate_bytes.h"
 
 enum { ROOM = 4096 };
 
@@ -36,6 +38,11 @@ static void replay(const uint8_t *bytes, size_t n)
         }
         changed[i] = bytes[i];
         LLVMFuzzerTestOneInput(bytes, i);
+    }
+    mutator m = mutator_make(3);
+    for (int round = 0; round < 100; round++) {
+        memcpy(changed, bytes, n);
+        LLVMFuzzerTestOneInput(changed, mutate_bytes(&m, changed, n, sizeof changed));
     }
 }
 

@@ -1,5 +1,6 @@
 //TEST timeout=30
-/* The fuzzer's corpus through the fuzzer's entry, and every prefix and single damaged byte of each file. */
+/* The fuzzer's corpus through the fuzzer's entry, every prefix and single damaged byte of each file, and each damaged
+ * by lot. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <cmocka.h>
 
 #include "fuzz/config.c"
+#include "mutate_bytes.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -47,6 +49,16 @@ static void damage(uint8_t *data, size_t bytes)
     }
 }
 
+static void damage_by_lot(const uint8_t *data, size_t bytes)
+{
+    uint8_t changed[4096];
+    mutator m = mutator_make(4);
+    for (int round = 0; round < 100; round++) {
+        memcpy(changed, data, bytes);
+        replay(changed, mutate_bytes(&m, changed, bytes, sizeof changed));
+    }
+}
+
 static void corpus(void **state)
 {
     (void)state;
@@ -62,6 +74,7 @@ static void corpus(void **state)
         size_t bytes = read_file(folder, entry->d_name, data);
         replay(data, bytes);
         if (bytes < 2048) damage(data, bytes);
+        if (bytes < 2048) damage_by_lot(data, bytes);
         files++;
     }
     closedir(dir);
