@@ -202,18 +202,80 @@ static void odd_paths_work(void **state)
     free(longer);
 }
 
-static void tokens_outside_are_seen_at_open(void **state)
+/* The whole file, from the first token to the last, wherever the blocks and pieces of the search end. */
+static void check_refuses(const char *name, int64_t vocab_size, const char *fragment)
 {
-    (void)state;
-    image_bytes = 0;
-    for (uint32_t i = 0; i < 10; i++) add_token(i == 9 ? 300 : i, 2);
-    refused(ZR_ERR_DATA, "last.bin", 300, "token 9 (byte 18) is 300, wanted below vocab_size 300 (read as uint16)");
-    add_header(20240801, 7, 10);
-    for (uint32_t i = 0; i < 10; i++) add_token(i == 0 ? 0xfffffff0u : i, 4);
-    refused(ZR_ERR_DATA, "first.bin", 1000, "token 0 (byte 1024) is 4294967280");
+    zr_data *data;
+    uint64_t hash;
+    assert_int_equal(open_image(name, vocab_size, 4, &data), ZR_OK);
+    for (int hashed = 0; hashed < 2; hashed++) {
+        assert_int_equal(zr_data_check(data, hashed ? &hash : NULL, NULL, NULL), ZR_ERR_DATA);
+        if (!strstr(zr_error_message(), fragment)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), fragment);
+    }
+    zr_data_close(&data);
 }
 
-/* More tokens than spot checks: the one bad token in between is found when its window is read. */
+static void tokens_outside_are_seen_before_a_run(void **state)
+{
+    (void)state;
+    for (uint32_t bad = 0; bad < 200; bad++) {
+        char fragment[96];
+        image_bytes = 0;
+        for (uint32_t i = 0; i < 200; i++) add_token(i == bad ? 300 : i, 2);
+        snprintf(fragment, sizeof(fragment), "token %u (byte %u) is 300, wanted below vocab_size 300 (read as uint16)",
+                 bad, 2 * bad);
+        check_refuses("one.bin", 300, fragment);
+    }
+    add_header(20240801, 7, 100);
+    for (uint32_t i = 0; i < 100; i++) add_token(i == 99 ? 0xfffffff0u : i, 4);
+    check_refuses("last.bin", 1000, "token 99 (byte 1420) is 4294967280");
+    add_header(20240520, 1, 100);
+    for (uint32_t i = 0; i < 100; i++) add_token(i == 0 ? 65535 : i, 2);
+    check_refuses("first.bin", 65535, "token 0 (byte 1024) is 65535");
+}
+
+static int64_t seen_bytes, wanted_bytes;
+
+static void on_progress(void *arg, int64_t done, int64_t all)
+{
+    assert_ptr_equal(arg, &seen_bytes);
+    assert_true(done > seen_bytes && done <= all);
+    assert_int_equal(all, wanted_bytes);
+    seen_bytes = done;
+}
+
+/* Longer than a piece, with the one bad token in its last. */
+static void long_files_are_checked_to_the_end(void **state)
+{
+    (void)state;
+    const int64_t n = 700000;
+    zr_data *data;
+    uint64_t hash = 0, again = 0;
+    uint16_t *tokens = calloc((size_t)n, 2);
+    assert_non_null(tokens);
+    wanted_bytes = 2 * n;
+    for (int bad = 0; bad < 2; bad++) {
+        if (bad) tokens[n - 1] = 500;
+        FILE *file = fopen(in_tempdir("long.bin"), "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(tokens, 2, (size_t)n, file), n);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(zr_data_open(in_tempdir("long.bin"), NULL, 500, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
+        seen_bytes = 0;
+        assert_int_equal(zr_data_check(data, bad ? &again : &hash, on_progress, &seen_bytes),
+                         bad ? ZR_ERR_DATA : ZR_OK);
+        if (!bad) assert_int_equal(seen_bytes, wanted_bytes);
+        if (bad) assert_non_null(strstr(zr_error_message(), "token 699999 (byte 1399998) is 500"));
+        zr_data_close(&data);
+    }
+    assert_int_equal(zr_data_open(in_tempdir("long.bin"), NULL, 501, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
+    assert_int_equal(zr_data_check(data, &again, NULL, NULL), ZR_OK);
+    assert_true(hash != again); /* of one token at the end */
+    zr_data_close(&data);
+    free(tokens);
+}
+
+/* A program that looks at no file first still never trains on what is no token. */
 static void tokens_outside_are_seen_when_read(void **state)
 {
     (void)state;
@@ -293,7 +355,8 @@ int main(void)
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(missing_files_are_named),
         cmocka_unit_test(odd_paths_work),
-        cmocka_unit_test(tokens_outside_are_seen_at_open),
+        cmocka_unit_test(tokens_outside_are_seen_before_a_run),
+        cmocka_unit_test(long_files_are_checked_to_the_end),
         cmocka_unit_test(tokens_outside_are_seen_when_read),
         cmocka_unit_test(changed_files_stop_the_run),
         cmocka_unit_test(reading_allocates_nothing),

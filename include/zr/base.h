@@ -152,6 +152,9 @@ ZR_API void zr_free(void *memory);
 /** Seconds of a monotonic clock. */
 ZR_API double zr_clock_sec(void);
 
+/** How far a long call has come: `done` of `all` bytes. Called about once a megabyte. */
+typedef void (*zr_progress_fn)(void *arg, int64_t done, int64_t all);
+
 /* ---- exact sums ------------------------------------------------------------------------------ */
 
 /** A sum of F32 values, or of squares of F32 values, without any rounding: it is the same in whatever order

@@ -119,6 +119,11 @@ ZR_API void zr_weights_close(zr_weights **weights);
 ZR_API ZR_NODISCARD zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n,
                                                char *note, size_t size);
 
+/** Bytes of all files of the weights, and a hash over all of those bytes, which are read once. fn (may be NULL) is told
+ * how far it is. ZR_ERR_IO. */
+ZR_API int64_t zr_weights_bytes(const zr_weights *weights);
+ZR_API ZR_NODISCARD zr_status zr_weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
+
 /** Elements [first, first+n) of a tensor as fp32; ZR_ERR_DATA when there is none of that name. */
 ZR_API ZR_NODISCARD zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n,
                                               float *out);

@@ -67,17 +67,22 @@ typedef struct zr_data_info {
  *
  * @param path       a regular file; symbolic links are followed.
  * @param tokenizer  "bytes", or NULL: bytes for text, none for token files.
- * @param vocab_size token ids must lie below; a sample of the file is checked here, every token when
- *                   read.
+ * @param vocab_size token ids must lie below: zr_data_check looks at all of them, and every token is looked at
+ *                   when it is read.
  * @param seq_length T >= 1; the file needs T+1 tokens.
  *
- * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file; ZR_ERR_DATA size, header or
- * tokens are wrong (message: file, offset, found, wanted); ZR_ERR_CONFIG text whose tokenizer has
+ * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file; ZR_ERR_DATA size or
+ * header are wrong (message: file, offset, found, wanted); ZR_ERR_CONFIG text whose tokenizer has
  * more tokens than vocab_size; ZR_ERR_UNSUPPORTED tokenizer unknown; ZR_ERR_ARG sizes.
  */
 ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
 ZR_API void zr_data_close(zr_data **data);
+
+/** Read the whole file once, in pieces: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
+ *  token. *hash (may be NULL): XXH3-64 of the file's bytes. fn (may be NULL) is told how far it is. Nothing is read
+ * where no hash is wanted and every value of a token's type is one. ZR_ERR_IO as zr_data_sample. */
+ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
 /** All tokens of the file. */

@@ -37,6 +37,15 @@ ZR_NODISCARD zr_status zr__file_unchanged(const zr__file *file);
 ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes,
                                      zr_status short_status);
 
+/** Read all of the file once, in pieces of ZR__FILE_PIECE_BYTES: fn (may be NULL) is given each, which begins at byte
+ * `at` and lies at a multiple of 64, and may refuse it; *hash (may be NULL): XXH3-64 of all bytes. */
+#define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)
+typedef zr_status (*zr__piece_fn)(void *arg, int64_t at, const void *piece, int64_t bytes);
+ZR_NODISCARD zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash);
+
+/** A hash of two hashes, in this order. */
+uint64_t zr__hash_join(uint64_t first, uint64_t second);
+
 /** Exactly `bytes` bytes at `offset`; all that was written, to the disk. ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_sync(const zr__file *file);

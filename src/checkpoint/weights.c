@@ -162,6 +162,42 @@ void zr_weights_close(zr_weights **weights)
     *weights = NULL;
 }
 
+/* ---- all bytes ------------------------------------------------------------------------------- */
+
+int64_t zr_weights_bytes(const zr_weights *weights)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < weights->files; i++) bytes += weights->file[i]->file.bytes;
+    return bytes;
+}
+
+typedef struct watched {
+    int64_t before, all;
+    zr_progress_fn fn;
+    void *arg;
+} watched;
+
+static zr_status tell_piece(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const watched *w = arg;
+    (void)piece;
+    if (w->fn) w->fn(w->arg, w->before + at + bytes, w->all);
+    return ZR_OK;
+}
+
+zr_status zr_weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg)
+{
+    watched w = {.all = zr_weights_bytes(weights), .fn = fn, .arg = arg};
+    *hash = 0;
+    for (int64_t i = 0; i < weights->files; i++) {
+        uint64_t one = 0;
+        ZR_TRY(zr__file_pass(&weights->file[i]->file, tell_piece, &w, &one));
+        *hash = zr__hash_join(*hash, one);
+        w.before += weights->file[i]->file.bytes;
+    }
+    return ZR_OK;
+}
+
 /* ---- looking up ------------------------------------------------------------------------------ */
 
 typedef struct place {

@@ -269,6 +269,13 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
+/* A count as people read it; a hash, which is longer, in hexadecimal digits. */
+static const char *print_number(uint64_t number, char text[24])
+{
+    snprintf(text, 24, number >> 48 ? "%016" PRIx64 : "%" PRIu64, number);
+    return text;
+}
+
 zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
 {
     ZR_CHECK(comm && what, ZR_ERR_ARG, "zr_comm_same was given a NULL pointer");
@@ -278,12 +285,13 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
     uint64_t wanted = number_of(comm, usual);
     while (odd < comm->size && number_of(comm, odd) == wanted) odd++;
     if (odd == comm->size) return ZR_OK;
-    char list[200];
+    char list[200], theirs[24], usually[24];
     list_odd_ranks(comm, wanted, list, sizeof list);
-    return ZR_FAIL(ZR_ERR_CONFIG,
-                   "%s differs between ranks: rank %s not as rank %d (rank %d has %016" PRIx64 ", rank %d %016" PRIx64
-                   "); start every rank with the same program, options and files",
-                   what, list, usual, odd, number_of(comm, odd), usual, wanted);
+    return ZR_FAIL(
+        ZR_ERR_CONFIG,
+        "%s differs between ranks: rank %s not as rank %d (rank %d has %s, rank %d %s); start every rank with "
+        "the same program, options and files",
+        what, list, usual, odd, print_number(number_of(comm, odd), theirs), usual, print_number(wanted, usually));
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ enum {
     LLMC_VERSION_U16 = 1,
     LLMC_MAGIC_U32 = 20240801,
     LLMC_VERSION_U32 = 7,
-    SPOT_CHECKS = 1024, /* a wrong type or vocabulary shows at once; each costs a read at open */
+    BLOCK = 64, /* tokens that are compared at once */
 };
 
 struct zr_data {
@@ -129,20 +129,62 @@ static zr_status check_token(const zr_data *data, int64_t position, uint32_t tok
     return ZR_OK;
 }
 
-/* First, last and tokens spread evenly between. */
-static zr_status spot_check(const zr_data *data)
-{
-    if (data->vocab_size >> 8 * data->token_bytes) return ZR_OK; /* every value of the type is a token */
-    int64_t last = data->tokens - 1;
-    int64_t checks = last < SPOT_CHECKS ? last : SPOT_CHECKS;
-    for (int64_t i = 0; i <= checks; i++) {
-        /* last * i / checks, which could overflow. */
-        int64_t position = last / checks * i + last % checks * i / checks;
-        unsigned char at[4];
-        ZR_TRY(zr__file_read(&data->file, data->first_byte + position * data->token_bytes, at, data->token_bytes,
-                             ZR_ERR_IO));
-        ZR_TRY(check_token(data, position, le_u32(at, data->token_bytes)));
+/* Is a token of these at `limit` or above? In blocks of a constant length, which the compiler makes vectors of. */
+#define DEFINE_ANY_ABOVE(type)                                                                                         \
+    static bool any_above_##type(const type *token, int64_t n, type limit)                                             \
+    {                                                                                                                  \
+        int64_t i = 0;                                                                                                 \
+        type above = 0;                                                                                                \
+        for (; i + BLOCK <= n && !above; i += BLOCK)                                                                   \
+            for (int j = 0; j < BLOCK; j++) above |= (type)(token[i + j] >= limit);                                    \
+        for (; i < n; i++) above |= (type)(token[i] >= limit);                                                         \
+        return above;                                                                                                  \
     }
+DEFINE_ANY_ABOVE(uint8_t)
+DEFINE_ANY_ABOVE(uint16_t)
+DEFINE_ANY_ABOVE(uint32_t)
+
+/* Every value of a token's type is one: there is nothing to look for. */
+static bool all_are_tokens(const zr_data *data)
+{
+    return data->vocab_size >> 8 * data->token_bytes;
+}
+
+static bool any_outside(const zr_data *data, const unsigned char *tokens, int64_t n)
+{
+    int64_t limit = data->vocab_size;
+    if (all_are_tokens(data)) return false;
+    if (data->token_bytes == 1) return any_above_uint8_t(tokens, n, (uint8_t)limit);
+    if (data->token_bytes == 2) return any_above_uint16_t((const uint16_t *)(const void *)tokens, n, (uint16_t)limit);
+    return any_above_uint32_t((const uint32_t *)(const void *)tokens, n, (uint32_t)limit);
+}
+
+typedef struct whole {
+    const zr_data *data;
+    zr_progress_fn fn;
+    void *arg;
+} whole;
+
+/* Pieces and what comes before the tokens are multiples of a token. */
+static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const whole *w = arg;
+    const zr_data *data = w->data;
+    int width = data->token_bytes;
+    int64_t skipped = at < data->first_byte ? data->first_byte - at : 0;
+    const unsigned char *tokens = (const unsigned char *)piece + skipped;
+    int64_t n = (bytes - skipped) / width, first = (at + skipped - data->first_byte) / width;
+    bool outside = any_outside(data, tokens, n);
+    for (int64_t i = 0; outside && i < n; i++) ZR_TRY(check_token(data, first + i, le_u32(tokens + i * width, width)));
+    if (w->fn) w->fn(w->arg, at + bytes, data->file.bytes);
+    return ZR_OK;
+}
+
+zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
+{
+    whole w = {data, fn, arg};
+    if (all_are_tokens(data) && !hash) return ZR_OK;
+    ZR_TRY(zr__file_pass(&data->file, check_piece, &w, hash));
     return ZR_OK;
 }
 
@@ -172,7 +214,6 @@ static zr_status open_into(zr_data *data, const char *path, const char *tokenize
     if (tokenizer) ZR_TRY(zr_tokenizer_get(tokenizer, &data->tokenizer));
     ZR_TRY(zr__file_open(path, false, &data->file));
     ZR_TRY(read_format(data));
-    ZR_TRY(spot_check(data));
     int64_t stage_bytes = (data->seq_length + 1) * data->token_bytes; /* at most the file's */
     data->stage = zr_alloc((size_t)stage_bytes);
     ZR_CHECK(data->stage, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)stage_bytes, data->file.name);

@@ -100,6 +100,7 @@ static zr_status check(zr__run *r)
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
+    ZR_TRY(zr__run_same_inputs(r));
     ZR_TRY(settle_limit(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));

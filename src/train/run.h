@@ -44,6 +44,10 @@ zr_dtype zr__run_dtype(const zr__run *r);
 /** Of those products; 0: not measured. */
 double zr__run_peak_flops(const zr__run *r);
 
+/** Every rank's token files and initial weights hold the same; each token is in the vocabulary. ZR_ERR_DATA naming the
+ *  odd rank, or the token. Collective. */
+ZR_NODISCARD zr_status zr__run_same_inputs(zr__run *r);
+
 /** Make room for the weights, before training. Rank 0. ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
 /** That room goes where no weights came of it. */

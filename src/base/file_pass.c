@@ -1,0 +1,38 @@
+/* One pass over a whole file, for what must see every byte. */
+#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it stands in memory of ours */
+#include "base/file.h"
+
+#include <xxhash.h>
+
+/* A piece stays in the cache between the hash and whoever looks at it. */
+typedef struct pass {
+    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first: as aligned as the memory */
+    XXH3_state_t state;
+} pass;
+
+static zr_status read_pieces(const zr__file *file, pass *p, zr__piece_fn fn, void *arg, bool hashed)
+{
+    for (int64_t at = 0, bytes; at < file->bytes; at += bytes) {
+        bytes = file->bytes - at < ZR__FILE_PIECE_BYTES ? file->bytes - at : ZR__FILE_PIECE_BYTES;
+        ZR_TRY(zr__file_read(file, at, p->piece, bytes, ZR_ERR_IO));
+        if (hashed) (void)XXH3_64bits_update(&p->state, p->piece, (size_t)bytes);
+        if (fn) ZR_TRY(fn(arg, at, p->piece, bytes));
+    }
+    return zr__file_unchanged(file);
+}
+
+zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)
+{
+    pass *p = zr_alloc(sizeof(*p));
+    ZR_CHECK(p, ZR_ERR_MEMORY, "%zu bytes to read %s", sizeof(*p), file->name);
+    (void)XXH3_64bits_reset(&p->state);
+    zr_status st = read_pieces(file, p, fn, arg, hash != NULL);
+    if (hash) *hash = XXH3_64bits_digest(&p->state);
+    zr_free(p);
+    return st;
+}
+
+uint64_t zr__hash_join(uint64_t first, uint64_t second)
+{
+    return XXH3_64bits_withSeed(&second, sizeof(second), first);
+}
