@@ -177,10 +177,27 @@ static void check_failure(trainer run, zr_status want, const char *message)
     }
 }
 
-static zr_status failing_batch(void *arg, const zr_batch *batch, void *const *input)
+/* The first op of a step, which fails in the second. */
+static zr_kernel embedding, failing[2];
+static bool only_rank_0; /* on it alone */
+
+static zr_status failing_run(const zr_kernel_args *args)
 {
-    ZR_CHECK(batch->step < 1, ZR_ERR_DATA, "no second batch");
-    return trainer_batch(arg, batch, input);
+    bool fails = args->runtime->step == 1 && (!only_rank_0 || args->runtime->first_row == 0);
+    ZR_CHECK(!fails, ZR_ERR_DATA, "no second embedding");
+    return embedding.run(args);
+}
+
+static const zr_kernel *failing_kernels(bool on_rank_0_alone)
+{
+    zr_device_config plain = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&plain, &device), ZR_OK);
+    embedding = failing[0] = *device->ops->kernel(device, "embedding");
+    failing[0].run = failing_run;
+    only_rank_0 = on_rank_0_alone;
+    zr_device_destroy(&device);
+    return failing;
 }
 
 /* How often a rank has given its arena back. */
@@ -218,8 +235,8 @@ static void test_computing_fails(void **state)
     run.lanes = true;
     trainer_run(&run);
     assert_int_equal(arenas_freed, 2);
-    run.batch = failing_batch;
-    check_failure(run, ZR_ERR_DATA, "no second batch");
+    run.kernels = failing_kernels(false);
+    check_failure(run, ZR_ERR_DATA, "no second embedding");
     assert_int_equal(arenas_freed, 2);
 }
 
@@ -229,12 +246,6 @@ typedef struct lone {
     _Atomic int returned; /* rank 0 has */
     bool in_vain;         /* rank 1 waited for it */
 } lone;
-
-static zr_status fail_alone(void *arg, const zr_batch *batch, void *const *input)
-{
-    ZR_CHECK(batch->step < 1 || batch->first_row > 0, ZR_ERR_DATA, "no second batch on rank 0");
-    return trainer_batch(arg, batch, input);
-}
 
 static void hold_back(void *arg, const zr_event *event)
 {
@@ -263,18 +274,18 @@ static zr_status rank_0_tells(zr_comm *comm, void *arg)
 static void test_one_rank_fails_alone(void **state)
 {
     (void)state;
-    for (int stage = 1; stage <= 3; stage++) { /* there something is gathered before the batch is wanted */
+    for (int stage = 1; stage <= 3; stage++) { /* there more is gathered beside the first op */
         lone l = {0};
         trainer run = layout_trainer(2, ZR_F32, 1, 0);
         run.layout.stage = stage;
         run.layout.prefetch_elems = 1;
-        run.layout.gather_bucket_elems = 350;
+        run.layout.gather_bucket_elems = 1 << 20;
         run.lanes = true;
-        run.batch = fail_alone;
+        run.kernels = failing_kernels(true);
         run.after_first = hold_back_rank_1;
         run.arg = &l;
         assert_int_equal(zr_comm_threads_run(2, rank_0_tells, &run), ZR_ERR_DATA);
-        assert_non_null(strstr(zr_error_message(), "no second batch on rank 0"));
+        assert_non_null(strstr(zr_error_message(), "no second embedding"));
         if (l.in_vain) fail_msg("stage %d: rank 0 returned only when rank 1 went on", stage);
     }
 }
