@@ -109,6 +109,74 @@ static void test_in_place(void **state)
     }
 }
 
+/* ---- parts of a parameter's gradient ---- */
+
+/* Its first operand, the part so far, may become the sum. */
+static zr_status whole_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    out[0] = zr_graph_value(graph, op->out[0])->type;
+    return ZR_OK;
+}
+
+static const zr_op_def weigh_dw = {
+    .name = "weigh_dw", .n_out = 1, .infer = whole_infer, .cost = both_cost, .in_place = {1}};
+static const zr_op_def look = {.name = "look", .n_out = 1, .infer = both_infer, .cost = both_cost};
+
+/* attr.i[0]: 1, the op reads the part a second time; 2, another op has read it. */
+static zr_status weigh_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE, seen = ZR_NONE;
+    zr_value dw = zr_grad_begin(graph, op->in[1], &earlier);
+    if (earlier != ZR_NONE && op->attr.i[0] == 2) zr_graph_op(graph, &look, NULL, 1, &earlier, &seen);
+    if (earlier != ZR_NONE && op->attr.i[0] == 1) seen = earlier;
+    zr_graph_op(graph, &weigh_dw, NULL, 3, (zr_value[]){earlier, dy, seen}, &dw);
+    zr_grad_end(graph, op->in[1], dw);
+    zr_grad_pass(graph, op->in[0], dy);
+    return ZR_OK;
+}
+
+static const zr_op_def weigh = {
+    .name = "weigh", .n_out = 1, .infer = both_infer, .adjoint = weigh_adjoint, .cost = both_cost};
+
+/* One parameter in two ops: its gradient has two parts. */
+static void build_parts(zr_graph *g, const void *config)
+{
+    zr_shape tokens = {2, {1, zr_graph_get_spec(g)->seq}};
+    zr_graph_unit(g, "all");
+    zr_value table = zr_param(g, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {V, C}}, "table");
+    zr_value w = zr_param(g, (zr_init){ZR_INIT_ONE, 0}, (zr_shape){1, {C}}, "w");
+    zr_value x = zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), table);
+    for (int i = 0; i < 2; i++) {
+        zr_value y = ZR_NONE;
+        zr_graph_op(g, &weigh, config, 2, (zr_value[]){x, w}, &y);
+        x = y;
+    }
+    zr_graph_losses(g, zr_cross_entropy(g, x, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+/* Such a part is made where the whole will be if its one reader adds the rest in place; not if anything else, or that
+ * op itself, reads it too. */
+static void test_parts_of_a_gradient(void **state)
+{
+    (void)state;
+    for (int64_t reads = 0; reads <= 2; reads++) {
+        const zr_op_attr attr = {.i = {reads}};
+        zr_model model = {"parts", build_parts, &attr};
+        zr_layout layout = layout_of();
+        layout.train = true;
+        layout.eval = false;
+        layout.optimizer = zr_sgd(0, false, 0);
+        zr_plan *plan = plan_of(&model, &layout);
+        const zr_graph *g = plan->graph[ZR_TRAIN];
+        const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+        const zr_value whole = zr_graph_param(g, 1)->grad;
+        const zr_value part = zr_graph_get_op(g, zr_graph_value(g, whole)->producer)->in[0];
+        assert_int_equal(zr_graph_value(g, part)->param, 1);
+        assert_int_equal(s->value_buffer[part] == s->value_buffer[whole], reads == 0);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Put an output over an operand that is still read later: every use is in order, yet the proof says whose place it was.
  */
 static void test_wrong_place_is_noticed(void **state)
@@ -282,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_parts_of_a_gradient),
         cmocka_unit_test(test_wrong_place_is_noticed),
         cmocka_unit_test(test_output_is_kept),
         cmocka_unit_test(test_idle_ops),

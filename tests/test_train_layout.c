@@ -66,6 +66,36 @@ static void number_types(void **state)
     }
 }
 
+/* Adam with `adam_w_mode` false has decay as a term of the gradient; everything else of that name is AdamW. */
+static void the_optimizer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *params, *name;
+        int n_slots;
+        double hyper[3];
+    } given[] = {
+        {"AdamW", "", "adamw", 2, {0.8, 0.7, 1e-5}},
+        {"Adam", "", "adamw", 2, {0.8, 0.7, 1e-5}},
+        {"Adam", ", \"adam_w_mode\": true", "adamw", 2, {0.8, 0.7, 1e-5}},
+        {"Adam", ", \"adam_w_mode\": false", "adam", 2, {0.8, 0.7, 1e-5}},
+        {"SGD", "", "sgd", 0, {0, 0, 0}},
+        {"SGD", ", \"momentum\": 0.5", "sgd", 1, {0.5, 0, 0}},
+        {"SGD", ", \"momentum\": 0.5, \"nesterov\": true", "sgd", 1, {0.5, 1, 0}},
+    };
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        char text[512];
+        bool sgd = strcmp(given[i].type, "SGD") == 0;
+        snprintf(text, sizeof(text), "{\"optimizer\": {\"type\": \"%s\", \"params\": {\"weight_decay\": 0.25%s%s}}}",
+                 given[i].type, sgd ? "" : ", \"betas\": [0.8, 0.7], \"eps\": 1e-5", given[i].params);
+        zr_optimizer o = layout_of(text, 2).optimizer;
+        assert_string_equal(o.name, given[i].name);
+        assert_int_equal(o.n_slots, given[i].n_slots);
+        assert_true(o.weight_decay == 0.25 && !o.rule);
+        for (int k = 0; k < 3; k++) assert_true(o.hyper[k] == given[i].hyper[k]);
+    }
+}
+
 static void the_schedule(void **state)
 {
     (void)state;
@@ -250,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(number_types),
+        cmocka_unit_test(the_optimizer),
         cmocka_unit_test(the_schedule),
         cmocka_unit_test(the_limit_of_auto),
         cmocka_unit_test(a_share_of_the_host),

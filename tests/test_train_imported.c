@@ -1,0 +1,217 @@
+//TEST timeout=60
+/* Weights of another program's: a Hugging Face directory whose losses and choices are known by formula. Its epsilon of
+ * the norms is followed by evaluation, by training and by what training writes; of equally likely tokens the first are
+ * kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tempdir.h"
+#include "zr/checkpoint.h"
+#include "zr/train.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+enum { C = 4, V = 256, T = 8, THE_TOKEN = 97 };
+
+/* ---- the directory ------------------------------------------------------------------------------ */
+
+static zr_gpt2_config small(double epsilon)
+{
+    return (zr_gpt2_config){.n_layer = 1,
+                            .n_head = 1,
+                            .n_embd = C,
+                            .n_positions = T,
+                            .vocab_size = V,
+                            .layer_norm_epsilon = epsilon,
+                            .initializer_range = 0.02};
+}
+
+/* All weights are zero but the table and the last norm: its input is the table's row of the token. */
+static void write_model(const char *name, double epsilon, const float *table, const float *gain, const float *bias)
+{
+    const zr_gpt2_config config = small(epsilon);
+    const zr_model model = zr_gpt2(&config);
+    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, T, 0, ZR_F32, ZR_F32};
+    const zr_hf_gpt2 hf = {1, 1, C, T, V, 0, 0, 0, epsilon, 0.02, true};
+    zr_tensor_spec tensor[32];
+    zr_graph *g = NULL;
+    char path[PATH_MAX];
+    nftw(in_tempdir(name), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(mkdir(in_tempdir(name), 0777), 0);
+    assert_int_equal(zr_hf_gpt2_write(in_tempdir(name), &hf), ZR_OK);
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    model.build(g, model.config);
+    assert_true(zr_graph_params(g) <= 32);
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        tensor[p] = (zr_tensor_spec){zr_graph_param(g, p)->name, zr_graph_param(g, p)->shape};
+    snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
+    zr_safetensors *file = NULL;
+    assert_int_equal(zr_safetensors_create(path, tensor, zr_graph_params(g)), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
+    assert_int_equal(
+        zr_safetensors_write(file, zr_safetensors_find(file, "transformer.wte.weight"), 0, (int64_t)V * C, table),
+        ZR_OK);
+    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, C, gain),
+                     ZR_OK);
+    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.bias"), 0, C, bias), ZR_OK);
+    zr_safetensors_close(&file);
+    zr_graph_destroy(&g);
+}
+
+/* ---- epsilon ------------------------------------------------------------------------------------ */
+
+static float table[V][C];
+
+static void fill_table(void)
+{
+    const zr_rng rng = {.seed = 3};
+    for (int i = 0; i < V * C; i++) table[i / C][i % C] = (float)(zr_rng_uniform(&rng, (uint64_t)i) - 0.5);
+}
+
+/* The loss of the token behind itself, with gains of 1. */
+static double loss_with(double epsilon)
+{
+    double mean = 0, square = 0, sum = 0, logit = 0;
+    for (int c = 0; c < C; c++) mean += table[THE_TOKEN][c] / (double)C;
+    for (int c = 0; c < C; c++) square += pow(table[THE_TOKEN][c] - mean, 2) / C;
+    for (int v = 0; v < V; v++) {
+        double dot = 0;
+        for (int c = 0; c < C; c++) dot += (table[THE_TOKEN][c] - mean) / sqrt(square + epsilon) * table[v][c];
+        sum += exp(dot);
+        if (v == THE_TOKEN) logit = dot;
+    }
+    return log(sum) - logit;
+}
+
+static void expect_eval(const char *dir, double epsilon)
+{
+    const zr_eval_args args = {.data = in_tempdir("text"), .threads = 1};
+    zr_eval_result result = {0};
+    if (zr_eval_dir(in_tempdir(dir), &args, &result) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_float_equal(result.loss, loss_with(epsilon), 1e-5);
+}
+
+typedef struct job {
+    zr_config *config;
+    double loss; /* of the first step */
+} job;
+
+static void on_step(void *arg, const zr_train_step *step)
+{
+    ((job *)arg)->loss = step->loss;
+}
+
+static zr_status train(zr_comm *comm, void *arg)
+{
+    zr_train_result result = {0};
+    const zr_observer observer = {.arg = arg, .step = on_step};
+    return zr_train_run(((job *)arg)->config, comm, &observer, &result);
+}
+
+/* One step that changes nothing, from the directory's weights. */
+static void expect_trained(const char *key, double epsilon)
+{
+    char text[2048];
+    job j = {0};
+    snprintf(text, sizeof text,
+             "{\"model\": {\"init\": \"%s/imported\"}, \"data\": {\"train\": \"%s/text\", \"tokenizer\": \"bytes\"},"
+             " \"optimizer\": {\"params\": {\"lr\": 0}}, \"train\": {\"steps\": 1, \"eval_interval\": 0,"
+             " \"threads\": 1, \"output_dir\": \"%s/run\"}}",
+             tempdir, tempdir, tempdir);
+    nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+    if (zr_config_parse(text, strlen(text), "c.json", &key, key ? 1 : 0, &j.config) != ZR_OK ||
+        zr_train_prepare(j.config, 1, 0) != ZR_OK || zr_comm_threads_run(1, train, &j) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    zr_config_destroy(&j.config);
+    assert_float_equal(j.loss, loss_with(epsilon), 1e-5);
+    expect_eval("run", epsilon); /* with what training has written */
+}
+
+static void test_epsilon_of_an_imported_model(void **state)
+{
+    (void)state;
+    const float ones[C] = {1, 1, 1, 1}, zeros[C] = {0};
+    char text[40 * T];
+    memset(text, THE_TOKEN, sizeof text);
+    put_file("text", text, sizeof text);
+    fill_table();
+    assert_true(fabs(loss_with(0.2) - loss_with(1e-5)) > 0.01); /* it can be seen */
+    const double epsilon[] = {1e-5, 0.2, 0.7};
+    for (int i = 0; i < 3; i++) {
+        write_model("imported", epsilon[i], &table[0][0], ones, zeros);
+        expect_eval("imported", epsilon[i]);
+        expect_trained(NULL, epsilon[i]);
+        expect_trained("model.layer_norm_epsilon=0.1", 0.1); /* asked for */
+    }
+}
+
+/* ---- equal logits ------------------------------------------------------------------------------- */
+
+static zr_status count(void *arg, const char *text, int64_t bytes)
+{
+    assert_int_equal(bytes, 1);
+    ((int *)arg)[(unsigned char)text[0]]++;
+    return ZR_OK;
+}
+
+/* How often each token comes, of k likeliest. */
+static void draw(int64_t k, double temperature, int counts[V])
+{
+    const zr_generate_args args = {.prompt = "A",
+                                   .prompt_bytes = 1,
+                                   .tokens = 300,
+                                   .temperature = temperature,
+                                   .top_k = k,
+                                   .seed = 11,
+                                   .threads = 1};
+    memset(counts, 0, sizeof(int) * V);
+    if (zr_generate(in_tempdir("equals"), &args, count, counts) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
+static int kinds(const int counts[V])
+{
+    int n = 0;
+    for (int v = 0; v < V; v++) n += counts[v] > 0;
+    return n;
+}
+
+/* Logits do not depend on the token: B's is 2, those of D, M, X and Z are 1, all others 0. */
+static void test_equal_logits(void **state)
+{
+    (void)state;
+    static float rows[V][C];
+    const float zeros[C] = {0}, first[C] = {1};
+    int counts[V];
+    memset(rows, 0, sizeof rows);
+    rows['B'][0] = 2;
+    rows['D'][0] = rows['M'][0] = rows['X'][0] = rows['Z'][0] = 1;
+    write_model("equals", 1e-5, &rows[0][0], zeros, first);
+    draw(1, 1, counts);
+    assert_int_equal(counts['B'], 300);
+    draw(0, 0, counts); /* the likeliest */
+    assert_int_equal(counts['B'], 300);
+    for (int64_t k = 2; k <= 5; k++) { /* of equals the first */
+        const int among[] = {'B', 'D', 'M', 'X', 'Z'};
+        draw(k, 1, counts);
+        assert_int_equal(kinds(counts), k);
+        for (int64_t i = 0; i < k; i++) assert_true(counts[among[i]] > 0);
+    }
+    draw(7, 1, counts); /* two of the zeros: the first two tokens */
+    assert_int_equal(kinds(counts), 7);
+    assert_true(counts[0] > 0 && counts[1] > 0);
+    draw(V, 1, counts);
+    assert_true(kinds(counts) > 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epsilon_of_an_imported_model),
+        cmocka_unit_test(test_equal_logits),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
