@@ -10,7 +10,7 @@ static inline const zr_op_def *cheap_kept_def(const zr_op_def *def)
 {
     static _Thread_local zr_op_def kept[8]; /* ranks are threads and build at the same time */
     int i = 0;
-    while (kept[i].name && kept[i].infer != def->infer) i++;
+    while (kept[i].name && kept[i].name != def->name) i++;
     assert(i < 7);
     kept[i] = *def;
     kept[i].cheap = false;

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- functions of one operand ---------------------------------------------------------------- */
 
@@ -16,17 +17,12 @@ static zr_status unary_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
     return zr__map_infer(graph, op, 2, (const char *[]){"dy", "x"}, out);
 }
 
+static zr_status unary_adjoint(zr_graph *graph, const zr_op *op);
+
 /* A function and its dx, which takes dy and x. */
 typedef struct unary {
     zr_op_def forward, dx;
 } unary;
-
-static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
-{
-    const unary *function = (const unary *)op->def; /* its first member */
-    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0]};
-    return zr__contribute(graph, op->in[0], &function->dx, NULL, 2, in);
-}
 
 #define UNARY(text)                                                                                                    \
     {                                                                                                                  \
@@ -38,21 +34,32 @@ static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
                     .cheap = true},                                                                                    \
         .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
     }
-static const unary gelu = UNARY("gelu"), relu = UNARY("relu"), silu = UNARY("silu");
+enum { GELU, RELU, SILU };
+static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
+
+/* By its name: a copy of the definition has the same gradient. */
+static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
+{
+    const unary *function = unaries, *end = unaries + sizeof unaries / sizeof *unaries;
+    while (function < end && strcmp(function->forward.name, op->def->name) != 0) function++;
+    ZR_CHECK(function < end, ZR_ERR_UNSUPPORTED, "%s: no gradient is known for a function of this name", op->def->name);
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0]};
+    return zr__contribute(graph, op->in[0], &function->dx, NULL, 2, in);
+}
 
 zr_value zr_gelu(zr_graph *graph, zr_value x)
 {
-    return zr__apply(graph, &gelu.forward, NULL, 1, &x);
+    return zr__apply(graph, &unaries[GELU].forward, NULL, 1, &x);
 }
 
 zr_value zr_relu(zr_graph *graph, zr_value x)
 {
-    return zr__apply(graph, &relu.forward, NULL, 1, &x);
+    return zr__apply(graph, &unaries[RELU].forward, NULL, 1, &x);
 }
 
 zr_value zr_silu(zr_graph *graph, zr_value x)
 {
-    return zr__apply(graph, &silu.forward, NULL, 1, &x);
+    return zr__apply(graph, &unaries[SILU].forward, NULL, 1, &x);
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */
