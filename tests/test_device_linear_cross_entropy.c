@@ -3,6 +3,7 @@
  * ops that hold all logits. */
 #include "device_levels.h"
 #include "graph/ops/linear_cross_entropy_blocks.h"
+#include "graph/ops/product_blocks.h"
 #include "kernel_check.h"
 
 typedef struct size {
@@ -33,10 +34,23 @@ static problem problem_make(size s, zr_dtype g)
     return p;
 }
 
-static int64_t panels(const zr_device *device, zr_dtype g)
+static int64_t most(int64_t a, int64_t b)
 {
-    bool whole = g == ZR_F32 || (g == ZR_BF16 && device->profile.bf16_products);
-    return whole ? 0 : 3 * device->profile.panel_bytes;
+    return a > b ? a : b;
+}
+
+/* A block's logits and sums, and behind them what its products pack. */
+static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
+{
+    const zr__head_layout l = zr__head_layout_make(p->rows, p->s.V, p->s.C, p->g, w);
+    const int64_t V = p->s.V, C = p->s.C, room = device->profile.panel_bytes;
+    const int threads = device->profile.threads;
+    if (p->g == ZR_BF16 && device->profile.bf16_products) return l.panels;
+    int64_t bytes = zr__product_layout_make(l.rows, V, C, p->g, threads, room).bytes;
+    if (!backward) return l.panels + bytes;
+    bytes = most(bytes, zr__product_layout_make(l.rows, C, V, p->g, threads, room).bytes);
+    bytes = most(bytes, zr__product_layout_make(V, C, l.rows, l.sum_in_dw ? w : ZR_F32, threads, room).bytes);
+    return l.panels + bytes;
 }
 
 static kernel_call forward_call(const problem *p, const zr_device *device, float *losses)
@@ -47,7 +61,7 @@ static kernel_call forward_call(const problem *p, const zr_device *device, float
     call.in[1] = tensor2(p->w, p->g, s.V, s.C);
     call.in[2] = tensor2(p->target, ZR_I32, s.B, s.T);
     call.out[0] = tensor2(losses, ZR_F32, s.B, s.T);
-    call.scratch_bytes = zr__head_layout_make(p->rows, s.V, s.C, p->g, ZR_F32).panels + panels(device, p->g);
+    call.scratch_bytes = scratch_of(p, device, ZR_F32, false);
     return call;
 }
 
@@ -63,7 +77,7 @@ static kernel_call backward_call(const problem *p, const zr_device *device, void
     call.out[0] = tensor3(dx, p->g, s.B, s.T, s.C);
     call.out[1] = tensor2(dw, w, s.V, s.C);
     call.out[2] = tensor2(losses, ZR_F32, s.B, s.T);
-    call.scratch_bytes = zr__head_layout_make(p->rows, s.V, s.C, p->g, w).panels + panels(device, p->g);
+    call.scratch_bytes = scratch_of(p, device, w, true);
     return call;
 }
 
@@ -182,7 +196,7 @@ static void unfused(const level_pair *level)
         problem p = problem_make((size){2, 43, 131, 57}, dtypes[d]);
         const size s = p.s;
         zr_device *device = level->three;
-        const int64_t n = p.rows * s.V, nx = p.rows * s.C, nw = s.V * s.C, scratch = panels(device, p.g);
+        const int64_t n = p.rows * s.V, nx = p.rows * s.C, nw = s.V * s.C, scratch = scratch_of(&p, device, p.g, true);
         float *losses = array_new(ZR_F32, p.rows), *lse = array_new(ZR_F32, p.rows), *got = array_new(ZR_F32, p.rows);
         void *logits = array_new(p.g, n), *dx = array_new(p.g, nx), *dw = array_new(p.g, nw);
         void *got_dx = array_new(p.g, nx), *got_dw = array_new(p.g, nw);

@@ -229,8 +229,8 @@ typedef struct zr_product_rate {
 typedef struct zr_profile {
     char name[48];       /* "this machine (v4)" */
     int threads;         /* compute threads of a rank */
-    bool bf16_products;  /* the device multiplies bf16 itself; otherwise panels are widened */
-    int64_t panel_bytes; /* fp32 room for one widened panel of a matrix product */
+    bool bf16_products;  /* bf16 is multiplied as such; otherwise it is widened to fp32 */
+    int64_t panel_bytes; /* most room for an operand of a matrix product, packed; 0: none is packed */
     double flops_f32;    /* peak FLOP/s of a rank, 0 when not measured */
     double flops_bf16;   /* likewise */
     double memory_bytes_sec;

@@ -1,5 +1,6 @@
 /* What infer, cost and scratch functions ask of an op's operands. */
 #include "graph/internal.h"
+#include "graph/ops/product_blocks.h"
 
 #include <stdio.h>
 
@@ -134,9 +135,9 @@ zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = zr__bytes(graph, op)};
 }
 
-int64_t zr__panels_bytes(const zr_graph *graph, const zr_profile *profile)
+int64_t zr__product_bytes(const zr_graph *graph, const zr_profile *profile, int64_t m, int64_t n, int64_t k, zr_dtype c)
 {
-    zr_dtype dtype = zr_graph_get_spec(graph)->dtype;
-    bool whole = dtype == ZR_F32 || (dtype == ZR_BF16 && profile->bf16_products);
-    return whole ? 0 : 3 * profile->panel_bytes;
+    const bool library = zr_graph_get_spec(graph)->dtype == ZR_BF16 && profile->bf16_products;
+    if (library || profile->panel_bytes == 0) return 0;
+    return zr__product_layout_make(m, n, k, c, profile->threads, profile->panel_bytes).bytes;
 }

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/matmul.h"
-#include "device/cpu/onednn.h"
-#include "device/cpu/peak.h"
 #include "device/cpu/processor.h"
 #include "kernel_list.h"
 
@@ -75,6 +72,16 @@ static const level *find_level(const char *name)
     for (int i = 0; i < LEVELS; i++)
         if (strcmp(levels[i].name, name) == 0) return &levels[i];
     return NULL;
+}
+
+const zr__panel_ops *zr__cpu_panels(const char *name)
+{
+    return find_level(name)->panels;
+}
+
+const zr__peak_ops *zr__cpu_peaks(const char *name)
+{
+    return find_level(name)->peaks;
 }
 
 static const level *highest_level(void)
@@ -289,7 +296,7 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
     const zr__peak_ops *peaks = level_of(device)->peaks;
     bool bf16 = dtype == ZR_BF16; /* fp16 is multiplied as fp32 */
     double registers = zr__cpu_register_flops(bf16 ? peaks->dot_bf16 : peaks->fma_f32, 1).one * profile->threads;
-    double product = zr__cpu_peak_flops(profile->threads, bf16 ? ZR_BF16 : ZR_F32);
+    double product = zr__cpu_peak_flops(level_of(device)->panels, profile->threads, bf16 ? ZR_BF16 : ZR_F32);
     *(bf16 ? &profile->flops_bf16 : &profile->flops_f32) = registers > product ? registers : product;
 }
 
@@ -311,8 +318,9 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
         *peak = peak_of(&levels[i], threads);
         if (&levels[i] == level_of(device)) rates->peak = *peak;
     }
-    rates->matmul_f32 = zr__cpu_peak_flops(threads, ZR_F32);
-    if (device->profile.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(threads, ZR_BF16);
+    const zr__panel_ops *panels = level_of(device)->panels;
+    rates->matmul_f32 = zr__cpu_peak_flops(panels, threads, ZR_F32);
+    if (device->profile.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(panels, threads, ZR_BF16);
     ZR_TRY(zr__cpu_bandwidth(level_of(device)->peaks, threads, &rates->triad, &rates->link));
     return ZR_OK;
 }

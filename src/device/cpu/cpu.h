@@ -5,7 +5,7 @@
 #ifndef ZR_DEVICE_CPU_CPU_H
 #define ZR_DEVICE_CPU_CPU_H
 
-#include "zr/device.h"
+#include "device/cpu/peak.h"
 
 /* kernels/shards.c: the steps of ZeRO that compute. See zr_device_ops for what each does. */
 typedef struct zr__shards {
@@ -35,6 +35,9 @@ typedef struct zr__rule {
 const char *const *zr__cpu_levels(void);
 /* Does this processor have it, and may it be used here? */
 bool zr__cpu_has(const char *level);
+/* How a level of this build multiplies, and what reaches its limits. */
+const zr__panel_ops *zr__cpu_panels(const char *level);
+const zr__peak_ops *zr__cpu_peaks(const char *level);
 /* As zr_device_create_cpu, at a level that the processor has, whatever ZR_KERNELS says. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
                                                    zr_device **device);

@@ -58,14 +58,7 @@ static const char *implementation(const_dnnl_primitive_desc_t desc)
     return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : "";
 }
 
-static bool is_gemm(const_dnnl_primitive_desc_t desc)
-{
-    return strncmp(implementation(desc), "gemm:", 5) == 0;
-}
-
 /* ---- what differs between the versions ------------------------------------------------------- */
-
-/* describe: the product as the library would make it; describe_gemm: as its GEMM, or no description. */
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t layout;
@@ -85,18 +78,6 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
                               const_dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(out, engine, l[A], l[B], bias ? l[BIAS] : NULL, l[C], attr);
-}
-
-static dnnl_status_t describe_gemm(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS],
-                                   bool bias, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_status_t status = describe(out, engine, l, bias, attr);
-    while (status == dnnl_success && !is_gemm(*out)) status = dnnl_primitive_desc_next_impl(*out);
-    if (status != dnnl_success && *out) {
-        dnnl_primitive_desc_destroy(*out);
-        *out = NULL;
-    }
-    return status;
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
@@ -123,24 +104,6 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, 
     dnnl_matmul_desc_t op;
     dnnl_status_t status = dnnl_matmul_desc_init(&op, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
     return status == dnnl_success ? dnnl_primitive_desc_create(out, &op, attr, engine, NULL) : status;
-}
-
-static dnnl_status_t describe_gemm(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS],
-                                   bool bias, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_matmul_desc_t op;
-    dnnl_primitive_desc_iterator_t at = NULL;
-    dnnl_status_t status = dnnl_matmul_desc_init(&op, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
-    if (status == dnnl_success) status = dnnl_primitive_desc_iterator_create(&at, &op, attr, engine, NULL);
-    while (status == dnnl_success) {
-        *out = dnnl_primitive_desc_iterator_fetch(at);
-        if (is_gemm(*out)) break;
-        dnnl_primitive_desc_destroy(*out);
-        *out = NULL;
-        status = dnnl_primitive_desc_iterator_next(at);
-    }
-    dnnl_primitive_desc_iterator_destroy(at);
-    return status;
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
@@ -197,23 +160,12 @@ static int64_t scratch_bytes(const_dnnl_primitive_desc_t desc)
     return bytes;
 }
 
-/* The library would rather multiply batches of small blocks, and copies a transposed A into them first: its GEMM takes
- * a tenth less time for gradients of weights. The GEMM packs in memory that it takes within the call, so only where
- * there is little to pack. */
-static bool wants_gemm(const zr__product_spec *s)
-{
-    const int64_t elems = s->m * s->k + s->k * s->n + s->m * s->n;
-    return s->dtype == ZR_F32 && s->a.col != 1 && elems * (int64_t)sizeof(float) <= ZR__PRODUCT_SCRATCH;
-}
-
 /* With some numbers of threads the library splits k between them, each with a whole copy of C: gigabytes
  * for the gradient of a large table. One thread less and it does not, so fewer are tried. */
 static zr_status make_desc(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS],
                            const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *desc)
 {
     p->threads = s->threads;
-    omp_set_num_threads(p->threads);
-    if (wants_gemm(s) && describe_gemm(desc, p->engine, l, s->bias, attr) == dnnl_success) return ZR_OK;
     for (;; p->threads--) {
         omp_set_num_threads(p->threads);
         ZR_TRY(check(describe(desc, p->engine, l, s->bias, attr), "matmul"));
@@ -363,18 +315,6 @@ const char *zr__product_implementation(const zr__product *p)
     return dnnl_primitive_get_primitive_desc(p->primitive, &desc) == dnnl_success ? implementation(desc) : "";
 }
 
-zr_status zr__product_add(int threads, int64_t m, int64_t n, int64_t k, const float *a, zr__strides a_at,
-                          const float *b, zr__strides b_at, float *c)
-{
-    bool a_plain = a_at.col == 1, b_plain = b_at.col == 1;
-    int before = threads_enter(threads);
-    dnnl_status_t status = dnnl_sgemm(a_plain ? 'N' : 'T', b_plain ? 'N' : 'T', m, n, k, 1.0f, a,
-                                      a_plain ? a_at.row : a_at.col, b, b_plain ? b_at.row : b_at.col, 1.0f, c, n);
-    threads_leave(before);
-    DNNL_TRY(status);
-    return ZR_OK;
-}
-
 /* ---- the library as a whole ------------------------------------------------------------------ */
 
 zr_status zr__onednn_cap(const char *level)
@@ -414,15 +354,6 @@ static bool has_isa(dnnl_cpu_isa_t isa)
 bool zr__onednn_has_bf16(void)
 {
     return has_isa(dnnl_cpu_isa_avx512_core_bf16);
-}
-
-/* Below AVX-512 each thread packs up to 256 rows of its columns of B, in memory taken within the call. */
-int64_t zr__product_cols(int threads)
-{
-    const int64_t column_bytes = 256 * (int64_t)sizeof(float), least = 256;
-    if (has_isa(dnnl_cpu_isa_avx512_core)) return INT64_MAX;
-    int64_t cols = ZR__PRODUCT_SCRATCH / column_bytes / threads;
-    return cols > least ? cols : least;
 }
 
 #define TEXT_(x) #x

@@ -34,15 +34,9 @@ ZR_NODISCARD zr_status zr__product_run(const zr__product *product, const void *a
                                        const void *earlier, void *c);
 /* Most that the library may take for itself in a product; where it wants more, fewer threads are used. */
 #define ZR__PRODUCT_SCRATCH ((int64_t)16 << 20)
-/* Most columns of C that keep to it where the library packs its operands outside its scratch. */
-int64_t zr__product_cols(int threads);
 /* What the library takes beside the operands while it runs, and the implementation it chose. */
 int64_t zr__product_scratch_bytes(const zr__product *product);
 const char *zr__product_implementation(const zr__product *product);
-
-/* C (m,n) += A (m,k) B (k,n), all F32, C contiguous. */
-ZR_NODISCARD zr_status zr__product_add(int threads, int64_t m, int64_t n, int64_t k, const float *a, zr__strides a_at,
-                                       const float *b, zr__strides b_at, float *c);
 
 /* Keep the library to the instructions of a level. Works until its first use in the process. */
 ZR_NODISCARD zr_status zr__onednn_cap(const char *level);

@@ -9,7 +9,8 @@
  */
 #include "device/cpu/peak.h"
 
-#include "device/cpu/onednn.h"
+#include "device/cpu/cpu.h"
+#include "graph/ops/product_blocks.h"
 
 /* No power of two, whose rows fall on each other in the cache. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
@@ -30,11 +31,11 @@ static void fill(void *matrix, zr_dtype dtype)
     }
 }
 
-static double best_sec(const zr__product *product, void *a, void *b, void *c)
+static double best_sec(const zr__matmul *product, const zr__matmul_operands *operands)
 {
     double best = 0.0, begin = zr_clock_sec(), last = begin;
     for (int runs = 0; runs < LEAST_RUNS || last - begin < MEASURE_SEC; runs++) {
-        if (zr__product_run(product, a, b, NULL, NULL, c) != ZR_OK) return 0.0;
+        if (zr__matmul_run(product, operands) != ZR_OK) return 0.0;
         double now = zr_clock_sec(), sec = now - last;
         if (best == 0.0 || sec < best) best = sec;
         last = now;
@@ -42,24 +43,27 @@ static double best_sec(const zr__product *product, void *a, void *b, void *c)
     return best;
 }
 
-double zr__cpu_peak_flops(int threads, zr_dtype dtype)
+double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtype)
 {
     const zr__strides rows = {SIDE, 1};
-    zr__product_spec spec = {
+    const zr__product_spec spec = {
         .m = SIDE, .n = SIDE, .k = SIDE, .dtype = dtype, .out_dtype = ZR_F32, .a = rows, .b = rows, .threads = 1};
-    zr__product *product = NULL;
+    const zr__product_layout layout = zr__product_layout_make(SIDE, SIDE, SIDE, ZR_F32, 1, ZR__PANEL_BYTES);
+    zr__matmul *product = NULL;
     size_t bytes = (size_t)(SIDE * SIDE * zr_dtype_bytes(dtype));
-    void *a = zr_alloc(bytes), *b = zr_alloc(bytes), *c = zr_alloc(SIDE * SIDE * sizeof(float));
+    void *a = zr_alloc(bytes), *b = zr_alloc(bytes), *c = zr_alloc(SIDE * SIDE * sizeof(float)),
+         *panels = zr_alloc((size_t)layout.bytes);
     double sec = 0.0;
-    if (a && b && c && zr__product_create(&spec, &product) == ZR_OK) {
+    if (a && b && c && panels && zr__matmul_create(&spec, level, &product) == ZR_OK) {
         fill(a, dtype);
         fill(b, dtype);
-        sec = best_sec(product, a, b, c);
-        zr__product_destroy(&product);
+        sec = best_sec(product, &(zr__matmul_operands){.a = a, .b = b, .c = c, .panels = panels});
+        zr__matmul_destroy(&product);
     }
     zr_free(a);
     zr_free(b);
     zr_free(c);
+    zr_free(panels);
     return sec > 0.0 ? threads * FLOPS / sec : 0.0;
 }
 

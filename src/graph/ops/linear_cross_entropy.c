@@ -41,6 +41,25 @@ static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, zr__head
                      .product = zr_product_sizes_of(l.rows, s.V, s.C)};
 }
 
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A block's logits, and behind them what the products pack, one at a time: the logits' own and, in the backward, dx
+ * and dw. */
+static int64_t scratch_of(const zr_graph *graph, const zr_profile *profile, sizes s, const zr__head_layout *l,
+                          bool backward, zr_dtype dw)
+{
+    const zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    int64_t bytes = zr__product_bytes(graph, profile, l->rows, s.V, s.C, g);
+    if (backward) {
+        bytes = max64(bytes, zr__product_bytes(graph, profile, l->rows, s.C, s.V, g));
+        bytes = max64(bytes, zr__product_bytes(graph, profile, s.V, s.C, l->rows, l->sum_in_dw ? dw : ZR_F32));
+    }
+    return l->panels + bytes;
+}
+
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
 
 static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -76,7 +95,8 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 
 static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
 {
-    return dx_layout(graph, op).panels + zr__panels_bytes(graph, profile);
+    const zr__head_layout l = dx_layout(graph, op);
+    return scratch_of(graph, profile, sizes_of(graph, op, 1), &l, true, zr__out(graph, op, 1)->dtype);
 }
 
 static const zr_op_def linear_cross_entropy_dx = {
@@ -129,7 +149,8 @@ static zr_cost cost(const zr_graph *graph, const zr_op *op)
 
 static int64_t scratch_bytes(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
 {
-    return layout_of(graph, op).panels + zr__panels_bytes(graph, profile);
+    const zr__head_layout l = layout_of(graph, op);
+    return scratch_of(graph, profile, sizes_of(graph, op, 0), &l, false, ZR_F32);
 }
 
 static const zr_op_def linear_cross_entropy = {

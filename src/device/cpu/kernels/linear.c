@@ -1,50 +1,12 @@
 /*
- * The linear ops as products of matmul.c, the gradient of the bias, and this level's panels.
+ * The linear ops as products of matmul.c, and the gradient of the bias.
  */
 #include "device/cpu/matmul.h"
 #include "device/cpu/rows.h"
 
-/* ---- panels ---------------------------------------------------------------------------------- */
-
-static void widen(int threads, float *panel, const uint16_t *block, zr_dtype dtype, int64_t rows, int64_t cols,
-                  int64_t ld)
-{
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < rows; r++) zr__widen(panel + r * cols, block + r * ld, dtype, cols);
-}
-
-static void begin(int threads, float *panel, const float *earlier, const uint16_t *bias, zr_dtype dtype, int64_t rows,
-                  int64_t cols, int64_t ld)
-{
-    const size_t bytes = (size_t)cols * sizeof(float);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = panel + r * cols;
-        if (earlier)
-            memcpy(row, earlier + r * ld, bytes);
-        else if (bias)
-            zr__widen(row, bias, dtype, cols);
-        else
-            memset(row, 0, bytes);
-    }
-}
-
-static void store(int threads, void *block, zr_dtype dtype, const float *panel, int64_t rows, int64_t cols, int64_t ld)
-{
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < rows; r++) zr__store(block, dtype, r * ld, panel + r * cols, cols);
-}
-
-const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
-#if defined(__AVX512BF16__)
-    .bf16_products = true,
-#endif
-    .widen = widen,
-    .begin = begin,
-    .store = store,
-};
-
 /* ---- products -------------------------------------------------------------------------------- */
+
+extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
 
 static zr__strides rows_of(int64_t cols)
 {

@@ -1,0 +1,342 @@
+/*
+ * Matrix products of this level: C (m,n) = A (m,k) B (k,n), from packed operands (pack.h), by tiles of C that stay in
+ * registers.
+ *
+ * The operand on the shorter side of C is packed for all threads, the other by each thread for itself, in blocks that
+ * stay in its cache (graph/ops/product_blocks.h). So nearly nothing is packed twice, and the longer side is shared out.
+ *
+ * An element of C is the sum over k in stretches of equal length, each one chain of multiply-adds in order of k, which
+ * are added in order. So its bits depend on k and the level alone: not on m or n, on where it lies in a tile, or on the
+ * threads.
+ */
+#include <omp.h>
+
+#include "device/cpu/matmul.h"
+#include "device/cpu/pack.h"
+#include "graph/ops/product_blocks.h"
+
+/* Longest stretch of k, and most elements of a thread's own block. Without AVX-512 caches are taken to be small. */
+#if ZR_VEC == 16
+#define DEPTH ZR__PRODUCT_DEPTH
+#define OWN_ELEMS (ZR__PRODUCT_BLOCK / 4)
+#else
+#define DEPTH ZR__PRODUCT_SHORT
+#define OWN_ELEMS ((int64_t)48 << 10)
+#endif
+#define ROWS ZR_PRODUCT_ROWS
+#define COLS ZR_PRODUCT_COLS
+
+/* ---- a tile ---------------------------------------------------------------------------------- */
+
+/* c = base + a b, of packed a and b. base: as c, or with base_ld 0 one row for all, or NULL for 0. */
+typedef struct tile {
+    int64_t depth;
+    const float *a, *b, *base;
+    int64_t base_ld;
+    float *c;
+    int64_t ld;
+} tile;
+
+static inline zr__vec multiply_add(zr__vec a, zr__vec b, zr__vec c)
+{
+#if defined(__FP_FAST_FMAF)
+    return zr__vec_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+static inline zr__vec splat(float x)
+{
+    const zr__vec zero = {0};
+    return x - zero;
+}
+
+__attribute__((always_inline)) static inline void run_tile(int rows, int vecs, const tile *t)
+{
+    zr__vec acc[ROWS][ZR_PRODUCT_VECS];
+    const float *a = t->a, *b = t->b;
+    /* What is written is on its way into the cache while k is walked. */
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vecs; v++) {
+            acc[r][v] = splat(0.0f);
+            __builtin_prefetch(t->c + r * t->ld + v * ZR_VEC, 1);
+        }
+    for (int64_t k = 0; k < t->depth; k++, a += ROWS, b += COLS) {
+        zr__vec right[ZR_PRODUCT_VECS];
+#pragma GCC unroll 3
+        for (int v = 0; v < vecs; v++) right[v] = zr__vec_load(b + v * ZR_VEC);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            const zr__vec left = splat(a[r]);
+#pragma GCC unroll 3
+            for (int v = 0; v < vecs; v++) acc[r][v] = multiply_add(left, right[v], acc[r][v]);
+        }
+    }
+    if (t->base)
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+            for (int v = 0; v < vecs; v++) acc[r][v] = zr__vec_load(t->base + r * t->base_ld + v * ZR_VEC) + acc[r][v];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vecs; v++) zr__vec_store(t->c + r * t->ld + v * ZR_VEC, acc[r][v]);
+}
+
+/* Every size that a tile can have at the edges of C. */
+#define EACH_VECS(X, rows) X(rows, 1) X(rows, 2) X(rows, 3)
+#if ROWS == 8
+#define EACH_TILE(X) EACH_FOUR(X) EACH_VECS(X, 5) EACH_VECS(X, 6) EACH_VECS(X, 7) EACH_VECS(X, 8)
+#else
+#define EACH_TILE(X) EACH_FOUR(X)
+#endif
+#define EACH_FOUR(X) EACH_VECS(X, 1) EACH_VECS(X, 2) EACH_VECS(X, 3) EACH_VECS(X, 4)
+
+#define DEFINE_TILE(rows, vecs)                                                                                        \
+    static void tile_##rows##_##vecs(const tile *t)                                                                    \
+    {                                                                                                                  \
+        run_tile(rows, vecs < ZR_PRODUCT_VECS ? vecs : ZR_PRODUCT_VECS, t);                                            \
+    }
+EACH_TILE(DEFINE_TILE)
+
+#define TILE_ENTRY(rows, vecs) [rows - 1][vecs - 1] = tile_##rows##_##vecs,
+static void (*const tiles[ROWS][3])(const tile *) = {EACH_TILE(TILE_ENTRY)};
+
+/* ---- a product ------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const zr__product_spec *spec;
+    const zr__matmul_operands *at;
+    zr__side a, b;
+    const zr__side *shared, *own;  /* the one of them that all threads read, the other */
+    int shared_ways, own_ways;     /* threads: so many share out the one side of C, so many the other */
+    int64_t shared_most, own_most; /* rows or columns that have room */
+    float *shared_at, *own_at, *sums;
+    int64_t own_elems; /* from one thread's block to the next's */
+} job;
+
+/* A part of C and a stretch of k. */
+typedef struct part {
+    int64_t row, col, cols; /* where sums begins, and its columns */
+    int64_t k, depth;
+} part;
+
+static bool is_last(const job *j, const part *p)
+{
+    return p->k + p->depth == j->spec->k;
+}
+
+/* Where the sums of this part wait in fp32: in C, if it is that wide. */
+static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
+{
+    const bool wide = j->spec->out_dtype == ZR_F32;
+    *ld = wide ? j->spec->n : p->cols;
+    return wide ? (float *)j->at->c + row * j->spec->n + col : j->sums + (row - p->row) * p->cols + col - p->col;
+}
+
+/* What the product of this stretch is added to. */
+static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t col, int64_t cols, float bias[COLS])
+{
+    const zr__product_spec *s = j->spec;
+    if (p->k > 0 || s->accumulate) {
+        t->base = sums_at(j, p, row, col, &t->base_ld);
+    } else if (s->earlier) {
+        t->base = j->at->earlier + row * s->n + col;
+        t->base_ld = s->n;
+    } else if (s->bias) {
+        zr__load(bias, j->at->bias, s->dtype, col, cols);
+        t->base = bias;
+    }
+}
+
+/* Rows of a tile at the edge of C, whose vectors reach beyond it. */
+static void copy_rows(float *to, int64_t to_ld, const float *from, int64_t ld, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_ld, from + r * ld, (size_t)cols * sizeof(float));
+}
+
+static void make_tile(const job *j, const part *p, int64_t row, int64_t col, const float *a, const float *b)
+{
+    const zr__product_spec *s = j->spec;
+    const int64_t rows = zr__min64(ROWS, s->m - row), cols = zr__min64(COLS, s->n - col);
+    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && is_last(j, p);
+    float base[ROWS * COLS], made[ROWS * COLS];
+    int64_t ld;
+    float *c = sums_at(j, p, row, col, &ld);
+    tile t = {.depth = p->depth, .a = a, .b = b, .c = c, .ld = ld};
+    set_base(j, p, &t, row, col, cols, base);
+    if (!whole && t.base && t.base_ld > 0) {
+        copy_rows(base, COLS, t.base, t.base_ld, rows, cols);
+        t.base = base;
+        t.base_ld = COLS;
+    }
+    if (!whole || narrow) {
+        t.c = made;
+        t.ld = COLS;
+    }
+    tiles[rows - 1][(cols + ZR_VEC - 1) / ZR_VEC - 1](&t);
+    if (narrow)
+        for (int64_t r = 0; r < rows; r++)
+            zr__store(j->at->c, s->out_dtype, (row + r) * s->n + col, made + r * COLS, cols);
+    else if (!whole)
+        copy_rows(c, ld, made, COLS, rows, cols);
+}
+
+/* Own panels from o0 to o1, packed at `own`, with shared panels from s0 to s1, packed from `first` on. */
+static void multiply_block(const job *j, const part *p, const float *own, int64_t o0, int64_t o1, int64_t first,
+                           int64_t s0, int64_t s1)
+{
+    for (int64_t s = s0; s < s1; s += j->shared->width) {
+        const float *shared = j->shared_at + (s - first) * p->depth;
+        for (int64_t o = o0; o < o1; o += j->own->width) {
+            const float *mine = own + (o - o0) * p->depth;
+            if (j->own->is_a)
+                make_tile(j, p, o, s, mine, shared);
+            else
+                make_tile(j, p, s, o, shared, mine);
+        }
+    }
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Length of each of the pieces, about equal, of whole units, into which n is cut where there is room for `most`. */
+static int64_t even(int64_t n, int64_t most, int64_t unit)
+{
+    most = most / unit * unit;
+    const int64_t pieces = (n + most - 1) / most;
+    return round_up((n + pieces - 1) / pieces, unit);
+}
+
+typedef struct range {
+    int64_t begin, end;
+} range;
+
+/* One of `ways` shares of a range that begins at a multiple of the grain. */
+static range share_of(range all, int64_t grain, int way, int ways)
+{
+    range r;
+    zr__share(all.end - all.begin, grain, way, ways, &r.begin, &r.end);
+    return (range){all.begin + r.begin, all.begin + r.end};
+}
+
+/* One stretch of k for a part of C: what all read is packed, then each thread takes its blocks of the rest. */
+static void multiply_part(const job *j, const part *p, range shared, range own, int thread, int threads)
+{
+    const int own_way = thread / j->shared_ways, shared_way = thread % j->shared_ways;
+    float *block = j->own_at + thread * j->own_elems;
+    range pack = share_of(shared, j->shared->unit, thread, threads);
+#pragma omp barrier
+    zr__panels_at to = {j->shared_at + (pack.begin - shared.begin) * p->depth, pack.begin, p->depth};
+    zr__pack(j->shared, to, pack.end - pack.begin, p->k);
+#pragma omp barrier
+    range mine = share_of(own, j->own->unit, own_way, j->own_ways),
+          other = share_of(shared, j->shared->width, shared_way, j->shared_ways);
+    if (mine.begin == mine.end || other.begin == other.end) return;
+    const int64_t step = even(mine.end - mine.begin, j->own_most, j->own->unit);
+    for (int64_t o = mine.begin; o < mine.end; o += step) {
+        const int64_t end = zr__min64(o + step, mine.end);
+        zr__pack(j->own, (zr__panels_at){block, o, p->depth}, end - o, p->k);
+        multiply_block(j, p, block, o, end, shared.begin, other.begin, other.end);
+    }
+}
+
+/* Stretches of k: of about equal length, multiples of 16. */
+static int64_t depth_of(int64_t k)
+{
+    return even(k, DEPTH, 16);
+}
+
+static void multiply_share(const job *j, int thread, int threads)
+{
+    const zr__product_spec *s = j->spec;
+    const int64_t depth = depth_of(s->k), side = ZR__PRODUCT_SIDE;
+    const bool waits = s->out_dtype != ZR_F32 && depth < s->k;
+    const int64_t n = j->shared->n, l = j->own->n;
+    const int64_t n_step = even(n, waits ? zr__min64(side, j->shared_most) : j->shared_most, j->shared->unit),
+                  l_step = waits && l > side ? even(l, side, j->own->unit) : l;
+    for (int64_t n0 = 0; n0 < n; n0 += n_step)
+        for (int64_t l0 = 0; l0 < l; l0 += l_step)
+            for (int64_t k = 0; k < s->k; k += depth) {
+                const range shared = {n0, zr__min64(n, n0 + n_step)}, own = {l0, zr__min64(l, l0 + l_step)};
+                const range *cols = j->own->is_a ? &shared : &own;
+                const part p = {j->own->is_a ? l0 : n0, cols->begin, cols->end - cols->begin, k,
+                                zr__min64(depth, s->k - k)};
+                multiply_part(j, &p, shared, own, thread, threads);
+            }
+}
+
+/* ---- how the threads share it ---------------------------------------------------------------- */
+
+/* Both sides are shared out where that evens out the shares. Packing an element takes about as long as multiplying it
+ * by 16. */
+static void choose_ways(job *j, int threads)
+{
+    int64_t least = INT64_MAX;
+    for (int ways = 1; ways <= threads; ways++) {
+        if (threads % ways != 0) continue;
+        const int64_t own = (round_up(j->own->n, j->own->unit) / j->own->unit + threads / ways - 1) / (threads / ways),
+                      shared = (round_up(j->shared->n, j->shared->width) / j->shared->width + ways - 1) / ways;
+        const int64_t cost = own * j->own->unit * (shared * j->shared->width + 16);
+        if (cost >= least) continue;
+        least = cost;
+        j->shared_ways = ways;
+        j->own_ways = threads / ways;
+    }
+}
+
+/* Threads worth waking. */
+static int team_of(const zr__product_spec *s)
+{
+    const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;
+    return wanted < 1.0 ? 1 : wanted < (double)s->threads ? (int)wanted : s->threads;
+}
+
+static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
+{
+    const int64_t unit = ROWS > ZR_VEC ? ROWS : ZR_VEC, depth = zr__min64(depth_of(s->k), s->k);
+    const zr__product_layout l = zr__product_layout_make(s->m, s->n, s->k, s->out_dtype, s->threads, ZR__PANEL_BYTES);
+    const int64_t own_elems = zr__min64(l.own_bytes / 4, OWN_ELEMS > depth * COLS ? OWN_ELEMS : depth * COLS);
+    return (job){.spec = s,
+                 .at = at,
+                 .a = {at->a, s->dtype, true, s->a.row, s->a.col, s->m, ROWS, unit},
+                 .b = {at->b, s->dtype, false, s->b.col, s->b.row, s->n, COLS, COLS},
+                 .shared_most = l.shared_bytes / 4 / depth,
+                 .own_most = own_elems / depth,
+                 .shared_at = at->panels,
+                 .own_at = (float *)((char *)at->panels + l.own),
+                 .own_elems = l.own_bytes / 4,
+                 .sums = (float *)((char *)at->panels + l.sums)};
+}
+
+static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
+{
+    job shape = make_job(s, at);
+    const int team = team_of(s);
+    const bool rows_shared = s->m <= s->n;
+#pragma omp parallel num_threads(team) if (team > 1)
+    {
+        /* Fewer may have come. */
+        const int threads = omp_get_num_threads();
+        job j = shape;
+        j.shared = rows_shared ? &j.a : &j.b;
+        j.own = rows_shared ? &j.b : &j.a;
+        choose_ways(&j, threads);
+        multiply_share(&j, omp_get_thread_num(), threads);
+    }
+}
+
+const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
+#if defined(__AVX512BF16__)
+    .bf16_products = true,
+#endif
+    .multiply = multiply,
+};
+
+const zr_kernel ZR_LEVEL_NAME(zr__kernels_product)[] = {{0}};
