@@ -172,14 +172,16 @@ static zr_status measure_blocks(const bench *b, product *p)
     return ZR_OK;
 }
 
-static zr_status measure_all(bench *b, product *p, int n, bool blocks)
+static zr_status measure_all(bench *b, product *p, int n)
 {
+    const bool library = b->dtype == ZR_F32 || zr__onednn_has_bf16();
     for (int round = 0; round < b->rounds; round++)
         for (int i = 0; i < n; i++) {
             measure_peak(b);
             ZR_TRY(measure_ours(b, &p[i]));
+            if (!library) continue;
             ZR_TRY(time_library(b, &p[i], p[i].m, p[i].n, &p[i].library_sec));
-            if (blocks && round < 2) ZR_TRY(measure_blocks(b, &p[i]));
+            if (b->dtype == ZR_BF16 && round < 2) ZR_TRY(measure_blocks(b, &p[i]));
         }
     return ZR_OK;
 }
@@ -203,7 +205,7 @@ static void print_all(const bench *b, const product *p, int n, int64_t tokens)
         const double rate = flops_of(&p[i]) / p[i].best_sec, share = rate / b->peak, times = (double)p[i].times;
         fprintf(stderr, "%-22s%8lld%8lld%8lld%8lld%9.1f%8.1f%%%9.1f", p[i].what, (long long)p[i].m, (long long)p[i].n,
                 (long long)p[i].k, (long long)p[i].times, rate * 1e-9, share * 100.0,
-                flops_of(&p[i]) / p[i].library_sec * 1e-9);
+                p[i].library_sec > 0.0 ? flops_of(&p[i]) / p[i].library_sec * 1e-9 : 0.0);
         if (p[i].blocks_sec > 0.0) fprintf(stderr, "%9.1f", flops_of(&p[i]) / p[i].blocks_sec * 1e-9);
         fprintf(stderr, "\n");
         flops += flops_of(&p[i]) * times;
@@ -215,10 +217,10 @@ static void print_all(const bench *b, const product *p, int n, int64_t tokens)
     if (b->dtype == ZR_F32) {
         print_line(b, tokens, "share of the peak, by time", flops / sec / b->peak, tokens >= 4096 ? 0.85 : 0.75);
         print_line(b, tokens, "the least share of one", least, tokens >= 4096 ? 0.75 : 0.0);
-    } else {
+    } else if (blocks_sec > 0.0) {
         print_line(b, tokens, "speed / the library's best way to cut each", blocks_sec / sec, 0.85);
     }
-    print_line(b, tokens, "speed / the library's", library_sec / sec, 0.0);
+    if (library_sec > 0.0) print_line(b, tokens, "speed / the library's", library_sec / sec, 0.0);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -260,7 +262,7 @@ static zr_status run(bench *b, int64_t tokens)
     product p[16];
     const int n = list_products(p, tokens);
     ZR_TRY(allocate(b, p, n));
-    ZR_TRY(measure_all(b, p, n, b->dtype == ZR_BF16));
+    ZR_TRY(measure_all(b, p, n));
     print_all(b, p, n, tokens);
     return ZR_OK;
 }

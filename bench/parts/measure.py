@@ -72,11 +72,11 @@ def adopt(told):
                   "x" if key == "ratio" else "", f"{speed / 1e9:.2f} GB/s" if speed else "")
 
 
-def adopt_program(path, arguments=()):
+def adopt_program(path, arguments=(), env=None):
     """The lines of a program that prints one JSON object for each thing that it measured."""
     name = path.relative_to(ROOT)
     try:
-        ended = run([path, *arguments], 900, {"GOMP_SPINCOUNT": "10000"})
+        ended = run([path, *arguments], 900, {"GOMP_SPINCOUNT": "10000", **(env or {})})
     except Failed as error:
         return without(str(name), error)
     for text in ended.stdout.splitlines():

@@ -127,8 +127,9 @@ struct zr_device {
     zr_profile profile;
 };
 
-/** The processor. Kernels for the highest level that it has and that ONEDNN_MAX_CPU_ISA leaves (x86-64-v2, v3, v4, v4
- *  with bf16, v4 with tiles of bf16, for which the kernel is asked; NEON), or the lower one that ZR_KERNELS names
+/** The processor. Kernels for the best level that it has and that ONEDNN_MAX_CPU_ISA leaves (x86-64-v2, v3, v4, v4
+ *  with bf16, v4 with tiles of bf16, for which the kernel is asked; NEON): the highest, but v4 in place of v4bf16 where
+ *  bf16 is multiplied at half the rate of fp32. Or the one that ZR_KERNELS names
  * ("v2", "v3", "v4", "v4bf16", "v4amx"); ZR_ERR_CONFIG when it names one that is not there. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);

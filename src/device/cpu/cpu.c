@@ -84,14 +84,15 @@ const zr__peak_ops *zr__cpu_peaks(const char *name)
     return find_level(name)->peaks;
 }
 
-static const level *highest_level(void)
+static const level *best_level(void)
 {
+    const zr__processor here = zr__processor_here();
     for (int i = LEVELS - 1; i >= 0; i--)
-        if (zr__cpu_has(levels[i].name)) return &levels[i];
+        if (zr__processor_wants(&here, levels[i].name)) return &levels[i];
     return NULL;
 }
 
-/* ZR_KERNELS' level when it is set; otherwise the highest. */
+/* ZR_KERNELS' level when it is set; otherwise the best. */
 static const char *asked_level(void)
 {
     const char *asked = getenv("ZR_KERNELS");
@@ -104,18 +105,18 @@ static zr_status check_level(const char *name)
     for (int i = 0; i < LEVELS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", levels[i].name);
     ZR_CHECK(find_level(name), ZR_ERR_CONFIG, "ZR_KERNELS=%s: no such level, wanted one of %s", name, known);
-    const level *highest = highest_level();
+    const level *best = best_level();
     const zr__processor here = zr__processor_here();
     const char *lacks = zr__processor_lacks(&here, name);
-    ZR_CHECK(!lacks, ZR_ERR_CONFIG, "ZR_KERNELS=%s: %s; the highest level here is %s", name, lacks,
-             highest ? highest->name : "below all that were built");
+    ZR_CHECK(!lacks, ZR_ERR_CONFIG, "ZR_KERNELS=%s: %s; the best level here is %s", name, lacks,
+             best ? best->name : "below all that were built");
     return ZR_OK;
 }
 
 const char *zr_device_cpu_level(void)
 {
     const char *asked = asked_level();
-    const level *chosen = asked && zr__cpu_has(asked) ? find_level(asked) : highest_level();
+    const level *chosen = asked && zr__cpu_has(asked) ? find_level(asked) : best_level();
     return chosen ? chosen->name : "none";
 }
 
@@ -372,13 +373,13 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
 zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device)
 {
     const char *asked = asked_level();
-    const level *highest = highest_level();
-    ZR_CHECK(highest, ZR_ERR_UNSUPPORTED, "this processor has none of the levels that were built (lowest: %s)",
+    const level *best = best_level();
+    ZR_CHECK(best, ZR_ERR_UNSUPPORTED, "this processor has none of the levels that were built (lowest: %s)",
              levels[0].name);
     if (asked) {
         ZR_TRY(check_level(asked));
         ZR_TRY(zr__onednn_cap(asked));
     }
-    ZR_TRY(zr__device_create_cpu_level(config, asked ? asked : highest->name, device));
+    ZR_TRY(zr__device_create_cpu_level(config, asked ? asked : best->name, device));
     return ZR_OK;
 }

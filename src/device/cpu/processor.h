@@ -11,6 +11,7 @@
 typedef struct zr__processor {
     bool v2, v3, v4;             /* the levels of the x86-64 ABI, registers that the system keeps included */
     bool avx512_bf16;            /* the instruction; it counts on top of v4 */
+    bool slow_dots;              /* it multiplies bf16 at half the rate of its multiply-adds in fp32 */
     uint32_t cpuid_7_edx;        /* its bits 22 and 24: multiplies bf16 on tiles, has tiles */
     uint64_t xcr0;               /* its bits 17 and 18: the system keeps tiles */
     bool tiles_permitted;        /* the kernel lets this process use them */
@@ -25,6 +26,8 @@ bool zr__processor_has_tiles(const zr__processor *processor);
 /* Does it have the level, for zr's kernels and for the library's? What holds the library back holds the level back, so
  * that both use the same instructions, and what is measured of one is true of the other. */
 bool zr__processor_has(const zr__processor *processor, const char *level);
+/* Is it better than those below? Not one whose bf16 products lose to widening to fp32. */
+bool zr__processor_wants(const zr__processor *processor, const char *level);
 /* Why not, as the end of a sentence; it has the level: NULL. */
 const char *zr__processor_lacks(const zr__processor *processor, const char *level);
 
