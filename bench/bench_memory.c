@@ -188,10 +188,38 @@ static zr_status run_layernorm_dw(bench *b)
     return KERNEL(b, "layernorm_dw", 0, in, out);
 }
 
+static zr_status run_rmsnorm(bench *b)
+{
+    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), vector(b->a.row, ZR_F32, WIDTH)};
+    const zr_tensor out[] = {matrix(b->a.out, ROWS, WIDTH), vector(b->a.rstd, ZR_F32, ROWS)};
+    return KERNEL(b, "rmsnorm", 1e-5, in, out);
+}
+
+/* One matrix into another of as many elements. */
+static zr_status run_map(bench *b, const char *name, zr_tensor into)
+{
+    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH)}, out[] = {into};
+    return KERNEL(b, name, 0, in, out);
+}
+
 static zr_status run_gelu(bench *b)
 {
-    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH)}, out[] = {matrix(b->a.out, ROWS, WIDTH)};
-    return KERNEL(b, "gelu", 0, in, out);
+    return run_map(b, "gelu", matrix(b->a.out, ROWS, WIDTH));
+}
+
+static zr_status run_silu(bench *b)
+{
+    return run_map(b, "silu", matrix(b->a.out, ROWS, WIDTH));
+}
+
+static zr_status run_softmax(bench *b)
+{
+    return run_map(b, "softmax", matrix(b->a.out, ROWS, WIDTH));
+}
+
+static zr_status run_transpose(bench *b)
+{
+    return run_map(b, "transpose", matrix(b->a.out, WIDTH, ROWS));
 }
 
 static zr_status run_gelu_dx(bench *b)
@@ -247,7 +275,11 @@ static work all[] = {
     {"layernorm", 8, 0, run_layernorm, false, 0},
     {"layernorm_dx", 12, 0, run_layernorm_dx, true, 0},
     {"layernorm_dw", 8, 0, run_layernorm_dw, false, 0},
+    {"rmsnorm", 8, 0, run_rmsnorm, false, 0},
     {"gelu", 8, 0, run_gelu, false, 0},
+    {"silu", 8, 0, run_silu, false, 0},
+    {"softmax", 8, 0, run_softmax, false, 0},
+    {"transpose", 8, 0, run_transpose, false, 0},
     {"gelu_dx", 12, 0, run_gelu_dx, true, 0},
     {"add", 12, 0, run_add, true, 0},
     {"embedding_dw", 4 + 4.0 * TOKENS / ROWS, 0, run_embedding_dw, false, 0},

@@ -6,7 +6,7 @@ n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
 
 cxx=${CXX:-g++}
-command -v "$cxx" >/dev/null 2>&1 || { echo "ok 1 # SKIP no C++ compiler"; exit 0; }
+command -v "${cxx##* }" >/dev/null 2>&1 || { echo "ok 1 # SKIP no C++ compiler"; exit 0; }
 cd "$ZR_SOURCE" || exit 1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -71,10 +71,10 @@ zr_status zr_error_frame(zr_status status, const char *function, const char *fil
 }
 END
 warn='-Wall -Wextra -Wpedantic -Werror -Iinclude'
-"${CC:-gcc}" -std=c11 $warn -c "$tmp/rest.c" -o "$tmp/rest.o"
-"${CC:-gcc}" -std=c11 $warn "$tmp/all.c" "$tmp/rest.o" -o "$tmp/c11" && "$tmp/c11"
+${CC:-gcc} -std=c11 $warn -c "$tmp/rest.c" -o "$tmp/rest.o"
+${CC:-gcc} -std=c11 $warn "$tmp/all.c" "$tmp/rest.o" -o "$tmp/c11" && "$tmp/c11"
 result $? 'as C11, each field is what its name says'
 for std in c++11 c++14 c++17 c++20; do
-    "$cxx" -std=$std $warn "$tmp/all.cc" "$tmp/rest.o" -o "$tmp/$std" && "$tmp/$std"
+    $cxx -std=$std $warn "$tmp/all.cc" "$tmp/rest.o" -o "$tmp/$std" && "$tmp/$std"
     result $? "as $std"
 done
