@@ -74,6 +74,51 @@ static void test_bytes(void **state)
     }
 }
 
+static zr_value gated_param(zr_graph *g, const char *name, int64_t i, zr_shape shape)
+{
+    return zr_param(g, (zr_init){ZR_INIT_NORMAL, 0.02}, shape, "%s.%d", name, (int)i);
+}
+
+/* Blocks after LLaMA, *config of them: norms without a mean, a gated product. */
+static void build_gated(zr_graph *g, const void *config)
+{
+    const zr_shape tokens = {2, {B, T}}, gains = {1, {C}}, wide = {2, {C, 2 * C}};
+    zr_graph_unit(g, "table");
+    zr_value table = gated_param(g, "table", 0, (zr_shape){2, {V, C}});
+    zr_value x = zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), table);
+    for (int64_t i = 0; i < *(const int64_t *)config; i++) {
+        zr_graph_unit(g, "block.%d", (int)i);
+        zr_value h = zr_rmsnorm(g, x, gated_param(g, "gain.1", i, gains), 1e-5);
+        h = zr_linear(g, h, gated_param(g, "qkv", i, (zr_shape){2, {C, 3 * C}}), ZR_NONE, false);
+        h = zr_linear(g, zr_attention(g, h, HEADS, 0), gated_param(g, "out", i, (zr_shape){2, {C, C}}), ZR_NONE, false);
+        x = zr_add(g, x, h);
+        zr_value n = zr_rmsnorm(g, x, gated_param(g, "gain.2", i, gains), 1e-5);
+        zr_value up = zr_linear(g, n, gated_param(g, "up", i, wide), ZR_NONE, false);
+        h = zr_mul(g, zr_silu(g, zr_linear(g, n, gated_param(g, "gate", i, wide), ZR_NONE, false)), up);
+        h = zr_linear(g, h, gated_param(g, "down", i, (zr_shape){2, {2 * C, C}}), ZR_NONE, false);
+        x = zr_add(g, x, h);
+    }
+    zr_graph_unit(g, "head");
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, table, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+/* Such a block keeps its input, attention's inputs and output, the middle of the residual stream, both halves of the
+ * gate and their product: 6 C + 3 * 2 C; its norms and SiLU run again. */
+static void test_gated(void **state)
+{
+    (void)state;
+    const int64_t few = 3, many = 8;
+    zr_layout l = layout_of(ZR_BF16);
+    zr_plan *less = plan_of(&(zr_model){"gated", build_gated, &few}, &l),
+            *more = plan_of(&(zr_model){"gated", build_gated, &many}, &l);
+    assert_int_equal(more->memory.category_bytes[ZR_ACT] - less->memory.category_bytes[ZR_ACT],
+                     5 * B * T * (12 * C * 2 + 4 * HEADS));
+    assert_int_equal(steps(more, ZR_STEP_RUN, "rmsnorm"), 16);
+    assert_int_equal(steps(more, ZR_STEP_RUN, "silu"), 8);
+    zr_plan_destroy(&less);
+    zr_plan_destroy(&more);
+}
+
 /* What runs again does so right before the first op that reads it, and the wide part of it dies there. */
 static void test_order(void **state)
 {
@@ -305,10 +350,8 @@ static void test_which(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_costs_nothing),
-        cmocka_unit_test(test_which),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_gated), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_costs_nothing), cmocka_unit_test(test_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
