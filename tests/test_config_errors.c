@@ -8,6 +8,7 @@
 
 #include "zr/config.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static zr_status load(const char *text, const char *override, int ranks)
@@ -73,7 +74,7 @@ static void wrong_values(void **state)
            "c.json:1:23: gradient_clipping: invalid token near '-'");
     expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": NaN}", "c.json:1:23: gradient_clipping: invalid token near 'NaN'");
     expect(ZR_ERR_CONFIG, "{\"gradient_clipping\": -0.5}",
-           "c.json:1:2: gradient_clipping: found -0.5, wanted a number of at least 0");
+           "c.json:1:2: gradient_clipping: found -0.5, wanted a number from 0 to 3.4e+38");
     expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage\": 4}}",
            "c.json:1:24: zero_optimization.stage: found 4, wanted an integer from 0 to 3");
     expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"overlap_comm\": 1}}",
@@ -89,7 +90,7 @@ static void wrong_values(void **state)
     expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage3_max_live_parameters\": 0}}",
            "c.json:1:24: zero_optimization.stage3_max_live_parameters: found 0, wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"fp16\": {\"min_loss_scale\": 0}}",
-           "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number of at least 1e-6");
+           "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number from 1e-6 to 1e+38");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}", "c.json:1:11: data.train: found \"\", wanted a string");
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
            "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
@@ -176,7 +177,15 @@ static void overrides(void **state)
     expect_override(ZR_ERR_CONFIG, "--optimzer.params.lr=1",
                     "command line: optimzer: unknown key; did you mean optimizer?");
     expect_override(ZR_ERR_CONFIG, "optimizer={\"params\":{\"lr\":-1}}",
-                    "command line: optimizer.params.lr: found -1, wanted a number of at least 0");
+                    "command line: optimizer.params.lr: found -1, wanted a number from 0 to 3.4e+38");
+    for (const char *const *key = (const char *const[]){"optimizer.params.lr", "optimizer.params.weight_decay",
+                                                        "scheduler.params.warmup_max_lr", "gradient_clipping", NULL};
+         *key; key++) { /* beyond fp32, in which updates are made */
+        char override[80], message[120];
+        snprintf(override, sizeof override, "%s=1e39", *key);
+        snprintf(message, sizeof message, "command line: %s: found 1e+39, wanted a number from 0 to 3.4e+38", *key);
+        expect_override(ZR_ERR_CONFIG, override, message);
+    }
 }
 
 static void impossible_models(void **state)

@@ -164,9 +164,9 @@ static void runs_that_diverge(void **state)
     for (int stage = 0; stage <= 3; stage++) {
         char zero[64];
         snprintf(zero, sizeof(zero), "zero_optimization.stage=%d", stage);
-        const char *const fused[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", NULL};
-        const char *const first[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", "gradient_clipping=1", NULL};
-        const char *const twice[] = {zero, "optimizer.params.lr=1e300", "train.steps=30", "memory.norm=two_pass", NULL};
+        const char *const fused[] = {zero, "optimizer.params.lr=3e38", "train.steps=30", NULL};
+        const char *const first[] = {zero, "optimizer.params.lr=3e38", "train.steps=30", "gradient_clipping=1", NULL};
+        const char *const twice[] = {zero, "optimizer.params.lr=3e38", "train.steps=30", "memory.norm=two_pass", NULL};
         for (int way = 0; way < 2; way++) {
             assert_int_equal(run(&it, 2, way == 0 ? first : twice), ZR_ERR_DIVERGED);
             expect_diverged(2, "training diverged: 20 steps in a row had no finite gradient, the last at step 21 (");

@@ -193,4 +193,10 @@ void cli_show_done(void *arg, int64_t done, int64_t of);
 /** End the refreshing line, if there is one. */
 void cli_progress_end(const cli_progress *progress);
 
+/** From here on SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and SIGTERM some
+ *  time after the first signal, end the process. `say`: the first is answered at once, over a line that is redrawn. */
+void cli_signals_catch(bool say, bool on_live_line);
+/** Was one of them received? An observer's `stop`. */
+bool cli_signals_asked(void *arg);
+
 #endif

@@ -4,35 +4,8 @@
 #include <malloc.h>
 #include <math.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
-
-static volatile sig_atomic_t stop_signals;
-
-/** The first asks to stop at the end of the step; a second SIGINT is not asked to wait. */
-static void on_signal(int number)
-{
-    if (stop_signals++ > 0 && number == SIGINT) {
-        signal(number, SIG_DFL);
-        raise(number);
-    }
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
-}
-
-static bool stop_asked(void *arg)
-{
-    (void)arg;
-    return stop_signals > 0;
-}
 
 /** Launchers bind a rank to fewer processors than its share of the host; the share is what is promised. */
 static void leave_binding(void)
@@ -175,13 +148,13 @@ done:
     return st;
 }
 
-static void print_summary(const zr_config *config, const zr_train_result *result)
+static void print_summary(const zr_train_result *result)
 {
     char val[64] = "", dir[PATH_MAX];
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
-    cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s/model", (long long)result->steps,
+    cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s", (long long)result->steps,
             result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val,
-            zr__text_escape(config->train.output_dir, dir, sizeof(dir)));
+            zr__text_escape(result->model_dir, dir, sizeof(dir)));
 }
 
 static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
@@ -193,15 +166,15 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     bool own_dir = false;
     ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
     job j = {.config = config, .observer = cli_progress_observer(&progress)};
-    j.observer.stop = stop_asked;
+    j.observer.stop = cli_signals_asked;
     j.observer.trace = watch->trace;
-    catch_signals();
+    cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) cli_progress_end(&progress);
     if (first) cli_loss_end(&loss);
-    if (st == ZR_OK && first && !args->quiet) print_summary(config, &j.result);
+    if (st == ZR_OK && first && !args->quiet) print_summary(&j.result);
     if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
     zr_config_destroy(&config);
     return st;

@@ -80,8 +80,6 @@ static void range_text(const zr_key *key, const char *what, char *out, size_t si
     zr__text_shortest(key->min, min);
     if (key->max == ZR_CONFIG_MAX_INT)
         snprintf(out, size, "%s from %s to 2^53", what, min);
-    else if (key->max > ZR_CONFIG_MAX_INT)
-        snprintf(out, size, "%s of at least %s", what, min);
     else
         snprintf(out, size, "%s from %s to %s", what, min, zr__text_shortest(key->max, max));
 }

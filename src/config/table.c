@@ -8,7 +8,7 @@
 #define UNUSED .state = ZR_KEY_NO_MEANING, NO_FIELD
 #define FROM(lo) .min = lo, .max = ZR_CONFIG_MAX_INT
 #define RANGE(lo, hi) .min = lo, .max = hi
-#define ANY_NUMBER .min = 0, .max = 1e300
+#define ANY_NUMBER .min = 0, .max = 3.4e38 /* updates are made in fp32 */
 
 #define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
 #define SGD (1u << ZR_OPTIMIZER_SGD)

@@ -1,0 +1,65 @@
+/* Signals that ask a run to stop. The handler does what a handler may: it counts, and writes one line. */
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_int asked;
+static bool speaks, live;
+static struct timespec first_time;
+
+static void say_at_once(bool again)
+{
+    static const char clear[] = "\r\033[K", what[] = "zr: stopping after this step, then saving",
+                      more[] = "; once more: stop now, unsaved";
+    char line[sizeof(clear) + sizeof(what) + sizeof(more)];
+    size_t n = 0;
+    if (live) memcpy(line, clear, n = sizeof(clear) - 1);
+    memcpy(line + n, what, sizeof(what) - 1);
+    n += sizeof(what) - 1;
+    if (again) memcpy(line + n, more, sizeof(more) - 1);
+    if (again) n += sizeof(more) - 1;
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
+}
+
+/* Launchers send SIGTERM to a process and to its group: twice at once is once. */
+static bool is_repeated(int number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return number == SIGINT || (number == SIGTERM && now.tv_sec - first_time.tv_sec >= 2);
+}
+
+static void on_signal(int number)
+{
+    if (atomic_fetch_add(&asked, 1) == 0) {
+        clock_gettime(CLOCK_MONOTONIC, &first_time);
+        if (speaks) say_at_once(number == SIGINT || number == SIGTERM);
+    } else if (is_repeated(number)) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+}
+
+void cli_signals_catch(bool say, bool on_live_line)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    speaks = say;
+    live = on_live_line;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    /* Under nohup it is ignored, and stays so. */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+}
+
+bool cli_signals_asked(void *arg)
+{
+    (void)arg;
+    return atomic_load(&asked) > 0;
+}

@@ -1,0 +1,95 @@
+//TEST timeout=60
+/* What signals do to a run: the first asks to stop and is answered at once, the next one ends the process. */
+#include "cli/signals.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sys/wait.h>
+
+/* Send signals (0 at the end) to a process that catches them; its end as wait gives it, what it said into `said`. */
+static int send_all(const int *signals, bool ignored, char *said, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        if (ignored) signal(SIGHUP, SIG_IGN);
+        cli_signals_catch(true, false);
+        for (int i = 0; signals[i]; i++) raise(signals[i]);
+        _exit(cli_signals_asked(NULL) ? 75 : 0);
+    }
+    close(ends[1]);
+    ssize_t n = 0, got;
+    while ((got = read(ends[0], said + n, size - 1 - (size_t)n)) > 0) n += got;
+    said[n] = '\0';
+    close(ends[0]);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static const char both[] = "zr: stopping after this step, then saving; once more: stop now, unsaved\n";
+
+static void the_first_asks(void **state)
+{
+    (void)state;
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    char said[400];
+    for (int i = 0; i < 4; i++) {
+        const int once[] = {numbers[i], 0};
+        int status = send_all(once, false, said, sizeof said);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 75);
+        assert_string_equal(said, i < 2 ? both : "zr: stopping after this step, then saving\n");
+    }
+}
+
+static void the_second_acts(void **state)
+{
+    (void)state;
+    static const int first[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    char said[400];
+    for (int i = 0; i < 4; i++) {
+        const int twice[] = {first[i], SIGINT, 0};
+        int status = send_all(twice, false, said, sizeof said);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), SIGINT);
+    }
+}
+
+/* A launcher's SIGTERM may come twice. */
+static void twice_at_once_is_once(void **state)
+{
+    (void)state;
+    static const int twice[] = {SIGTERM, SIGTERM, SIGUSR1, SIGHUP, 0};
+    char said[400];
+    int status = send_all(twice, false, said, sizeof said);
+    assert_true(WIFEXITED(status));
+    assert_string_equal(said, both);
+    assert_false(is_repeated(SIGUSR1) || is_repeated(SIGHUP));
+    first_time = (struct timespec){0}; /* long ago */
+    assert_true(is_repeated(SIGTERM) && is_repeated(SIGINT));
+}
+
+static void under_nohup(void **state)
+{
+    (void)state;
+    static const int once[] = {SIGHUP, 0};
+    char said[400];
+    int status = send_all(once, true, said, sizeof said);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_asks), cmocka_unit_test(the_second_acts),
+                                       cmocka_unit_test(twice_at_once_is_once), cmocka_unit_test(under_nohup)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
