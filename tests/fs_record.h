@@ -39,7 +39,7 @@ int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
 int __wrap_ftruncate(int fd, off_t n);
 
-/* A file or folder. Of a folder: the nodes that it held when it was last synced. */
+/* A file or folder. Of a folder: what it held when it was last synced. */
 typedef struct fs_node {
     ino_t number;
     bool unsynced;
@@ -71,11 +71,19 @@ static inline fs_node *fs_find(ino_t number)
     return &fs.node[fs.n_nodes++];
 }
 
-static inline bool fs_holds(ino_t folder, ino_t number)
+/* A node under a name: what a folder holds. */
+static inline ino_t fs_entry(ino_t number, const char *name)
+{
+    ino_t sum = number;
+    while (*name) sum = sum * 1099511628211u + (unsigned char)*name++;
+    return sum;
+}
+
+static inline bool fs_holds(ino_t folder, ino_t number, const char *name)
 {
     const fs_node *f = fs_find(folder);
     for (int i = 0; i < f->n_held; i++)
-        if (f->held[i] == number) return true;
+        if (f->held[i] == fs_entry(number, name)) return true;
     return false;
 }
 
@@ -88,7 +96,8 @@ static inline const char *fs_missing(void)
     if (!S_ISDIR(whole.st_mode)) return fs_find(whole.st_ino)->unsynced ? fs.watched : NULL;
     for (int i = 0; fs.names[i]; i++) {
         snprintf(path, sizeof path, "%s/%s", fs.watched, fs.names[i]);
-        if (stat(path, &part) != 0 || fs_find(part.st_ino)->unsynced || !fs_holds(whole.st_ino, part.st_ino))
+        if (stat(path, &part) != 0 || fs_find(part.st_ino)->unsynced ||
+            !fs_holds(whole.st_ino, part.st_ino, fs.names[i]))
             return fs.names[i];
     }
     return NULL;
@@ -111,7 +120,7 @@ static inline bool fs_named(const char *path)
     snprintf(folder, sizeof folder, "%s/..", path);
     if (stat(path, &own) != 0) return false;
     if (!S_ISDIR(own.st_mode)) snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    return stat(folder, &up) == 0 && fs_holds(up.st_ino, own.st_ino);
+    return stat(folder, &up) == 0 && fs_holds(up.st_ino, own.st_ino, strrchr(path, '/') + 1);
 }
 
 /* From now on; `names` for a folder. */
@@ -158,7 +167,7 @@ static inline void fs_done(const char *call, int fd, bool synced)
         node->n_held = 0;
         if (dir) rewinddir(dir);
         for (struct dirent *e; dir && (e = readdir(dir));)
-            if (node->n_held < 16) node->held[node->n_held++] = e->d_ino;
+            if (node->n_held < 16) node->held[node->n_held++] = fs_entry(e->d_ino, e->d_name);
         if (dir) closedir(dir);
     }
     fs_look(call, "a descriptor");

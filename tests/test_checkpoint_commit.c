@@ -37,8 +37,8 @@ static void a_folder(void **state)
     fs_record_start(final, names);
     assert_int_equal(mkdir(tmp, 0777), 0);
     put(in_tempdir("folder.tmp/one"));
-    put(in_tempdir("folder.tmp/two"));
-    unlink(in_tempdir("folder.tmp/nothing"));
+    put(in_tempdir("folder.tmp/two.part"));
+    assert_int_equal(rename(in_tempdir("folder.tmp/two.part"), in_tempdir("folder.tmp/two")), 0);
     assert_int_equal(zr_dir_commit(tmp, final), ZR_OK);
     assert_string_equal(fs.fault, "");
     assert_true(fs_named(final));

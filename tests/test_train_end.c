@@ -348,6 +348,7 @@ static void a_step_is_left(void **state)
             assert_int_equal(end.result.steps, at == 6);
             assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after it */
             if (at == 6) expect_weights("run/model/model.safetensors", 1, 2, layouts[l]);
+            assert_true(there("run/run.json")); /* also what moved is a whole number of steps' */
             assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
             if (at == 6)
                 assert_memory_equal(&end.result.measured.traffic, &end.result.planned.traffic, sizeof(zr_traffic));
