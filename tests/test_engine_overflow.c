@@ -188,6 +188,9 @@ static void assert_diverges(trainer *run, const char *tensor, const char *update
     assert_int_equal(zr_comm_threads_run(run->layout.ranks, trainer_rank, run), ZR_ERR_DIVERGED);
     if (!strstr(zr_error_message(), tensor) || !strstr(zr_error_message(), updated))
         fail_msg("\"%s\" names neither %s nor %s", zr_error_message(), tensor, updated);
+    /* The parameters are whole where none is updated yet, and only there. */
+    assert_int_equal(run->skipped[0] || run->skipped[1], strncmp(updated, "0 of", 4) == 0);
+    run->skipped[0] = run->skipped[1] = false;
 }
 
 static void test_lean_ends_the_run(void **state)
@@ -228,7 +231,7 @@ static void test_bad_loss(void **state)
         assert_true(run.skipped[0] && !isfinite(run.loss[0]) && isfinite(run.norm[0]));
         assert_int_equal(run.bad_param[0], -1);
     }
-    run.layout.world = false;
+    run.layout.world = run.skipped[0] = false;
     run.layout.states = ZR_STATES_LEAN;
     assert_diverges(&run, "the loss is not finite in step 1", "0 of 4 units");
 }

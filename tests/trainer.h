@@ -124,7 +124,9 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
                              .batch = run->batch ? run->batch : trainer_batch,
                              .arg = run};
         zr_step_result result;
-        ZR_TRY(zr_engine_step(engine, &args, &result));
+        zr_status st = zr_engine_step(engine, &args, &result);
+        if (comm->rank == 0 && st == ZR_ERR_DIVERGED) run->skipped[i] = result.skipped;
+        ZR_TRY(st);
         if (comm->rank == 0) {
             run->scale[i] = scaler.scale;
             run->loss[i] = result.loss;
