@@ -12,6 +12,7 @@ static struct {
     int64_t size[4096]; /* of zr_alloc */
     int n;
     bool break_ledger, break_traffic;
+    int64_t more_for; /* an allocation of this size takes 256 MiB more; nothing touches them */
 } seen;
 
 static void note(void)
@@ -47,7 +48,7 @@ void *__wrap_zr_alloc(size_t bytes)
     note();
     int i = __atomic_fetch_add(&seen.n, 1, __ATOMIC_RELAXED);
     if (i < 4096) seen.size[i] = (int64_t)bytes;
-    return __real_zr_alloc(bytes);
+    return __real_zr_alloc(bytes + (seen.more_for && (int64_t)bytes == seen.more_for ? (size_t)256 << 20 : 0));
 }
 
 void __real_zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
@@ -165,6 +166,72 @@ static void test_broken_counts_are_noticed(void **state)
     }
 }
 
+/* The arena, or the exchange stage, takes more than was planned: what is measured is what was taken. */
+static void test_more_memory_is_measured(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        trainer run = watched(2, 2);
+        trainer_run(&run);
+        int64_t stage_bytes = run.planned.category_bytes[ZR_BUFFER];
+        seen.more_for = which ? stage_bytes : run.planned.total_bytes - stage_bytes;
+        assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_INTERNAL);
+        assert_non_null(strstr(zr_error_message(), "states or total: planned"));
+        seen.more_for = 0;
+    }
+}
+
+/* A transport that moves all pieces twice: each move is counted where it is made, not what was asked for. */
+static const zr_comm_ops *threads_ops;
+static zr_status gather_twice(zr_comm *comm, int from, const void *mine, void *out, int64_t stride, int64_t bytes)
+{
+    ZR_TRY(threads_ops->gather(comm, from, mine, out, stride, bytes));
+    return threads_ops->gather(comm, from, mine, out, stride, bytes);
+}
+
+static zr_status take_nothing(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+{
+    (void)arg, (void)first_byte, (void)bytes, (void)pieces;
+    return ZR_OK;
+}
+
+static zr_status exchange_twice(zr_comm *comm, int to, const void *send, int64_t stride, int64_t bytes,
+                                zr_comm_arrived_fn fn, void *arg)
+{
+    ZR_TRY(threads_ops->exchange(comm, to, send, stride, bytes, take_nothing, NULL));
+    return threads_ops->exchange(comm, to, send, stride, bytes, fn, arg);
+}
+
+static bool doubled_gather;
+static zr_status rank_with_doubled_moves(zr_comm *comm, void *arg)
+{
+    zr_comm_ops ops = *comm->ops;
+    const zr_comm_ops *before = comm->ops;
+    if (comm->rank == 0) threads_ops = before;
+    if (doubled_gather)
+        ops.gather = gather_twice;
+    else
+        ops.exchange = exchange_twice;
+    ZR_TRY(zr_comm_barrier(comm));
+    comm->ops = &ops;
+    zr_status st = trainer_rank(comm, arg);
+    comm->ops = before;
+    return st;
+}
+
+static void test_doubled_moves_are_measured(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        trainer run = trainer_odd();
+        run.layout.stage = 3;
+        run.layout.ranks = 2;
+        doubled_gather = which == 0;
+        assert_int_equal(zr_comm_threads_run(2, rank_with_doubled_moves, &run), ZR_ERR_INTERNAL);
+        assert_non_null(strstr(zr_error_message(), which ? "traffic 0: planned" : "traffic 1: planned"));
+    }
+}
+
 /* ---- the arena ---- */
 
 enum { GUARD = 4096, POISON = 0xa5 };
@@ -178,10 +245,19 @@ static zr_status poison_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     (void)device;
     poisoned.bytes = bytes;
-    poisoned.arena = __real_zr_alloc((size_t)bytes + GUARD);
+    /* Not from zr_alloc, where what the guard takes would be counted. */
+    poisoned.arena = aligned_alloc(64, (size_t)(bytes + GUARD + 63) / 64 * 64);
+    if (!poisoned.arena) return ZR_FAIL(ZR_ERR_MEMORY, "no memory");
+    memset(poisoned.arena, 0, (size_t)(bytes + GUARD));
     memset(poisoned.arena + poisoned.persistent, POISON, (size_t)(bytes + GUARD - poisoned.persistent));
     *memory = poisoned.arena;
     return ZR_OK;
+}
+
+static void poison_free(zr_device *device, void *memory)
+{
+    (void)device;
+    free(memory);
 }
 
 static void poison(trainer *run, zr_device *device)
@@ -194,6 +270,7 @@ static void poison(trainer *run, zr_device *device)
     zr_plan_destroy(&plan);
     ops = *device->ops;
     ops.alloc = poison_alloc;
+    ops.free = poison_free;
     device->ops = &ops;
 }
 
@@ -255,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_allocator),
         cmocka_unit_test(test_allocation_in_a_step_is_seen),
         cmocka_unit_test(test_broken_counts_are_noticed),
+        cmocka_unit_test(test_more_memory_is_measured),
+        cmocka_unit_test(test_doubled_moves_are_measured),
         cmocka_unit_test(test_highest_byte),
         cmocka_unit_test(test_poison_reaches_no_result),
     };

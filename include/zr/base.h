@@ -140,12 +140,15 @@ typedef struct zr_traffic {
     int64_t bytes[ZR_TRAFFIC_KINDS];
 } zr_traffic;
 
-/** Charge `bytes` to `kind`: the only place where traffic is counted. */
+/** Charge `bytes` to `kind`: the only place where traffic is counted. Transports call it where bytes move. */
 ZR_API void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
 
 /** Zeroed host memory, or NULL; 64-byte aligned. All of zr's own allocations pass here. */
 ZR_API void *zr_alloc(size_t bytes);
 ZR_API void zr_free(void *memory);
+/** All bytes that zr_alloc has given to this thread so far; what was freed stays in it. The difference around a call is
+ *  what that call took. */
+ZR_API int64_t zr_alloc_taken(void);
 
 /* ---- time ------------------------------------------------------------------------------------ */
 

@@ -50,8 +50,9 @@ struct zr_comm {
     int local_rank, local_size; /* among the ranks of this host */
     unsigned char *stage;       /* (stage_bytes), this rank's own */
     int64_t stage_bytes;
+    int64_t stage_taken_bytes; /* what was really taken for it */
     bool concurrent;     /* calls wait for a link: it pays to make them on a second thread beside the computing one */
-    zr_traffic traffic;  /* counted in the functions below, reset freely by the owner */
+    zr_traffic traffic;  /* counted where bytes move, reset freely by the owner */
     double *table;       /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
     const void **pieces; /* (size): what zr_comm_arrived_fn is given */
 };

@@ -104,8 +104,9 @@ ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token,
 ZR_API ZR_NODISCARD zr_status zr_engine_value(const zr_engine *engine, zr_schedule_kind kind, zr_value value,
                                               zr_tensor *tensor);
 
-/** What was taken and moved: memory by category as the schedule was walked, traffic of training
- *  steps (and their flush) only, steps done. */
+/** What was taken and moved: memory by category as the schedule was walked; its total as the allocations of the arena
+ *  and of the exchange stage really took (zr_alloc, a window's size); traffic of training steps (and their flush) only,
+ *  counted by the transport where bytes moved; steps done. */
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;

@@ -303,7 +303,8 @@ typedef struct zr_train_result {
     double loss;     /* of the last step */
     double val_loss; /* NaN: no evaluation */
     double wall_sec;
-    int64_t peak_rss_bytes; /* highest of all processes; -1 unknown */
+    int64_t peak_rss_bytes;     /* highest of all processes; -1 unknown */
+    int64_t promised_rss_bytes; /* what each of them may take: zr_train_process_bytes */
     zr_report planned, measured;
     bool saved;           /* model/ is whole */
     char model_dir[4096]; /* it, on rank 0: the run's directory may have been renamed */

@@ -9,6 +9,13 @@
 
 enum { ALIGN_BYTES = 64, LARGE_BYTES = 8 << 20 };
 
+static _Thread_local int64_t taken_bytes;
+
+int64_t zr_alloc_taken(void)
+{
+    return taken_bytes;
+}
+
 /* calloc gives large blocks as fresh pages, zero already and taken when first touched, by the thread that uses them.
  * The block's own address stands before the aligned one. */
 void *zr_alloc(size_t bytes)
@@ -20,6 +27,7 @@ void *zr_alloc(size_t bytes)
     char *memory = block + sizeof(void *);
     memory += (ALIGN_BYTES - (uintptr_t)memory % ALIGN_BYTES) % ALIGN_BYTES;
     ((void **)memory)[-1] = block;
+    taken_bytes += (int64_t)bytes;
 #ifdef __SANITIZE_ADDRESS__
     /* What alignment leaves behind the memory is nobody's; a reader past the end must not land there unseen. */
     ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(block + bytes + extra - (memory + bytes)));

@@ -137,10 +137,11 @@ static zr_status print_json(const zr_config *config, const zr_train_result *resu
     printf("{\"output_dir\":");
     cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
     printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
-           "\"peak_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s%s%s}\n",
+           "\"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s%s%s}\n",
            (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss),
            cli_json_number(result->val_loss, val), cli_json_number(result->wall_sec, wall),
-           (long long)result->peak_rss_bytes, planned, measured, timed ? ", \"timings\":" : "", timed ? timed : "");
+           (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes, planned, measured,
+           timed ? ", \"timings\":" : "", timed ? timed : "");
 done:
     zr_free(planned);
     zr_free(measured);

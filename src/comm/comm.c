@@ -53,18 +53,12 @@ static zr_status check_owner(const zr_comm *comm, int owner)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* All traffic is charged here and in broadcast: every peer's piece is read by this rank once. */
-static void count(zr_comm *comm, zr_traffic_kind kind, int64_t piece_bytes)
-{
-    zr_traffic_count(&comm->traffic, kind, (comm->size - 1) * piece_bytes);
-}
-
 zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
 {
     ZR_CHECK(comm && stage, ZR_ERR_ARG, "zr_comm_stage needs a communicator and a place for the pointer");
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging; it cannot be negative", bytes);
     *stage = NULL;
-    comm->stage_bytes = 0;
+    comm->stage_bytes = comm->stage_taken_bytes = 0;
     /* Also makes every rank's new staging visible to its peers before anyone uses it. */
     ZR_TRY(zr_comm_agree(comm, comm->ops->stage(comm, bytes)));
     comm->stage_bytes = bytes;
@@ -103,7 +97,6 @@ static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t strid
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t);
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
     ZR_TRY(st);
-    if (zr__comm_is(to, comm->rank)) count(comm, ZR_REDUCE_SCATTER, piece_bytes);
     return ZR_OK;
 }
 
@@ -136,7 +129,6 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     ZR_TRY(check_stage(comm));
     if (comm->size == 1 || bytes == 0) return ZR_OK;
     ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
-    if (comm->rank != owner) zr_traffic_count(&comm->traffic, ZR_ALL_GATHER, bytes);
     return ZR_OK;
 }
 
@@ -164,7 +156,6 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
         return ZR_OK;
     }
     ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
-    count(comm, ZR_ALL_GATHER, piece_bytes);
     return ZR_OK;
 }
 
@@ -184,7 +175,8 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
     ZR_CHECK(n >= 1 && n <= ZR_COMM_SCALARS, ZR_ERR_ARG, "%d scalars in one call; 1 to %d are possible", n,
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n, all));
-    count(comm, ZR_ALL_REDUCE, n * (int64_t)sizeof(double));
+    /* Here, since the scalars of agree and same are not traffic. */
+    zr_traffic_count(&comm->traffic, ZR_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
 

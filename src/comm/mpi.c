@@ -164,6 +164,17 @@ static zr_status open_window(MPI_Comm node, int64_t bytes, MPI_Win *window)
     return ZR_OK;
 }
 
+/* What rank r's part has taken, without the room for its alignment. */
+static zr_status window_bytes(MPI_Win window, int r, int64_t *taken)
+{
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void *base = NULL;
+    TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
+    *taken = (int64_t)bytes - ALIGN_BYTES;
+    return ZR_OK;
+}
+
 static void close_window(MPI_Win *window)
 {
     if (*window == MPI_WIN_NULL) return;
@@ -215,8 +226,10 @@ static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
     drop_stage(me);
     if (bytes == 0) return ZR_OK;
     if (me->node_size == 1) {
+        int64_t before = zr_alloc_taken();
         comm->stage = zr_alloc((size_t)bytes);
         ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+        comm->stage_taken_bytes = zr_alloc_taken() - before;
     } else {
         ZR_TRY(check_shared_room(me, bytes));
         ZR_TRY(open_window(me->node, bytes, &me->stage_window));
@@ -224,6 +237,7 @@ static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
             if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
         comm->stage = me->stages[comm->rank];
         memset(comm->stage, 0, (size_t)bytes);
+        ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], &comm->stage_taken_bytes));
     }
     return ZR_OK;
 }
@@ -282,6 +296,12 @@ static bool is_node_peer(const comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
+/* Bytes of a peer's piece come to this rank. */
+static void count(comm_mpi *me, const move *m, int64_t bytes)
+{
+    zr_traffic_count(&me->comm.traffic, m->out ? ZR_ALL_GATHER : ZR_REDUCE_SCATTER, bytes);
+}
+
 /* All sends of a chunk or all its receives, sends first. Long messages wait for the receiver's leave, and over TCP that
  * leave goes the way of its data: a peer that was here earlier, if it had our leave to send before it saw what we want
  * to, would give its own behind all that it sends, and the link would carry one direction after the other. */
@@ -298,6 +318,7 @@ static zr_status start(comm_mpi *me, const move *m, const chunk *c, bool sending
         MPI_Request *request = &f->request[f->n++];
         TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->world, request)
                         : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->world, request));
+        if (!sending) count(me, m, bytes);
     }
     return ZR_OK;
 }
@@ -315,10 +336,13 @@ static void fill_node(comm_mpi *me, const move *m, const chunk *c)
 
 static void take_gathered(comm_mpi *me, const move *m, const chunk *c)
 {
-    for (int r = 0; r < me->comm.size; r++)
-        if (is_node_peer(me, r) && zr__comm_is(m->from, r))
+    for (int r = 0; r < me->comm.size; r++) {
+        if (is_node_peer(me, r) && zr__comm_is(m->from, r)) {
             zr__comm_copy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, c->bytes,
                           m->piece_bytes);
+            count(me, m, c->bytes);
+        }
+    }
     if (zr__comm_is(m->from, me->comm.rank))
         zr__comm_copy(m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes, m->piece_bytes);
     zr__stream_end();
@@ -328,9 +352,11 @@ static void take_exchanged(comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
     if (!zr__comm_is(m->to, rank)) return;
-    for (int r = 0; r < me->comm.size; r++)
+    for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stages[r] + c->half + rank * m->slot_stride
                                                  : me->comm.stage + c->half + r * m->slot_stride;
+        if (is_node_peer(me, r)) count(me, m, c->bytes); /* read from there; what was sent for is counted */
+    }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */
 }

@@ -58,8 +58,10 @@ static zr_status stage_threads(zr_comm *comm, int64_t bytes)
     zr_free(comm->stage);
     comm->stage = NULL;
     if (bytes == 0) return ZR_OK;
+    int64_t before = zr_alloc_taken();
     comm->stage = zr_alloc((size_t)bytes);
     ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    comm->stage_taken_bytes = zr_alloc_taken() - before;
     return ZR_OK;
 }
 
@@ -96,8 +98,10 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     comm_threads *me = (comm_threads *)comm;
     ZR_TRY(lend(me, send));
     if (zr__comm_is(to, comm->rank)) {
-        for (int r = 0; r < comm->size; r++)
+        for (int r = 0; r < comm->size; r++) {
             comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
+            if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_REDUCE_SCATTER, piece_bytes);
+        }
         (void)fn(arg, 0, piece_bytes, comm->pieces); /* never fails, see transport.h */
     }
     return take_back(me);
@@ -107,14 +111,17 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
  * the piece would read it N times as well. */
 static void give(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
+    int64_t sent = 0;
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < PART_BYTES ? piece_bytes - at : PART_BYTES;
         for (int i = 0; i < me->comm.size; i++) {
             int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
             unsigned char *out = me->group->ranks[r].lent;
             zr__comm_copy(out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
+            if (r != me->comm.rank) sent += bytes;
         }
     }
+    zr_traffic_count(&me->comm.traffic, ZR_ALL_GATHER, sent);
 }
 
 /* A second barrier costs less than a second copy. One rank's piece is fetched by its peers, all at once. */
@@ -125,9 +132,11 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     ZR_TRY(lend(me, out));
     if (from == ZR__ALL)
         give(me, mine, stride_bytes, piece_bytes);
-    else if (from != comm->rank)
+    else if (from != comm->rank) {
         zr__comm_copy((unsigned char *)out + from * stride_bytes,
                       zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
+        zr_traffic_count(&comm->traffic, ZR_ALL_GATHER, piece_bytes);
+    }
     zr__stream_end();
     return take_back(me);
 }

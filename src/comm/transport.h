@@ -1,6 +1,8 @@
 /**
- * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments, counts
- * traffic and answers for one rank and for empty calls, so a transport sees neither.
+ * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments and answers for
+ * one rank and for empty calls, so a transport sees neither. A transport counts the bytes of pieces
+ * that cross its rank's border (zr_traffic_count), there where it copies, sends or hands them over,
+ * and what it takes for the stage.
  *
  *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
  *               called with comm->pieces as zr_comm_arrived_fn says. It never fails.

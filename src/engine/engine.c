@@ -11,8 +11,12 @@ static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *p = e->plan;
     void *memory = NULL;
+    int64_t before = zr_alloc_taken();
     ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
     e->arena = memory;
+    e->arena_taken_bytes = zr_alloc_taken() - before;
+    /* One byte stands for none; a device with memory of its own has taken what it was asked for. */
+    if (p->arena_bytes == 0 || e->arena_taken_bytes == 0) e->arena_taken_bytes = p->arena_bytes;
     size_t ranks = (size_t)p->layout.ranks, units = (size_t)p->n_units + 1;
     e->scalars = zr_alloc(sizeof *e->scalars * (size_t)p->norm_scalars * ranks);
     e->squares = zr_alloc(sizeof *e->squares * units);
@@ -28,7 +32,10 @@ static zr_status take_stage(zr_engine *e)
     void *stage = NULL;
     _Static_assert(ZR_STAGE_LEAST >= ZR_COMM_STAGE_LEAST, "the plan gives comm what it wants at least");
     e->stage_bytes = e->plan->stage_bytes;
-    return e->comm->stage_bytes < e->stage_bytes ? zr_comm_stage(e->comm, e->stage_bytes, &stage) : ZR_OK;
+    if (e->comm->stage_bytes >= e->stage_bytes) return ZR_OK;
+    ZR_TRY(zr_comm_stage(e->comm, e->stage_bytes, &stage));
+    e->stage_bytes = e->comm->stage_taken_bytes;
+    return ZR_OK;
 }
 
 static zr_status prepare(zr_engine *e)
@@ -235,7 +242,7 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     memset(measured, 0, sizeof *measured);
     memcpy(measured->memory.category_bytes, e->ledger.peak_bytes, sizeof e->ledger.peak_bytes);
     measured->memory.states_bytes = e->states_bytes;
-    measured->memory.total_bytes = e->plan->arena_bytes + e->stage_bytes;
+    measured->memory.total_bytes = e->arena_taken_bytes + e->stage_bytes;
     measured->traffic = e->traffic;
     measured->steps = e->steps;
 }

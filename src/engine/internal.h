@@ -30,7 +30,8 @@ struct zr_engine {
     zr_device *device;
     zr_comm *comm;
     char *arena;
-    int64_t stage_bytes; /* of the communicator's stage, which only comm touches */
+    int64_t arena_taken_bytes; /* what the allocation of the arena really took */
+    int64_t stage_bytes;       /* likewise, of the communicator's stage, which only comm touches */
     zr__bound bound[ZR_SCHEDULES];
     zr__lanes *lanes; /* NULL: one thread runs both streams */
     double *scalars;  /* (ranks, norm_scalars) */

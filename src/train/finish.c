@@ -1,6 +1,7 @@
 /** What every part of a training run uses, and its end: which weights are saved, and what was measured. */
 #include "train/run.h"
 
+#include "base/text.h"
 #include "train/export.h"
 #include "train/host.h"
 #include "train/metrics.h"
@@ -55,11 +56,27 @@ double zr__run_peak_flops(const zr__run *r)
 /** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
 static zr_status measure_peak(zr__run *r)
 {
+    bool processes = strcmp(r->comm->transport, "mpi") == 0;
     double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && strcmp(r->comm->transport, "mpi") == 0) mine += (double)r->plan->stage_bytes;
+    if (mine >= 0.0 && processes) mine += (double)r->plan->stage_bytes;
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
+    r->result->promised_rss_bytes = zr_train_process_bytes(r->plan->memory.total_bytes, processes ? 1 : r->comm->size);
     return ZR_OK;
+}
+
+/** A peak that the process had before the run was not the run's. */
+static void hold_to_promise(zr__run *r)
+{
+    char text[256], took[ZR_SIZE_BYTES], may[ZR_SIZE_BYTES];
+    const zr_train_result *result = r->result;
+    if (result->peak_rss_bytes <= result->promised_rss_bytes || result->peak_rss_bytes <= r->peak_before_bytes) return;
+    snprintf(
+        text, sizeof(text),
+        "a process took %s of memory at its peak, more than the %s that the plan promises (1.03 x the ranks' total "
+        "+ 50.33 MB; run.json has both)",
+        zr__text_size((double)result->peak_rss_bytes, took), zr__text_size((double)result->promised_rss_bytes, may));
+    zr__run_note(r, text);
 }
 
 /** What was taken and moved, the highest rank's: each rank has counted its own. */
@@ -123,6 +140,7 @@ static zr_status report(zr__run *r, double begin)
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
     if (r->comm->rank == 0) compare_with_plan(r);
+    if (r->comm->rank == 0) hold_to_promise(r);
     return ZR_OK;
 }
 

@@ -50,8 +50,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/** What one group leaves. Pages of files that it can drop do not count as used. */
-static int64_t group_left(const char *group)
+int64_t zr__host_group_left(const char *group)
 {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof(path), "%s/memory.max", group);
@@ -95,7 +94,7 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
 
 static int64_t groups_left(void)
 {
-    int64_t left = least_of_groups(group_left);
+    int64_t left = least_of_groups(zr__host_group_left);
     /* The old hierarchy. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", NULL);
@@ -140,10 +139,15 @@ void zr_host_processor(char *name, size_t size)
 
 int64_t zr__host_peak_bytes(void)
 {
-    int64_t peak = read_number("/proc/self/status", "VmHWM:");
-    int64_t file = read_number("/proc/self/status", "RssFile:");
-    int64_t shared = read_number("/proc/self/status", "RssShmem:");
-    int64_t now = read_number("/proc/self/status", "RssAnon:");
+    return zr__host_peak_of("/proc/self/status");
+}
+
+int64_t zr__host_peak_of(const char *status_path)
+{
+    int64_t peak = read_number(status_path, "VmHWM:");
+    int64_t file = read_number(status_path, "RssFile:");
+    int64_t shared = read_number(status_path, "RssShmem:");
+    int64_t now = read_number(status_path, "RssAnon:");
     if (peak < 0 || file < 0 || shared < 0 || now < 0) return -1;
     int64_t anonymous = peak - file - shared;
     return (anonymous > now ? anonymous : now) * 1024;

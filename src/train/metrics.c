@@ -44,9 +44,12 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
     if (timings) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
     zr__text_add(&text, "{\"params\":%lld, \"ranks\":%d,\n \"planned\":%s,\n \"measured\":%s,\n",
                  (long long)result->planned.params, result->planned.ranks, planned, measured);
-    zr__text_add(&text, " \"peak_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, compiler %s\",\n",
-                 (long long)result->peak_rss_bytes, number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(),
-                 zr_device_cpu_matmul(), __VERSION__);
+    zr__text_add(&text,
+                 " \"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, "
+                 "compiler %s\",\n",
+                 (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes,
+                 number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(), zr_device_cpu_matmul(),
+                 __VERSION__);
     zr__text_add(
         &text, " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s",
         info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,

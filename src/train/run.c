@@ -1,5 +1,6 @@
 /** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
  *  ranks, then create, then compute. */
+#include "train/host.h"
 #include "train/run.h"
 
 #include "base/text.h"
@@ -413,6 +414,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
                  .scaler = zr_loss_scaler_create(config),
                  .dir = ZR_RUN_DIR_INIT};
     result->val_loss = NAN;
+    r.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);
     zr__run_release(&r);

@@ -11,6 +11,7 @@ typedef struct zr__run {
     zr_config settled; /* a copy of it with a memory.limit, where none was given and one is needed */
     zr_comm *comm;
     const zr_observer *observer;
+    int64_t peak_before_bytes; /* of this process, when the run began */
     zr_train_result *result;
     zr_gpt2_config model;
     zr__inputs inputs;
