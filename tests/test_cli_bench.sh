@@ -9,7 +9,7 @@ small="--preset gpt2-124m --batch 1 --seq 16"
 says() { # PATTERN COMMAND...: on stderr
     pattern=$1
     shift
-    "$@" 2>message >/dev/null && grep -q -- "$pattern" message || { cat message >&2; return 1; }
+    "$@" 2>message >said && grep -q -- "$pattern" message || { cat message >&2; return 1; }
 }
 # The number of a JSON key in a file, the first one.
 number() { tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\)\$/\1/p" | head -n 1; }
@@ -77,6 +77,8 @@ check "no place to remember is a note" says 'note: not remembered: ' \
     env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench --quiet $small
 check "text, without HOME: numbers and a note" says 'note: not remembered: .*HOME' \
     env -u XDG_CACHE_HOME -u HOME "$ZR" info --bench $small
+check "... and no share above 100 %" awk '/^ .*%/ { while (match($0, /[0-9]+ %/)) {
+    n++; bad += substr($0, RSTART, RLENGTH) + 0 > 100; $0 = substr($0, RSTART + RLENGTH) } } END { exit bad || !n }' said
 check "options of --bench alone" code 2 "$ZR" info --batch 2
 check "an unknown shape" code 66 "$ZR" info --bench --preset gpt2-125m --quiet
 if [ -n "${ZR_MPIRUN-}" ]; then

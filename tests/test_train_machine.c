@@ -29,6 +29,8 @@ static zr_rates some_rates(double scale)
     rates.product[0] = (zr_product_rate){false, zr_product_sizes_of(3, 1, 2), 80e9 * scale};
     rates.product[1] = (zr_product_rate){true, zr_product_sizes_of(4096, 768, 50257), 0.1 + 150e9 * scale};
     rates.n_products = 2;
+    rates.best_f32 = 0.1 + 85e9 * scale;
+    rates.best_bf16 = 0.1 + 160e9 * scale;
     return rates;
 }
 
@@ -78,6 +80,7 @@ static void test_there_and_back(void **state)
     assert_true(back.matmul_f32 == rates.matmul_f32 && back.matmul_bf16 == 0.0);
     assert_true(back.triad.one == rates.triad.one && back.triad.all == rates.triad.all);
     assert_true(back.link.one == rates.link.one && back.link.all == rates.link.all);
+    assert_true(back.best_f32 == rates.best_f32 && back.best_bf16 == rates.best_bf16);
     assert_int_equal(back.n_products, 2);
     assert_memory_equal(back.product, rates.product, sizeof rates.product);
 }
@@ -144,6 +147,9 @@ static void test_levels_apart(void **state)
     zr_rates rates = some_rates(1.0), back;
     assert_int_equal(zr_rates_remember(&rates), ZR_OK);
     int before = files(path);
+    const char *forced = getenv("ZR_KERNELS");
+    char kept[32];
+    snprintf(kept, sizeof kept, "%s", forced ? forced : "");
     setenv("ZR_KERNELS", "v2", 1);
     if (strcmp(zr_device_cpu_level(), rates.peak.level) != 0) {
         assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
@@ -151,7 +157,7 @@ static void test_levels_apart(void **state)
         assert_int_equal(zr_rates_remember(&rates), ZR_OK);
         assert_int_equal(files(path), before + 1);
     }
-    unsetenv("ZR_KERNELS");
+    setenv("ZR_KERNELS", kept, 1); /* empty: none */
     assert_int_equal(zr_rates_recall(&back), ZR_OK);
     assert_true(back.matmul_f32 == some_rates(1.0).matmul_f32);
 }
@@ -263,8 +269,10 @@ static void test_peak(void **state)
     zr_rates rates = {.threads = 4,
                       .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
                       .matmul_f32 = 100,
-                      .product = {{false, sizes, 99}, {true, sizes, 800}},
-                      .n_products = 2};
+                      .product = {{false, sizes, 90}, {true, sizes, 700}},
+                      .n_products = 2,
+                      .best_f32 = 99,
+                      .best_bf16 = 800};
     zr_rate f32 = zr_rates_peak(&rates, ZR_F32, &library);
     assert_true(f32.one == 30 && f32.all == 100 && !library);
     zr_rate bf16 = zr_rates_peak(&rates, ZR_BF16, &library);
@@ -272,9 +280,7 @@ static void test_peak(void **state)
     rates.matmul_f32 = 104;
     f32 = zr_rates_peak(&rates, ZR_F32, &library);
     assert_true(f32.one == 30 && f32.all == 104 && library);
-    rates.peak.dot_bf16 = (zr_rate){0, 0};
-    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
-    rates.matmul_bf16 = 500; /* by instructions that zr has no loop for */
+    rates.peak.dot_bf16 = (zr_rate){0, 0}; /* by instructions that zr has no loop for */
     assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
     zr_profile profile = {.threads = 4};
     zr_rates_profile(&rates, ZR_BF16, 1, 1, &profile);
@@ -282,6 +288,24 @@ static void test_peak(void **state)
         const zr_product_rate *p = &profile.product[i];
         assert_true(p->flops <= (p->bf16 ? profile.flops_bf16 : profile.flops_f32));
     }
+    rates.best_bf16 = 0;
+    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
+}
+
+/* No product of those that were measured is above the peak, whatever the mean of its sizes is. */
+static void test_peak_of_products(void **state)
+{
+    (void)state;
+    zr_product made[] = {{.dtype = ZR_BF16, .m = 2, .n = 3, .k = 4, .count = 1, .flops_per_sec = 300},
+                         {.dtype = ZR_BF16, .m = 4, .n = 3, .k = 2, .count = 1, .flops_per_sec = 100}};
+    const zr_products products = {.product = made, .n = 2};
+    zr_rates rates = {.threads = 1, .peak = {.dot_bf16 = {200, 200}}};
+    bool library = false;
+    zr_rates_add_products(&rates, &products);
+    assert_int_equal(rates.n_products, 1);
+    assert_true(rates.product[0].bf16 && fabs(rates.product[0].flops - 150) < 1e-9);
+    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 300 && library);
+    assert_true(rates.best_f32 == 0);
 }
 
 static const zr_gpt2_config small = {.n_layer = 3,
@@ -412,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_shares_of_products),
         cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_peak_of_products),
         cmocka_unit_test(test_same_plan),
         cmocka_unit_test(test_products),
     };

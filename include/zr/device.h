@@ -75,8 +75,10 @@ typedef struct zr_rates {
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products, one thread's times threads */
     zr_rate triad;                  /* bytes/s of a = b + s c from memory, 12 bytes an element */
     zr_rate link; /* bytes/s into ranks of one thread that read each other's memory; all: of all of them */
-    zr_product_rate product[ZR_PRODUCT_RATES]; /* all threads in one; what bench leaves out (zr_rates_add_products) */
+    /* What bench leaves out (zr_rates_add_products): products of all threads, and the fastest of those in each type. */
+    zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
+    double best_f32, best_bf16;
 } zr_rates;
 
 /** What a device does; one table for each kind of device (cpu now). All pointers are memory of the

@@ -82,8 +82,8 @@ typedef struct zr_products {
 ZR_API ZR_NODISCARD zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                                   zr_device *device, zr_products *products);
 ZR_API void zr_products_clear(zr_products *products);
-/** Have the rates of these products remembered by their sizes, of equal sizes the mean over their time; those beyond
- *  ZR_PRODUCT_RATES are left out. */
+/** Have the rates of these products remembered by their sizes, of equal sizes the mean over their time, and the best;
+ *  sizes beyond ZR_PRODUCT_RATES are left out. In BF16 only those that are multiplied as such. */
 ZR_API void zr_rates_add_products(zr_rates *rates, const zr_products *products);
 
 /* ---- learning rate --------------------------------------------------------------------------- */

@@ -94,8 +94,8 @@ static bool finite_rate(zr_rate rate)
 /** JSON has no other numbers. */
 static bool finite_rates(const zr_rates *rates)
 {
-    bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && finite_rate(rates->triad) &&
-                  finite_rate(rates->link);
+    bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && isfinite(rates->best_f32) &&
+                  isfinite(rates->best_bf16) && finite_rate(rates->triad) && finite_rate(rates->link);
     for (int i = 0; i < rates->n_levels; i++)
         finite = finite && finite_rate(rates->level[i].fma_f32) && finite_rate(rates->level[i].dot_bf16);
     for (int i = 0; i < rates->n_products; i++) finite = finite && isfinite(rates->product[i].flops);
@@ -106,10 +106,11 @@ static zr_status rates_to_json(const zr_rates *rates, const char *key, char **te
 {
     ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
              "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
-    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o}", "machine", key, "threads", rates->threads,
-                             "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
+    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads",
+                             rates->threads, "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
                              "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad),
-                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates));
+                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates),
+                             "best_f32_flops", rates->best_f32, "best_bf16_flops", rates->best_bf16);
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
     zr_status st = zr__json_print(root, text);
     json_decref(root);
@@ -174,7 +175,9 @@ static bool rates_from_json(const json_t *root, const char *key, zr_rates *rates
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
            get_rate(root, "link_bytes_sec", true, &rates->link) &&
-           get_products(json_object_get(root, "products"), rates);
+           get_products(json_object_get(root, "products"), rates) &&
+           get_number(root, "best_f32_flops", &rates->best_f32) &&
+           get_number(root, "best_bf16_flops", &rates->best_bf16);
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
@@ -235,11 +238,7 @@ zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 {
     bool bf16 = dtype == ZR_BF16;
     zr_rate peak = bf16 ? rates->peak.dot_bf16 : rates->peak.fma_f32;
-    double product = bf16 ? rates->matmul_bf16 : rates->matmul_f32;
-    /* Products of bf16 that are made in fp32 say nothing of it. */
-    bool made = !bf16 || product > 0.0 || peak.all > 0.0;
-    for (int i = 0; made && i < rates->n_products; i++)
-        if (rates->product[i].bf16 == bf16) product = fmax(product, rates->product[i].flops);
+    double product = bf16 ? fmax(rates->matmul_bf16, rates->best_bf16) : fmax(rates->matmul_f32, rates->best_f32);
     bool above = product > peak.all;
     if (of_library) *of_library = above;
     if (!above) return peak;

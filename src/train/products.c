@@ -315,6 +315,10 @@ static bool same_sizes(zr_product_sizes a, zr_product_sizes b)
 
 void zr_rates_add_products(zr_rates *rates, const zr_products *products)
 {
+    for (int i = 0; i < products->n; i++) {
+        double *best = products->product[i].dtype == ZR_BF16 ? &rates->best_bf16 : &rates->best_f32;
+        *best = fmax(*best, products->product[i].flops_per_sec);
+    }
     for (int i = 0; i < products->n && rates->n_products < ZR_PRODUCT_RATES; i++) {
         zr_product_rate mean = {.bf16 = products->product[i].dtype == ZR_BF16,
                                 .sizes = sizes_of(&products->product[i])};
