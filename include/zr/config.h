@@ -208,6 +208,7 @@ typedef struct zr_key {
     const char *built;    /* LIMITED: the values that work, "0" or "a|b" */
     const char *standard; /* the default as JSON */
     const char *help;     /* one line */
+    const char *instead;  /* LIMITED: what to do without, one line; NULL */
     size_t offset;        /* of its field in zr_config; SIZE_MAX: none */
     unsigned only;        /* 1 << type of the optimizers or schedulers that have it; 0: all */
 } zr_key;

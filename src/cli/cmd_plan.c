@@ -64,6 +64,15 @@ static void print_head(const planning *p, int64_t n_params)
 {
     char params[32];
     const zr_config *c = p->config;
+    const zr_config_sizes *s = &c->model.sizes;
+    bool named = c->model.preset || c->model.init || p->max.what == CLI_MAX_MODEL ||
+                 zr_config_given(c, "model.n_layer") || zr_config_given(c, "model.n_embd");
+    printf("model: %s, %lld layers, width %lld, %lld heads, %lld tokens%s\n",
+           c->model.preset ? c->model.preset
+           : c->model.init ? c->model.init
+                           : c->model.type,
+           (long long)s->n_layer, (long long)s->n_embd, (long long)s->n_head, (long long)s->vocab_size,
+           named ? "" : " (GPT-2's smallest, as none is given: --preset NAME or the section model)");
     printf("parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
            cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",

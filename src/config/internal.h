@@ -14,13 +14,22 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
+/** A key of the file that has no meaning here. */
+typedef struct zr__unused {
+    struct zr__unused *next;
+    const zr_key *key;
+    char path[];
+} zr__unused;
+
 struct zr_config_state {
-    zr__string *strings; /* newest first */
-    zr__string *notes;   /* oldest first */
-    const char *name;    /* of the file, printable */
-    const char *path;    /* of the file; NULL: it came from elsewhere */
+    zr__unused *unused;          /* oldest first */
+    struct zr__refusal *refused; /* likewise, while the file is read */
+    zr__string *strings;         /* newest first */
+    zr__string *notes;           /* oldest first */
+    const char *name;            /* of the file, printable */
+    const char *path;            /* of the file; NULL: it came from elsewhere */
     bool given[ZR_CONFIG_MAX_KEYS];
-    bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given and is the default: settled later */
+    bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
 };
 
 /** Where values come from, for messages. */
@@ -66,8 +75,24 @@ ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
 /** Store the default. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
-/** Add a notice of what an "auto" became; none where it still is "auto". */
-ZR_NODISCARD zr_status zr__value_note_auto(zr_config *config, const zr_key *key);
+/** The field's value for people; false where it still is "auto". */
+bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
+/** A value as a short piece of a message. Returns `out`. */
+const char *zr__value_show(const json_t *value, char *out, size_t size);
+
+/** Remember a key without a meaning, for zr__config_note_all. */
+ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path);
+/** Tell of keys without a meaning and of what "auto" became, a line a section, when all is settled. */
+ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
+
+/** "write "AdamW", "Adam" or "SGD"", for a LIMITED key. Returns `out`. */
+const char *zr__key_available(const zr_key *key, char *out, size_t size);
+/** Remember the failure that was just made of the value or key at `path`. key: of a value that is not available. */
+ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
+                                       const char *path, const char *found);
+/** One message of them all, a line a section; ZR_OK when there is none. */
+zr_status zr__refusals_say(zr_config *config);
+void zr__refusals_free(zr_config *config);
 
 /** Keep a copy of a string; NULL: out of memory. */
 const char *zr__config_keep(zr_config *config, const char *text);

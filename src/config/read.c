@@ -57,18 +57,26 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
         zr__json_place place = {parent, name, 0};
         zr__json_path(&place, path, sizeof(path));
         const zr_key *key = zr__key_find(path);
-        if (strchr(name, '.'))
-            return zr__config_fail(source, &place, ZR_ERR_CONFIG,
-                                   "unknown key; in a file write nested objects, not dots");
-        if (key) {
-            ZR_TRY(zr__value_set(config, key, value, source, &place));
+        zr_status st = ZR_OK;
+        bool unknown = false;
+        char found[64];
+        if (strchr(name, '.')) {
+            st =
+                zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
+        } else if (key) {
+            st = zr__value_set(config, key, value, source, &place);
         } else if (!zr__key_is_section(path)) {
-            return unknown_key(source, &place, path);
+            unknown = true;
+            st = unknown_key(source, &place, path);
         } else if (json_is_object(value)) {
             ZR_TRY(walk(config, value, source, &place));
         } else if (!json_is_null(value)) {
-            return zr__config_fail(source, &place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+            st = zr__config_fail(source, &place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
         }
+        if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) return st;
+        if (st != ZR_OK)
+            ZR_TRY(zr__refusal_add(config, st, st == ZR_ERR_UNSUPPORTED ? key : NULL, unknown, path,
+                                   zr__value_show(value, found, sizeof(found))));
     }
     return ZR_OK;
 }
@@ -98,6 +106,7 @@ static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     ZR_TRY(set_defaults(config));
     ZR_TRY(walk(config, root, source, &top));
+    ZR_TRY(zr__refusals_say(config));
     derive(config);
     ZR_TRY(zr__config_check(config, source));
     return ZR_OK;

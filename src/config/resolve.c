@@ -75,11 +75,18 @@ static zr_status product(const zr_config *config, int64_t micro, int64_t accum, 
     return ZR_OK;
 }
 
+static bool is_automatic(const zr_config *config, const char *path)
+{
+    int n;
+    return config->state->automatic[zr__key_find(path) - zr_config_keys(&n)];
+}
+
 /* The batch triangle: two given, or one, or none; the rest follows. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     int64_t batch = config->train_batch_size, micro = config->micro_batch_size, accum = config->accumulation_steps;
-    if (!batch && !micro) ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, taken as 1"));
+    if (!batch && !micro && !is_automatic(config, "train_micro_batch_size_per_gpu"))
+        ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, taken as 1"));
     if (!batch && !micro) micro = 1;
     if (!accum && !(batch && micro)) accum = 1;
     if (batch && !(micro && accum)) {
@@ -173,14 +180,6 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-static zr_status note_autos(zr_config *config)
-{
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) ZR_TRY(zr__value_note_auto(config, &key[i]));
-    return ZR_OK;
-}
-
 zr_status zr_config_resolve(zr_config *config, int ranks)
 {
     ZR_CHECK(ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", ranks);
@@ -195,6 +194,6 @@ zr_status zr_config_resolve(zr_config *config, int ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));
     ZR_TRY(note_two_pass(config));
-    ZR_TRY(note_autos(config));
+    ZR_TRY(zr__config_note_all(config));
     return ZR_OK;
 }

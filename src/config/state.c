@@ -88,6 +88,11 @@ void zr_config_destroy(zr_config **config)
     if ((*config)->state) {
         free_strings((*config)->state->strings);
         free_strings((*config)->state->notes);
+        zr__refusals_free(*config);
+        for (zr__unused *u = (*config)->state->unused; u; u = (*config)->state->unused) {
+            (*config)->state->unused = u->next;
+            zr_free(u);
+        }
         zr_free((*config)->state);
     }
     zr_free(*config);

@@ -7,8 +7,7 @@
 
 static const char auto_word[] = "auto";
 
-/* A value as a short piece of a message. */
-static const char *show(const json_t *value, char *out, size_t size)
+const char *zr__value_show(const json_t *value, char *out, size_t size)
 {
     char *text = NULL;
     if (json_is_object(value)) return snprintf(out, size, "an object"), out;
@@ -83,8 +82,8 @@ static zr_status wrong(const zr_key *key, const json_t *value, const zr__source 
         value = json_array_get(value, element.index);
         place = &element;
     }
-    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", show(value, found, sizeof(found)),
-                           zr__key_wanted(key, wanted, sizeof(wanted)));
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s",
+                           zr__value_show(value, found, sizeof(found)), zr__key_wanted(key, wanted, sizeof(wanted)));
 }
 
 static bool read_bytes(const zr_key *key, const json_t *value, int64_t *out)
@@ -215,13 +214,11 @@ static int index_of(const zr_key *key)
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                         const zr__json_place *place)
 {
-    char found[64], list[64];
+    char found[64], list[160];
     config->state->given[index_of(key)] = config->state->automatic[index_of(key)] = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
-        config->state->automatic[index_of(key)] = standard_is(key, "\"auto\"");
-        if (!standard_is(key, "\"auto\""))
-            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, key->standard));
+        config->state->automatic[index_of(key)] = true;
         return ZR_OK;
     }
     if (json_is_null(value) &&
@@ -232,12 +229,12 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
     size_t bytes;
     if (!read_field(key, value, &field, &bytes)) return wrong(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
-        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; available: %s",
-                               show(value, found, sizeof(found)), zr__choice_list(key->built, list, sizeof(list)));
+        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
+                               zr__value_show(value, found, sizeof(found)), zr__key_available(key, list, sizeof(list)),
+                               key->instead ? "; " : "", key->instead ? key->instead : "");
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
-        ZR_TRY(
-            zr__config_note(config, "%s has no meaning here: %s", zr__json_path(place, path, sizeof(path)), key->help));
+        ZR_TRY(zr__config_unused(config, key, zr__json_path(place, path, sizeof(path))));
     }
     ZR_TRY(store(config, key, &field, bytes));
     config->state->given[index_of(key)] = true;
@@ -308,15 +305,11 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key)
     return field_json(key, field_of(config, key));
 }
 
-zr_status zr__value_note_auto(zr_config *config, const zr_key *key)
+bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size)
 {
-    char text[64];
-    if (!config->state->automatic[index_of(key)]) return ZR_OK;
     json_t *value = zr__value_get(config, key);
-    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    bool open = is_word(value, auto_word);
-    show(value, text, sizeof(text));
+    bool open = !value || is_word(value, auto_word);
+    if (value) zr__value_show(value, out, size);
     json_decref(value);
-    if (!open) ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key->path, text));
-    return ZR_OK;
+    return !open;
 }

@@ -1,0 +1,168 @@
+/* What the user is told of a file that was taken: keys without a meaning here, and what "auto" became. */
+#include "config/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 400, MOST_NAMES = 8 };
+
+/* ---- keys without a meaning ------------------------------------------------------------------- */
+
+zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path)
+{
+    zr__unused **end = &config->state->unused;
+    int n = 0;
+    for (; *end; end = &(*end)->next, n++)
+        if (strcmp((*end)->path, path) == 0) return ZR_OK;
+    if (n == ZR_CONFIG_MAX_KEYS) return ZR_OK; /* what a section of a million keys says need not be kept */
+    zr__unused *u = zr_alloc(sizeof(*u) + strlen(path) + 1);
+    ZR_CHECK(u, ZR_ERR_MEMORY, "out of memory for a notice");
+    u->key = key;
+    memcpy(u->path, path, strlen(path) + 1);
+    *end = u;
+    return ZR_OK;
+}
+
+static size_t section_bytes(const char *path)
+{
+    return strcspn(path, ".");
+}
+
+static bool same_section(const char *a, const char *b)
+{
+    size_t n = section_bytes(a);
+    return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
+}
+
+static zr_status note_unused(zr_config *config)
+{
+    for (const zr__unused *u = config->state->unused; u; u = u->next) {
+        char names[LINE_BYTES];
+        int n = 0, used = 0;
+        bool first = true, alike = true;
+        for (const zr__unused *v = config->state->unused; v != u; v = v->next) first &= !same_section(v->path, u->path);
+        if (!first) continue;
+        for (const zr__unused *v = u; v; v = v->next) {
+            if (v != u && !same_section(v->path, u->path)) continue;
+            if (n++ < MOST_NAMES && used < LINE_BYTES)
+                used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
+                                 v->path + section_bytes(u->path) + (u->path[section_bytes(u->path)] == '.'));
+            alike &= strcmp(v->key->help, u->key->help) == 0;
+        }
+        if (n == 1)
+            ZR_TRY(zr__config_note(config, "%s has no meaning here: %s", u->path, u->key->help));
+        else if (alike)
+            ZR_TRY(zr__config_note(config, "%.*s has no meaning here: %s", (int)section_bytes(u->path), u->path,
+                                   u->key->help));
+        else
+            ZR_TRY(zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s",
+                                   (int)section_bytes(u->path), u->path, names, n > MOST_NAMES ? " ..." : ""));
+    }
+    return ZR_OK;
+}
+
+/* ---- "auto" ----------------------------------------------------------------------------------- */
+
+/* What Hugging Face's Trainer would put in place of "auto": from the model, or from the run. NULL: nothing. */
+static const char *trainers(const zr_config *config, const zr_key *key, double *value)
+{
+    static const char zero[] = "zero_optimization.";
+    double h = (double)config->model.sizes.n_embd;
+    const char *name = strncmp(key->path, zero, strlen(zero)) == 0 ? key->path + strlen(zero) : key->path;
+    *value = h * h;
+    if (strcmp(name, "reduce_bucket_size") == 0) return "n_embd x n_embd";
+    *value = (double)(int64_t)(0.9 * h * h);
+    if (strcmp(name, "stage3_prefetch_bucket_size") == 0) return "0.9 x n_embd x n_embd";
+    *value = 10 * h;
+    if (strcmp(name, "stage3_param_persistence_threshold") == 0) return "10 x n_embd";
+    *value = (double)config->train.steps;
+    if (strcmp(name, "scheduler.params.total_num_steps") == 0) return "the steps of the run";
+    *value = config->optimizer.lr;
+    if (strcmp(name, "scheduler.params.warmup_max_lr") == 0) return "the learning rate";
+    *value = 1;
+    if (strcmp(name, "gradient_clipping") == 0) return "its max_grad_norm when not given";
+    return NULL;
+}
+
+/* Of a key whose value the Trainer would derive. */
+static zr_status note_derived(zr_config *config, const zr_key *key, const char *text, const char *from, double value)
+{
+    char its[ZR_NUMBER_BYTES];
+    zr__text_shortest(value, its);
+    if (strtod(text, NULL) == value)
+        return zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", key->path, text,
+                               from);
+    return zr__config_note(config, "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
+                           key->path, text, its, from, key->path, its);
+}
+
+static size_t parent_bytes(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? (size_t)(dot - path) : 0;
+}
+
+static bool same_parent(const char *a, const char *b)
+{
+    size_t n = parent_bytes(a);
+    return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
+}
+
+/* Whether key i goes into a line with others of its section. */
+static bool is_plain(const zr_config *config, int i)
+{
+    int n;
+    double value;
+    char text[64];
+    const zr_key *key = zr_config_keys(&n);
+    return config->state->automatic[i] && zr__key_is_read(config, &key[i]) && !trainers(config, &key[i], &value) &&
+           zr__value_text(config, &key[i], text, sizeof(text));
+}
+
+static zr_status note_plain(zr_config *config, int first)
+{
+    int n, members = 0, used = 0;
+    const zr_key *key = zr_config_keys(&n);
+    char line[LINE_BYTES], text[64];
+    for (int i = 0; i < first; i++)
+        if (is_plain(config, i) && same_parent(key[i].path, key[first].path)) return ZR_OK;
+    for (int i = first; i < n; i++) {
+        if (i != first && (!same_parent(key[i].path, key[first].path) || !is_plain(config, i))) continue;
+        zr__value_text(config, &key[i], text, sizeof(text));
+        if (used < LINE_BYTES)
+            used += snprintf(line + used, (size_t)(LINE_BYTES - used), "%s%s %s", members++ ? ", " : "",
+                             key[i].path + parent_bytes(key[i].path) + 1, text);
+    }
+    zr__value_text(config, &key[first], text, sizeof(text));
+    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", key[first].path, text);
+    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(key[first].path), key[first].path,
+                           line);
+}
+
+static zr_status note_autos(zr_config *config)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) {
+        char text[64];
+        double value;
+        if (!config->state->automatic[i] || !zr__key_is_read(config, &key[i])) continue;
+        if (!zr__value_text(config, &key[i], text, sizeof(text))) continue;
+        const char *from = trainers(config, &key[i], &value);
+        if (from)
+            ZR_TRY(note_derived(config, &key[i], text, from, value));
+        else if (parent_bytes(key[i].path) == 0)
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key[i].path, text));
+        else
+            ZR_TRY(note_plain(config, i));
+    }
+    return ZR_OK;
+}
+
+zr_status zr__config_note_all(zr_config *config)
+{
+    ZR_TRY(note_unused(config));
+    ZR_TRY(note_autos(config));
+    return ZR_OK;
+}

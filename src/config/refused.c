@@ -1,0 +1,163 @@
+/* What a file asks for that cannot be had: all of it is said at once, a line for each section. */
+#include "config/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_LINES = 9, OPTIONS_BYTES = 400, MOST_REFUSALS = 64 };
+
+struct zr__refusal {
+    struct zr__refusal *next;
+    zr_status status;
+    const zr_key *key; /* of a value that is not available yet; NULL: something else is wrong */
+    bool unknown;      /* a key that nobody knows */
+    bool said;
+    char section[64]; /* first part of its path */
+    char path[128];
+    char found[64];
+    char where[160];   /* "ds.json:3:5" */
+    char message[512]; /* as it stands alone */
+};
+
+static void quote(const zr_key *key, const char *word, size_t length, char *out, size_t size)
+{
+    bool quoted = key->type == ZR_KEY_CHOICE || key->type == ZR_KEY_STRING || key->type == ZR_KEY_EITHER;
+    snprintf(out, size, quoted ? "\"%.*s\"" : "%.*s", (int)length, word);
+}
+
+const char *zr__key_available(const zr_key *key, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "write ");
+    for (const char *at = key->built;;) {
+        char word[64];
+        size_t n = strcspn(at, "|");
+        quote(key, at, n, word, sizeof(word));
+        bool last = !at[n], before_last = !last && !strchr(at + n + 1, '|');
+        used += (size_t)snprintf(out + used, size - used, "%s%s", word, last ? "" : before_last ? " or " : ", ");
+        if (last || used >= size) return out;
+        at += n + 1;
+    }
+}
+
+zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown, const char *path,
+                          const char *found)
+{
+    struct zr__refusal **end = &config->state->refused, *r = zr_alloc(sizeof(*r));
+    ZR_CHECK(r, ZR_ERR_MEMORY, "out of memory for the configuration");
+    *r = (struct zr__refusal){.status = status, .key = key, .unknown = unknown};
+    snprintf(r->message, sizeof(r->message), "%s", zr_error_message());
+    snprintf(r->path, sizeof(r->path), "%s", path);
+    snprintf(r->section, sizeof(r->section), "%.*s", (int)strcspn(path, "."), path);
+    snprintf(r->found, sizeof(r->found), "%s", found);
+    const char *colon = strstr(r->message, path[0] ? path : "wanted");
+    int length = colon && colon - r->message > 2 ? (int)(colon - r->message) - 2 : 0;
+    snprintf(r->where, sizeof(r->where), "%.*s", length, r->message);
+    int n = 1;
+    for (; *end; end = &(*end)->next) n++;
+    *end = r;
+    return n < MOST_REFUSALS ? ZR_OK
+                             : zr__refusals_say(config); /* a file of a million wrong keys has been told enough */
+}
+
+void zr__refusals_free(zr_config *config)
+{
+    while (config->state->refused) {
+        struct zr__refusal *next = config->state->refused->next;
+        zr_free(config->state->refused);
+        config->state->refused = next;
+    }
+}
+
+/* A key that is unknown in a section of which a value is not available belongs, most likely, to that value. */
+static bool follows_from(const struct zr__refusal *all, const struct zr__refusal *r)
+{
+    for (; r->unknown && all; all = all->next)
+        if (all->key && strcmp(all->section, r->section) == 0) return true;
+    return false;
+}
+
+/* Behind the name of its section. */
+static const char *rest_of(const struct zr__refusal *r)
+{
+    size_t n = strlen(r->section);
+    return r->path[n] == '.' ? r->path + n + 1 : r->path;
+}
+
+static bool same_section(const struct zr__refusal *a, const struct zr__refusal *b)
+{
+    return strcmp(a->section, b->section) == 0;
+}
+
+/* What is not available in the section of `first`, in one line; `all` has what follows from it. */
+static void add_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
+{
+    char words[160];
+    const char *instead = NULL, *between = "";
+    bool top = strcmp(first->section, first->path) == 0;
+    zr__text_add(out, "\n%s: %s%s", first->where, top ? "" : first->section, top ? "" : ": ");
+    for (struct zr__refusal *r = first; r; r = r->next) {
+        if (!r->key || !same_section(r, first)) continue;
+        zr__text_add(out, "%s%s %s (%s)", between, rest_of(r), r->found,
+                     zr__key_available(r->key, words, sizeof(words)));
+        if (!instead) instead = r->key->instead;
+        between = ", ";
+        r->said = true;
+    }
+    if (instead) zr__text_add(out, "; %s", instead);
+    between = "; what belongs to it goes too: ";
+    for (struct zr__refusal *r = all; r; r = r->next) {
+        if (r->key || !r->unknown || !same_section(r, first)) continue;
+        zr__text_add(out, "%s%s", between, rest_of(r));
+        between = ", ";
+        r->said = true;
+    }
+}
+
+/* What would take the file without a change to it. */
+static void add_options(zr__text *out, const struct zr__refusal *all)
+{
+    char options[OPTIONS_BYTES] = "";
+    size_t used = 0;
+    for (; all; all = all->next) {
+        if (!all->key) return; /* not all can be mended so */
+        used += (size_t)snprintf(options + used, sizeof(options) - used, " --%s=%.*s", all->key->path,
+                                 (int)strcspn(all->key->built, "|"), all->key->built);
+        if (used >= sizeof(options)) return;
+    }
+    zr__text_add(out, "\nas options:%s", options);
+}
+
+zr_status zr__refusals_say(zr_config *config)
+{
+    int n = 0, all_n = 0, lines = 0;
+    zr__text text = {0};
+    zr_status st = ZR_ERR_UNSUPPORTED;
+    struct zr__refusal *all = config->state->refused;
+    for (struct zr__refusal *r = all; r; r = r->next, all_n++) {
+        if (follows_from(all, r)) continue;
+        n++;
+        if (r->status == ZR_ERR_CONFIG) st = ZR_ERR_CONFIG;
+    }
+    if (n == 0) return ZR_OK;
+    if (all_n == 1) return ZR_FAIL(st, "%s", all->message);
+    zr__text_add(&text, "%s: %d setting%s %s", config->state->name, n, n == 1 ? "" : "s",
+                 st == ZR_ERR_CONFIG ? "cannot be taken"
+                 : n == 1            ? "is not available yet: leave it out, or write what stands behind it"
+                                     : "are not available yet: leave each out, or write what stands behind it");
+    for (struct zr__refusal *r = all; r && lines < MOST_LINES; r = r->next) {
+        if (r->said || (!r->key && follows_from(all, r))) continue;
+        lines++;
+        if (r->key) add_section(&text, all, r);
+        if (!r->key) zr__text_add(&text, "\n%s", r->message);
+        r->said = true;
+    }
+    int left = 0;
+    for (struct zr__refusal *r = all; r; r = r->next) left += !r->said;
+    if (left) zr__text_add(&text, "\nand %d more", left);
+    add_options(&text, all);
+    char *whole = NULL;
+    ZR_TRY(zr__text_take(&text, &whole));
+    st = ZR_FAIL(st, "%s", whole);
+    zr_free(whole);
+    return st;
+}
