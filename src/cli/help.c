@@ -14,6 +14,21 @@ static const char *standard_of(const zr_key *key)
     return key->standard && key->standard[0] ? key->standard : "-";
 }
 
+/** The words of a help text, between two columns. */
+static void print_key(const zr_key *key)
+{
+    enum { FIRST = 47, LAST = 100 };
+    int column = printf("  %-44s [%s]", key->path, standard_of(key));
+    for (const char *at = key->help; *at;) {
+        int length = (int)strcspn(at, " ");
+        if (column + 1 + length > LAST) column = printf("\n%*s", FIRST - 1, "") - 1;
+        column += printf(" %.*s", length, at);
+        at += length;
+        at += strspn(at, " ");
+    }
+    putchar('\n');
+}
+
 static void print_keys(void)
 {
     int n = 0;
@@ -21,7 +36,7 @@ static void print_keys(void)
     printf("\nKeys of CONFIG.json, each also as --key=value (default in brackets)\n");
     for (int i = 0; i < n; i++) {
         if (keys[i].state == ZR_KEY_NO_MEANING) continue;
-        printf("  %-44s [%s] %s\n", keys[i].path, standard_of(&keys[i]), keys[i].help);
+        print_key(&keys[i]);
     }
     printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
 }

@@ -43,7 +43,11 @@ static void add_key(zr__text *out, const zr_key *key)
     zr__text item = {0};
     zr__text_add(&item, "`%s`: ", key->path);
     add_choices(&item, zr__key_wanted(key, wanted, sizeof(wanted)));
-    zr__text_add(&item, " (`%s`). %c%s.", key->standard, toupper((unsigned char)key->help[0]), key->help + 1);
+    /* Names of files, keys and values keep their small letters. */
+    int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
+    bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
+    zr__text_add(&item, " (`%s`). %c%s.", key->standard, word ? toupper((unsigned char)key->help[0]) : key->help[0],
+                 key->help + 1);
     if (key->state == ZR_KEY_LIMITED) {
         zr__text_add(&item, " Available: only ");
         add_choices(&item, key->built);

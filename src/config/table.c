@@ -60,35 +60,40 @@ static const zr_key table[] = {
     NUMBER("model.initializer_range", "0.02", FIELD(model.initializer_range), RANGE(0, 10), ALL,
            .help = "standard deviation of initial weights"),
     STRING("model.activation_function", "\"gelu_new\"", .choices = "gelu_new|gelu|relu|silu|tanh", NO_FIELD,
-           ONLY("gelu_new"), .help = "of the feed-forward part"),
+           ONLY("gelu_new"), .help = "activation function of the feed-forward part"),
 
     STRING("data.train", "null", FIELD(data.train), ALL, .help = "text, or tokens (nanoGPT's .bin, llm.c's .bin)"),
     STRING("data.val", "null", FIELD(data.val), ALL, .help = "the same, for evaluation"),
     STRING("data.tokenizer", "null", FIELD(data.tokenizer), ONLY("bytes"),
-           .help = "null: bytes for text, none for token files"),
+           .help = "how text becomes tokens; null: bytes for text, none for token files"),
     INT("data.seq_length", AUTO, FIELD(data.seq_length), FROM(1), ALL,
         .help = "tokens of a sample; auto: model.n_positions"),
-    CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL, .help = "order of the samples"),
+    CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL,
+           .help = "shuffled: each pass over the file in an order of its own; sequential: as in the file"),
 
     INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ONLY("1"), .help = "degree of tensor parallelism"),
 
     CHOICE("memory.layout", "lean|paper", "\"lean\"", FIELD(memory.layout), ALL,
-           .help = "model states that stay, with the same bits; paper: 2 + 2 + 12 bytes a parameter; lean: what exact "
-                   "Adam needs, 12 at stage 3"),
+           .help = "which model states stay in memory; losses are the same to the bit. lean: what exact Adam needs, 12 "
+                   "bytes a parameter at stage 3; paper: 2 + 2 + 12 bytes, as the ZeRO papers count"),
     CHOICE("memory.norm", "one_pass|two_pass", "\"one_pass\"", FIELD(memory.norm), ALL,
-           .help = "lean, with one micro-batch a step; one_pass: clipping and fp16, which need the gradient's norm "
-                   "before the first update, keep the gradient, and without them one that is not finite ends the run; "
-                   "two_pass: the backward pass runs twice, none is kept, and such a step is skipped"),
+           .help = "for layout lean with one micro-batch a step: how the gradient's norm is found before the first "
+                   "update. one_pass: by keeping the whole gradient, where clipping or fp16 asks for the norm; "
+                   "elsewhere it is not found first, and a gradient that is not finite ends the run. two_pass: by "
+                   "running the backward pass twice; no gradient is kept, and such a step is skipped"),
     BYTES("memory.limit", "null", FIELD(memory.limit_bytes), FROM(1), ALL,
-          .help = "most memory of one rank; a plan above it does not start"),
+          .help = "most memory of a process a rank, as 2GB. 1.03 x the plan's total + 50.33 MB (for the program and "
+                  "its libraries) must stay within it, or nothing starts"),
 
     INT("train.steps", "1000", FIELD(train.steps), FROM(1), ALL, .help = "optimizer steps"),
-    INT("train.seed", "1234", FIELD(train.seed), FROM(0), ALL, .help = "of every random number"),
+    INT("train.seed", "1234", FIELD(train.seed), FROM(0), ALL,
+        .help = "seed of all random numbers: initial weights, dropout, order of the samples"),
     INT("train.eval_interval", "100", FIELD(train.eval_interval), FROM(0), ALL,
         .help = "steps between evaluations; 0: none"),
     INT("train.eval_batches", "20", FIELD(train.eval_batches), FROM(0), ALL,
         .help = "batches of an evaluation; 0: all of data.val"),
-    STRING("train.output_dir", "null", FIELD(train.output_dir), ALL, .help = "null: runs/<model>-<time>"),
+    STRING("train.output_dir", "null", FIELD(train.output_dir), ALL,
+           .help = "directory of the run, which must not hold another; null: a new one, runs/<model>-<time>"),
     STRING("train.started_in", "null", FIELD(train.started_in), ALL,
            .help = "directory that relative paths are from; a run writes it into its own config.json"),
     INT("train.threads", AUTO, FIELD(train.threads), RANGE(1, 4096), ALL,
@@ -97,8 +102,8 @@ static const zr_key table[] = {
         .help = "steps between checkpoints; 0: none"),
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL, .help = "checkpoints that are kept"),
     EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.world), ALL,
-           .help = "layout: same bits for all stages, buckets, layouts and transports of one number of ranks; world: "
-                   "also for any number of ranks that is a power of two, at some cost"),
+           .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
+                   "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
 
     INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
         .help = "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks"),
@@ -115,18 +120,19 @@ static const zr_key table[] = {
     NUMBER("optimizer.params.eps", "1e-8", FIELD(optimizer.eps), RANGE(0, 1), ALL, .only = ADAMS,
            .help = "added to the root of the second moment"),
     NUMBER("optimizer.params.weight_decay", "0.0", FIELD(optimizer.weight_decay), ANY_NUMBER, ALL,
-           .help = "of tensors of two and more dimensions"),
+           .help = "weight decay, of tensors with two and more dimensions"),
     BOOL("optimizer.params.adam_w_mode", "true", FIELD(optimizer.adam_w_mode), ALL, .only = ADAMS,
          .help = "decoupled weight decay; false, with Adam: an L2 term"),
     NUMBER("optimizer.params.momentum", "0.0", FIELD(optimizer.momentum), RANGE(0, 1), ALL, .only = SGD,
-           .help = "of SGD"),
+           .help = "SGD's momentum"),
     BOOL("optimizer.params.nesterov", "false", FIELD(optimizer.nesterov), ALL, .only = SGD,
          .help = "Nesterov's momentum"),
-    NUMBER("optimizer.params.dampening", "0", NO_FIELD, RANGE(0, 1), ONLY("0"), .only = SGD, .help = "of the momentum"),
+    NUMBER("optimizer.params.dampening", "0", NO_FIELD, RANGE(0, 1), ONLY("0"), .only = SGD,
+           .help = "dampening of SGD's momentum"),
     BOOL("optimizer.params.bias_correction", "true", NO_FIELD, ONLY("true"), .only = ADAMS,
          .help = "moments divided by 1 - beta^t"),
     BOOL("optimizer.params.amsgrad", "false", NO_FIELD, ONLY("false"), .only = ADAMS,
-         .help = "largest second moment so far"),
+         .help = "divide by the largest second moment so far"),
     BOOL("optimizer.params.torch_adam", "false", UNUSED, .only = ADAMS, .help = "there is one implementation"),
     BOOL("optimizer.params.fused", "true", UNUSED, .help = "the update is always one pass"),
     BOOL("optimizer.legacy_fusion", "false", UNUSED, .help = "the update is always one pass"),
@@ -173,7 +179,7 @@ static const zr_key table[] = {
     INT("fp16.loss_scale_window", "1000", FIELD(scale.loss_scale_window), FROM(1), ALL,
         .help = "so many steps without an overflow double the dynamic scale"),
     INT("fp16.hysteresis", "2", FIELD(scale.hysteresis), FROM(1), ALL,
-        .help = "number of the overflow that first halves the dynamic scale; 2: the second"),
+        .help = "the dynamic scale is first halved at this overflow; 2: at the second"),
     BOOL("fp16.consecutive_hysteresis", "false", FIELD(scale.consecutive_hysteresis), ALL,
          .help = "each step without an overflow restores the hysteresis; otherwise only one that doubles the scale"),
     NUMBER("fp16.min_loss_scale", "1", FIELD(scale.min_loss_scale), RANGE(1e-6, 1e38), ALL,
@@ -254,14 +260,13 @@ static const zr_key table[] = {
         .help = "MiCS: ranks of a shard group"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
-    CHOICE(
-        "activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
-        .help =
-            "activations that the backward pass computes again; none: norms and GELU, one pass over memory each, but "
-            "no product and no attention; unit: all but a unit's input; selective: attention and the widened parts; "
-            "auto: the least work that fits memory.limit, or else what the host has left"),
+    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
+           .help = "which activations are computed again in the backward pass instead of being kept. none: norms and "
+                   "GELU only, which cost little; selective: attention and what is wider than the model too; unit: "
+                   "everything but the input of each transformer block; auto: as few as fit memory.limit, or without "
+                   "it the memory that the host has left"),
     INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
-        .help = "policy unit: of so many units in a row the first one's input is kept"),
+        .help = "policy unit: of so many blocks in a row only the input of the first is kept"),
     BOOL("activation_checkpointing.partition_activations", "false", UNUSED,
          .help = "with parallel.tensor 1 there is nothing to divide"),
     BOOL("activation_checkpointing.cpu_checkpointing", "false", NO_FIELD, ONLY("false"),
@@ -274,12 +279,13 @@ static const zr_key table[] = {
 
     CHOICE(
         "collectives.reduce", "reduce_scatter|all_reduce|owner", "\"reduce_scatter\"", FIELD(collectives.reduce), ALL,
-        .help = "how gradients are summed; to measure against: all_reduce, at stages 0 and 1, where all ranks receive "
-                "all sums, owner: one reduction to each owner in turn"),
+        .help =
+            "how gradients are summed. reduce_scatter is meant for training, the others for comparison. all_reduce, at "
+            "stages 0 and 1: every rank receives every sum; owner: one reduction after the other, each to its owner"),
     CHOICE("collectives.gather", "all_gather|broadcast", "\"all_gather\"", FIELD(collectives.gather), ALL,
-           .help = "how parameters are gathered; to measure against: broadcast, one from each owner in turn"),
+           .help = "how parameters are gathered. broadcast, for comparison: one after the other, each from its owner"),
     EITHER("collectives.buffer", "constant|fused", "\"constant\"", FIELD(collectives.fused), ALL,
-           .help = "staging of exchanges; to measure against: fused, one buffer of the whole model"),
+           .help = "staging memory of exchanges. fused, for comparison: one buffer as large as the model"),
 
     INT("steps_per_print", "10", FIELD(steps_per_print), FROM(1), ALL, .help = "steps between progress lines"),
     BOOL("wall_clock_breakdown", "false", UNUSED, .help = "times are in metrics.jsonl"),
