@@ -98,9 +98,86 @@ check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]
     "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet --collectives.reduce=all_reduce
 check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
     "$ZR" plan --preset gpt2-1.5b --memory 8GB --json --advice
+# --tokens: figures by hand from the step's time and FLOPs, which stand in the same document.
+speed() { # OPTION...: tokens_per_sec, mfu, days as they should be, of the configured plan
+    "$ZR" plan --preset gpt2-xl --ranks 8 --batch 4 --stage 3 --profile h100 --json --advice --quiet --tokens 1e9 "$@" >speed.json &&
+        python3 - "$@" <<'END_PYTHON'
+import json, math, sys
+d = json.load(open("speed.json"))
+t, steps = d["time"], math.ceil(1e9 / (8 * 4 * 1024))
+close = lambda a, b: abs(a - b) <= 1e-6 * abs(b)
+assert close(t["tokens_per_sec"], 8 * 4 * 1024 / t["step_sec"]), t
+assert close(t["mfu"], d["flops"]["model"] / 8 / t["step_sec"] / 989e12), t
+assert t["steps"] == steps and close(t["days"], steps * t["step_sec"] / 86400), t
+END_PYTHON
+}
+if command -v python3 >/dev/null; then
+    check "tokens a second, MFU and days" speed
+    cp speed.json full.json
+    check "... of a part of the peak, of which MFU is no share" speed --efficiency 0.25
+    check "... which takes longer" sh -c 'python3 -c "
+import json
+a, b = (json.load(open(f))[\"time\"][\"step_sec\"] for f in (\"full.json\", \"speed.json\"))
+assert 1.5 * a < b <= 4.0001 * a, (a, b)"'
+else
+    skip "tokens a second, MFU and days" "no python3 to reckon"
+fi
+check "... in words" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %  *[0-9.]*  *[0-9]*$' \
+    "$ZR" plan --preset gpt2-xl --ranks 8 --stage 3 --profile h100 --tokens 300e9 --quiet
+check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
+check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --efficiency 1.5
+
+trillion() { "$ZR" plan --preset gpt-1t --ranks 1024 --profile h100 --quiet "$@"; }
+check "a trillion on 1,024 H100 fits with less overlap" sh -c "$ZR plan --preset gpt-1t --ranks 1024 --profile h100 --quiet >t &&
+    grep -q '^ >3 selective b .* yes ' t && grep -q 'Advice: stage 3 with recompute selective, stage3_prefetch' t"
+advised_keys() { # what is advised, configured, needs what was said
+    trillion --json --advice >advised.json || return 1
+    needs=$(sed 's/.*"left": \([0-9]*\),.*/\1/' advised.json)
+    trillion --json --stage 3 --activation_checkpointing.policy=selective --zero_optimization.stage3_prefetch_bucket_size=0 \
+        --zero_optimization.overlap_comm=false >taken.json || return 1
+    awk -v left="$needs" -v total="$(number total taken.json)" 'BEGIN { exit !(total > 0 && left > 0) }' &&
+        grep -q '"keys": {"zero_optimization.stage3_prefetch_bucket_size": 0, "zero_optimization.overlap_comm": false}}}*$' advised.json
+}
+check "... and says by which keys" advised_keys
+check "where all fits nothing lighter is tried" sh -c "! $ZR plan --preset gpt2 --ranks 4 --profile h100 --quiet | grep -q prefetch"
+
 check "a preset in fp16" prints ' fp16, ' "$ZR" plan --preset gpt2-124m --fp16.enabled=true --quiet
 check "a machine by name" prints 'machine: h100' "$ZR" plan c.json --profile h100
-check "... of no name" fails 66 'v100-dgx2' "$ZR" plan c.json --profile abacus
+check "... of no name" fails 2 'v100-dgx2' "$ZR" plan c.json --profile abacus
+for what in "--profile h10" "--preset gtp2" "--stage 4" "--memory 80Q"; do
+    check "an option's unknown value is a mistake of the command line: $what" code 2 "$ZR" plan --preset gpt2 $what
+done
+check "... near names are named" fails 2 'did you mean h100' "$ZR" plan --preset gpt2 --profile h10
+check "... of shapes too" fails 2 'nearest: gpt2-xl' "$ZR" plan --preset gpt2-xxl
+check "... also by zr info" fails 2 'nearest: gpt2' "$ZR" info --bench --preset gtp2
+check "in a configuration it is one of the configuration" fails 78 'nearest: gpt2' "$ZR" plan c.json --model.preset=gtp2
+check "80G is a size" prints 'fits in 80.00 GB' "$ZR" plan --preset gpt2-xl --memory 80G --quiet
+for what in a100-40gb a100-80gb h100 h200; do
+    check "a machine: $what" prints "machine: $what" "$ZR" plan --preset gpt2-large --profile $what --quiet
+done
+
+cat >own.json <<'END_OWN'
+{"name": "ours", "flops_f32": 1e13, "flops_bf16": 2e14, "memory_bytes_sec": 1e12, "link_bytes_sec": 1e11, "memory_bytes": "40GB"}
+END_OWN
+check "a machine of one's own" prints 'machine: ours' "$ZR" plan --preset gpt2-xl --ranks 8 --profile own.json --quiet
+check "... its memory" grep -q 'fits in 40.00 GB' printed
+step_of() { "$ZR" plan --preset gpt2-xl --json --advice --quiet --profile "$@" | sed -n 's/.*"limit": [0-9]*, "time": {"step_sec": \([0-9.e-]*\),.*/\1/p' | head -1; }
+sed 's/2e14/1e14/' own.json >slow.json
+check "... its rates" sh -c "awk -v a=$(step_of ./own.json) -v b=$(step_of ./slow.json) 'BEGIN { exit !(b > 1.2 * a && b < 2.1 * a) }'"
+wrong() { echo "$3" >wrong.json; fails "$1" "$2" "$ZR" plan --preset gpt2 --profile wrong.json; }
+check "... without a rate that it needs" wrong 65 'memory_bytes_sec.*missing' '{"flops_f32": 1e12}'
+check "... of no rate" wrong 65 'flops_f32' '{"flops_f32": -1, "memory_bytes_sec": 1e9}'
+check "... of no size" wrong 65 'memory_bytes' '{"flops_f32": 1e12, "memory_bytes_sec": 1e9, "memory_bytes": "much"}'
+check "... with a key that is none" wrong 65 'did you mean "flops_bf16"' '{"flops_bf61": 1e12, "flops_f32": 1e12, "memory_bytes_sec": 1e9}'
+check "... that is no object" wrong 65 'object' '[1]'
+check "... that is no JSON" wrong 65 'wrong.json:' '{'
+check "... that is not there" fails 66 'nowhere.json' "$ZR" plan --preset gpt2 --profile nowhere.json
+cat >bench.json <<'END_BENCH'
+{"processor":"An abacus", "level":"v3", "threads":2, "levels":[{"level":"v3", "fma_f32_flops":1e11, "fma_f32_all_flops":2e11,
+ "dot_bf16_flops":null, "dot_bf16_all_flops":null}], "matmul_f32_flops":1.9e11, "matmul_bf16_flops":null, "triad_bytes_sec":2e10,
+ "link_bytes_sec":1e10, "shapes":[{"what":"x", "m":4096, "n":3072, "k":768, "dtype":"f32", "flops_per_sec":1e11, "part":1, "count":1}]}
+END_BENCH
+check "what zr info --bench measured" prints 'machine: An abacus' "$ZR" plan --preset gpt2 --bf16.enabled=false --profile bench.json --quiet
 json() { "$ZR" plan "$@" >document && python3 -m json.tool document; }
 if command -v python3 >/dev/null; then
     for what in "c.json" "c.json --advice --memory 1GiB" "c.json --advice --memory 49MiB" "c.json --max batch --memory 60MiB --every" \

@@ -54,7 +54,16 @@ static const struct {
     {"gpt2-350m", 301989888, 354823168},
     {"gpt2-774m", 707788800, 774030080},
     {"gpt2-1.5b", 1474560000, 1557611200},
+    {"gpt2", 84934656, 124439808},
+    {"gpt2-medium", 301989888, 354823168},
+    {"gpt2-large", 707788800, 774030080},
+    {"gpt2-xl", 1474560000, 1557611200},
+    {"gpt3-1.3b", 1207959552, 1315723264},
+    {"gpt3-2.7b", 2516582400, 2651553280},
+    {"gpt3-6.7b", 6442450944, 6658404352},
+    {"gpt3-13b", 12582912000, 12853386240},
     {"gpt3-175b", 173946175488, 174604259328},
+    {"megatron-7.5b", 7247757312, 7467786240},
     {"megatron-8.3b", 8153726976, 8314143744},
     {"turing-nlg-17b", 16954269696, 17176845728},
     {"gpt-neox-20b", 19931332608, 20257296384},
@@ -69,6 +78,7 @@ static const struct {
     {"zero-4b", 4076863488, 4196936448},
     {"zero-5.9b", 5804752896, 5940104544},
     {"zero-6b", 5888802816, 6048420864},
+    {"zero-7.5b", 7247757312, 7459729408},
     {"zero-8b", 8153726976, 8314143744},
     {"zero-10b", 10066329600, 10279047168},
     {"zero-11b", 10871635968, 11084566528},
@@ -186,10 +196,12 @@ static void answers(const char *name, const char *text)
 static void test_unknown_names(void **state)
 {
     (void)state;
-    answers("gpt2-7b", "nearest: gpt2-774m gpt2-124m gpt2-350m gpt2-1.5b");
+    answers("gpt2-7b", "nearest: gpt2-774m gpt2-124m gpt2-350m gpt2-1.5b gpt2-medium gpt2-large");
     answers("zero-60b", "nearest: zero-60b-75x8192x32 zero-60b-75x8192x64 zero-60b-132x6144x32 zero-60b-132x6144x64");
     answers("175b", "nearest: gpt3-175b");
     answers("bloom", "nearest: bloom-176b;");
+    answers("gpt-2", "nearest: gpt2 ");
+    answers("gtp2-xl", "nearest: gpt2-xl");
     answers("", "no preset \"\"; `zr");
     answers("qqqq", "no preset \"qqqq\"; `zr");
 }

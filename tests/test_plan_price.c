@@ -299,7 +299,9 @@ static void test_profiles(void **state)
         assert_true(profile.flops_f32 > 0 && profile.memory_bytes_sec > 0 && profile.link_bytes_sec > 0);
         assert_true(profile.bf16_products == (profile.flops_bf16 > 0));
     }
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 6);
+    assert_int_equal(zr_profile_named("h20", &profile), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "did you mean h200?"));
 }
 
 int main(void)

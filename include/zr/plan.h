@@ -291,7 +291,7 @@ typedef struct zr_step_time {
  * it were the only one. ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 
-/** A machine by name: "v100-dgx2", "h100", "zen3"; ZR_ERR_NOT_FOUND with the list. */
+/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Their names, NULL at the end. */
 ZR_API const char *const *zr_profile_names(void);

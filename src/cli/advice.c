@@ -81,9 +81,10 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
 
 static void say_advised(paragraph *p, const cli_choices *choices)
 {
-    char policy[32];
+    char policy[32], light[128];
     const cli_choice *c = &choices->choice[choices->advised];
-    say(p, "Advice: stage %d with recompute %s: ", c->stage, cli_recompute_name(c->recompute, c->every, policy));
+    say(p, "Advice: stage %d with recompute %s%s: ", c->stage, cli_recompute_name(c->recompute, c->every, policy),
+        cli_light_words(choices, c->light, light));
     say_why(p, choices, c);
     say_traffic(p, choices, c);
 }
@@ -103,7 +104,7 @@ static void say_ranks(paragraph *p, const cli_more_ranks *more)
     if (more->ranks == 0) return;
     cli_bytes((double)more->needs_bytes, bytes);
     if (more->fits) {
-        say(p, " With %d ranks stage 3 with recompute unit fits: %s a rank.", more->ranks, bytes);
+        say(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.", more->ranks, bytes);
     } else {
         say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks, bytes);
     }
@@ -131,17 +132,18 @@ static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_co
 
 static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_config *config)
 {
-    char limit[32], bytes[32], policy[32];
+    char limit[32], bytes[32], policy[32], light[128];
     const cli_choice *least = smallest(choices);
-    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s: %s a rank.",
+    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s: %s a rank.",
         cli_bytes((double)choices->limit_bytes, limit), least->stage,
-        cli_recompute_name(least->recompute, least->every, policy), cli_bytes((double)least->needs_bytes, bytes));
+        cli_recompute_name(least->recompute, least->every, policy), cli_light_words(choices, least->light, light),
+        cli_bytes((double)least->needs_bytes, bytes));
     say_ranks(p, &choices->more);
     ZR_TRY(say_batch(p, choices, config));
     return ZR_OK;
 }
 
-static const char *unknown_rates(const cli_choices *choices)
+static const char *unknown_rates(const cli_choices *choices, char room[192])
 {
     if (!choices->compute_known) {
         return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
@@ -162,22 +164,29 @@ static const char *unknown_rates(const cli_choices *choices)
     }
     if (choices->profile->n_products > 0) {
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
-               "peak "
-               "rates. Most runs are slower.";
+               "peak rates. Most runs are slower.";
     }
-    return "Times are the profile's peak rates, without latency: no run is faster, and most are slower.";
+    if (choices->efficiency > 0 && choices->efficiency < 1) {
+        snprintf(room, 192,
+                 "Times take %g %% of the profile's peak FLOP/s (--efficiency), its other rates in full, no latency.",
+                 100 * choices->efficiency);
+        return room;
+    }
+    return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
+           "0.4 takes 40 % of the peak FLOP/s.";
 }
 
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
 {
     paragraph p = {.length = 0};
+    char room[192];
     if (choices->advised >= 0) {
         say_advised(&p, choices);
     } else {
         ZR_TRY(say_help(&p, choices, config));
     }
     print_wrapped(out, p.text);
-    print_wrapped(out, unknown_rates(choices));
+    print_wrapped(out, unknown_rates(choices, room));
     if (choices->many_layers)
         fprintf(out, "Of more than %d layers only what is configured is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
@@ -204,9 +213,24 @@ static void print_time(FILE *out, const cli_choices *choices, const cli_choice *
 {
     char step[ZR_NUMBER_BYTES], compute[ZR_NUMBER_BYTES], comm[ZR_NUMBER_BYTES], exposed[ZR_NUMBER_BYTES];
     bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
-    fprintf(out, "{\"step_sec\": %s, \"compute_sec\": %s, \"comm_sec\": %s, \"exposed_sec\": %s}",
+    fprintf(out, "{\"step_sec\": %s, \"compute_sec\": %s, \"comm_sec\": %s, \"exposed_sec\": %s",
             known(all, c->price.step_sec, step), known(compute_known, c->price.compute_sec, compute),
             known(choices->link_known, c->price.comm_sec, comm), known(all, c->price.exposed_sec, exposed));
+    cli_speed_json(out, choices, c);
+    fputc('}', out);
+}
+
+/** The keys that make a choice lighter than what is configured. */
+static void print_light(FILE *out, const cli_choices *choices, cli_light light)
+{
+    fprintf(out, ", \"keys\": {");
+    if (light >= CLI_LIGHT_PREFETCH) fprintf(out, "\"zero_optimization.stage3_prefetch_bucket_size\": 0");
+    if (light >= CLI_LIGHT_OVERLAP) fprintf(out, ", \"zero_optimization.overlap_comm\": false");
+    if (light >= CLI_LIGHT_BUCKETS)
+        fprintf(out,
+                ", \"zero_optimization.reduce_bucket_size\": %lld, \"zero_optimization.allgather_bucket_size\": %lld",
+                (long long)choices->light_elems, (long long)choices->light_elems);
+    fputc('}', out);
 }
 
 static void print_choice(FILE *out, const cli_choices *choices, const cli_choice *c)
@@ -221,6 +245,7 @@ static void print_choice(FILE *out, const cli_choices *choices, const cli_choice
                                       : "false");
     fprintf(out, "\"time\": ");
     print_time(out, choices, c);
+    print_light(out, choices, c->light);
     fputc('}', out);
 }
 
@@ -259,5 +284,6 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
             cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
             known(choices->ranks > 1, intensity(c), flops));
     print_limited(out, choices, choices->limit_bytes - c->needs_bytes);
+    print_light(out, choices, c->light);
     fputc('}', out);
 }

@@ -72,15 +72,17 @@ static void print_bar(FILE *out, const cli_choice *c, double cell_bytes, int lim
 static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
 {
     const cli_choice *c = &choices->choice[index];
-    char policy[32], total[32], time[32] = "?", exposed[32] = "?";
+    static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
+    char policy[32], name[48], total[32], time[32] = "?", exposed[32] = "?";
     if (choices->compute_known) cli_seconds(c->price.step_sec, time);
     if (choices->compute_known && choices->link_known && c->price.step_sec > 0) {
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * c->price.exposed_sec / c->price.step_sec);
     }
     const char *fits = choices->limit_bytes == 0 ? "" : c->fits ? "yes" : "no";
     bool bold = color && index == choices->advised;
-    fprintf(out, "%s%c%c%d %-10s%11s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
-            index == choices->advised ? '>' : ' ', c->stage, cli_recompute_name(c->recompute, c->every, policy),
+    snprintf(name, sizeof(name), "%s%s", cli_recompute_name(c->recompute, c->every, policy), light[c->light]);
+    fprintf(out, "%s%c%c%d %-11s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
+            index == choices->advised ? '>' : ' ', c->stage, name,
             cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
@@ -111,4 +113,10 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
         fprintf(out, "  | where %s end (3 %% and 50.33 MB aside)", cli_bytes((double)choices->limit_bytes, limit));
     }
     fputc('\n', out);
+    bool used[CLI_LIGHTS] = {false};
+    for (int c = 0; c < choices->n; c++) used[choices->choice[c].light] = true;
+    if (used[CLI_LIGHT_PREFETCH]) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
+    if (used[CLI_LIGHT_OVERLAP]) fputs("  b  with that and overlap_comm false\n", out);
+    if (used[CLI_LIGHT_BUCKETS])
+        fprintf(out, "  c  with these and buckets of %lld elements\n", (long long)choices->light_elems);
 }

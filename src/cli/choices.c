@@ -16,16 +16,23 @@ static zr_status plan_one(const zr_config *config, const zr_layout *layout, cons
 }
 
 /** What cannot be planned (a baseline that a stage does not know) is left out. */
-static void add(cli_choices *choices, const zr_config *config, const zr_layout *layout, bool configured)
+static void add_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
+                      bool configured)
 {
     if (choices->n == CLI_CHOICES) return;
     cli_choice *c = &choices->choice[choices->n];
-    *c = (cli_choice){.stage = layout->stage, .recompute = layout->recompute, .every = layout->recompute_every};
+    *c = (cli_choice){
+        .stage = layout->stage, .light = light, .recompute = layout->recompute, .every = layout->recompute_every};
     if (plan_one(config, layout, choices->profile, c) != ZR_OK) return;
     c->needs_bytes = zr_train_process_bytes(c->report.memory.total_bytes, 1);
     c->fits = choices->limit_bytes == 0 || c->needs_bytes <= choices->limit_bytes;
     if (configured) choices->configured = choices->n;
     choices->n++;
+}
+
+static void add(cli_choices *choices, const zr_config *config, const zr_layout *layout, bool configured)
+{
+    add_light(choices, config, layout, CLI_LIGHT_NONE, configured);
 }
 
 static bool is_common(const zr_layout *layout)
@@ -53,6 +60,78 @@ static zr_layout mixed_layout(const cli_choices *choices, const zr_config *confi
     return layout;
 }
 
+/* ---- lighter --------------------------------------------------------------------------------- */
+
+const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128])
+{
+    static const char *const words[CLI_LIGHTS] = {[CLI_LIGHT_NONE] = "",
+                                                  [CLI_LIGHT_PREFETCH] = ", stage3_prefetch_bucket_size 0",
+                                                  [CLI_LIGHT_OVERLAP] =
+                                                      ", stage3_prefetch_bucket_size 0 and overlap_comm false"};
+    if (light != CLI_LIGHT_BUCKETS) return words[light];
+    snprintf(room, 128, ", stage3_prefetch_bucket_size 0, overlap_comm false and buckets of %lld elements",
+             (long long)choices->light_elems);
+    return room;
+}
+
+/** So small that staging hardly counts, and no more of them than some thousands: each is a step of the schedule. */
+static int64_t light_elems(const zr_config *config)
+{
+    const zr_config_sizes *m = &config->model.sizes;
+    double params = 12.0 * (double)m->n_layer * (double)m->n_embd * (double)m->n_embd +
+                    (double)(m->vocab_size + m->n_positions) * (double)m->n_embd;
+    int64_t elems = (int64_t)(params / CLI_LIGHT_STEPS);
+    return elems > CLI_LIGHT_ELEMS ? elems : CLI_LIGHT_ELEMS;
+}
+
+static void lighten(zr_layout *layout, cli_light light, int64_t elems)
+{
+    if (light >= CLI_LIGHT_PREFETCH) layout->prefetch_elems = 0;
+    if (light >= CLI_LIGHT_OVERLAP) layout->overlap = false;
+    if (light < CLI_LIGHT_BUCKETS) return;
+    if (layout->reduce_bucket_elems > elems) layout->reduce_bucket_elems = elems;
+    if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
+}
+
+/** Add it if it fits, or anyhow. Does it? */
+static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
+                      bool anyhow)
+{
+    zr_layout lighter = *layout;
+    int n = choices->n;
+    lighten(&lighter, light, choices->light_elems);
+    add_light(choices, config, &lighter, light, false);
+    bool fits = choices->n > n && choices->choice[n].fits;
+    if (!fits && !anyhow) choices->n = n;
+    return fits;
+}
+
+/** Of each policy that does not fit, from `first` on, the least that has to go for it. What does not fit without any of
+ *  it is as good as hopeless with the policies that keep more. */
+static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
+{
+    if (choices->limit_bytes == 0) return;
+    bool unit_fits = false;
+    for (int i = first; i < choices->n; i++)
+        unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].fits;
+    layout.recompute_every = 1;
+    layout.recompute = ZR_RECOMPUTE_UNIT;
+    bool hope = unit_fits, at_last = layout.stage == 3;
+    int end = choices->n;
+    if (!unit_fits) {
+        hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
+        if (hope) choices->n = end; /* less may do */
+    }
+    for (int i = first; i < end && hope; i++) {
+        const cli_choice c = choices->choice[i];
+        if (c.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
+        layout.recompute = c.recompute;
+        cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
+        for (cli_light l = least; l < CLI_LIGHTS; l++)
+            if (try_light(choices, config, &layout, l, false)) break;
+    }
+}
+
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
     int first = choices->n;
@@ -67,6 +146,9 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
         layout = mixed_layout(choices, config, stage);
         add(choices, config, &layout, false);
     }
+    layout = *base;
+    layout.stage = stage;
+    add_lighter(choices, config, layout, first);
     if (is_common(base)) return;
     layout = *base;
     layout.stage = stage;
@@ -134,7 +216,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
     table->chosen = configured->stage;
     for (int i = 0; i < choices->n; i++) {
         const cli_choice *c = &choices->choice[i];
-        if (c->recompute != configured->recompute || c->every != configured->every) continue;
+        if (c->light || c->recompute != configured->recompute || c->every != configured->every) continue;
         table->report[c->stage] = c->report;
         table->planned[c->stage] = true;
     }
@@ -153,6 +235,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has none */
     layout.batch = batch;
     layout.seq = seq;
+    lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
     ZR_TRY(zr_train_plan_layout(config, &layout, choices->profile, &plan));
     *bytes = zr_train_process_bytes(plan->memory.total_bytes, 1);
     zr_plan_destroy(&plan);
@@ -202,6 +285,10 @@ void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, 
     choices->compute_known = narrow || profile->flops_f32 > 0;
     choices->link_known = ranks == 1 || profile->link_bytes_sec > 0;
     choices->ranks = ranks;
+    choices->light_elems = light_elems(config);
+    choices->step_tokens = config->train_batch_size * base.seq;
+    choices->peak_flops = narrow ? profile->flops_bf16 : profile->flops_f32;
+    if (choices->efficiency > 0) choices->peak_flops /= choices->efficiency;
     choices->configured = -1;
     choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
     if (choices->many_layers) add(choices, config, &base, true);

@@ -6,11 +6,23 @@
 
 #define CLI_MANY_LAYERS 512 /* planning time grows with their square: of more only what is configured is planned */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
-#define CLI_CHOICES (20 + CLI_SPACINGS)
+#define CLI_CHOICES (32 + CLI_SPACINGS)
 #define CLI_MOST_RANKS (1 << 20) /* from which more are looked for */
+
+/** What takes less memory and hides less: each has what those before it have. */
+typedef enum cli_light {
+    CLI_LIGHT_NONE,     /* as configured */
+    CLI_LIGHT_PREFETCH, /* stage 3 gathers nothing ahead: stage3_prefetch_bucket_size 0 */
+    CLI_LIGHT_OVERLAP,  /* overlap_comm false: one unit and one gradient at a time */
+    CLI_LIGHT_BUCKETS,  /* buckets of light_elems elements at most */
+    CLI_LIGHTS
+} cli_light;
+#define CLI_LIGHT_ELEMS (1 << 20)
+#define CLI_LIGHT_STEPS 16384
 
 typedef struct cli_choice {
     int stage;
+    cli_light light;
     zr_recompute recompute;
     int64_t every;
     zr_report report;
@@ -31,6 +43,11 @@ typedef struct cli_more_ranks {
 typedef struct cli_choices {
     const zr_profile *profile; /* set this and the limit, then plan */
     int64_t limit_bytes;       /* of a process; 0: none */
+    double peak_flops;         /* of a rank, in the type of its products, as the profile has it; 0: not known */
+    double efficiency;         /* share of it that products are priced at; 0: all */
+    double tokens;             /* to train on; 0: not asked */
+    int64_t light_elems;       /* of the buckets of CLI_LIGHT_BUCKETS */
+    int64_t step_tokens;       /* of all ranks */
     int ranks;
     bool many_layers;
     bool compute_known, link_known; /* rates, without which a time is not one */
@@ -45,12 +62,21 @@ typedef struct cli_choices {
 void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings);
 /** The stages with the recompute policy that is configured, which could be planned. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
-/** What a process needs at stage 3 with recompute unit, and so many ranks, rows and tokens. */
+/** ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; returns room or a constant. */
+const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
+/** What a process needs at stage 3 with recompute unit and the lightest of cli_light, and so many ranks, rows and
+ *  tokens. */
 ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch,
                                          int64_t seq, int64_t *bytes);
 
 /** The choices as lines of at most 80 columns, with bars of what fills the memory. */
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
+
+/** Tokens a second, the share of the peak (MFU) and, for so many tokens, days: of what is configured and of what is
+ *  advised, where times are known. */
+void cli_speed_print(FILE *out, const cli_choices *choices);
+/** The same as members behind a comma, null where it is not known. */
+void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c);
 
 /** What to take and why, or what would help, as a paragraph. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);

@@ -141,6 +141,13 @@ void cli_table_print(FILE *out, const cli_table *table, bool color);
 /** The train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
 
+/** What --profile names: a machine that zr knows, or a file (with a slash, or ending in .json) with its rates, one's
+ * own or the document of `zr info --bench --json`. ZR_ERR_ARG; of a file ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG, ZR_ERR_DATA.
+ */
+ZR_NODISCARD zr_status cli_profile(const char *name, zr_profile *profile);
+/** Is there a shape of that name? ZR_ERR_ARG: an unknown name is a mistake of the command line. */
+ZR_NODISCARD zr_status cli_preset(const char *name);
+
 /** The shapes that have a name, with sizes and parameters. */
 ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
 

@@ -137,6 +137,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     ZR_CHECK(wanted || (!b.preset && !b.batch && !b.seq && !b.bf16), ZR_ERR_ARG,
              "--preset, --batch, --seq and --bf16 say what --bench measures; give that too");
     if (!wanted) return show(&args);
+    if (b.preset) ZR_TRY(cli_preset(b.preset));
     if (!b.preset) b.preset = "gpt2-124m";
     if (!b.batch) b.batch = 4;
     return bench(&args, comm, &b);

@@ -9,6 +9,7 @@
 typedef struct plan_options {
     const char *preset, *memory, *max, *svg, *profile;
     int64_t stage, batch, seq, ranks, tensor;
+    double tokens, efficiency; /* 0: not given */
     bool schedule, shapes, table1, table2, every, advice;
 } plan_options;
 
@@ -86,11 +87,17 @@ static zr_status make_plan(const planning *p, zr_plan **made)
     return ZR_OK;
 }
 
+static cli_choices choices_of(const planning *p)
+{
+    return (cli_choices){
+        .profile = &p->profile, .limit_bytes = p->limit_bytes, .efficiency = p->o->efficiency, .tokens = p->o->tokens};
+}
+
 static zr_status print_text(const planning *p)
 {
     bool color = cli_colored_out(p->args->color);
     cli_table table = {.memory_bytes = p->limit_bytes};
-    cli_choices choices = {.profile = &p->profile, .limit_bytes = p->limit_bytes};
+    cli_choices choices = choices_of(p);
     cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
     if (choices.configured < 0) { /* planned again for the reason */
         zr_plan *none = NULL;
@@ -105,6 +112,7 @@ static zr_status print_text(const planning *p)
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
+    cli_speed_print(stdout, &choices);
     ZR_TRY(cli_advice_print(stdout, &choices, p->config));
     return ZR_OK;
 }
@@ -119,7 +127,7 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     zr_free(json);
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
     if (p->o->advice) {
-        cli_choices choices = {.profile = &p->profile, .limit_bytes = p->limit_bytes};
+        cli_choices choices = choices_of(p);
         cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
         cli_advice_json(stdout, &choices);
     }
@@ -213,13 +221,22 @@ static zr_status find_max(planning *p)
     return ZR_OK;
 }
 
+/** No product reaches the peak of a data sheet: price them at a part of it. */
+static void take_part(zr_profile *profile, double part)
+{
+    profile->flops_f32 *= part;
+    profile->flops_bf16 *= part;
+    for (int i = 0; i < profile->n_products; i++) profile->product[i].flops *= part;
+}
+
 static zr_status settle(planning *p)
 {
     if (p->o->profile) {
-        ZR_TRY(zr_profile_named(p->o->profile, &p->profile));
+        ZR_TRY(cli_profile(p->o->profile, &p->profile));
     } else {
         ZR_TRY(profile_here(p));
     }
+    if (p->o->efficiency > 0) take_part(&p->profile, p->o->efficiency);
     settle_limit(p);
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;
@@ -290,6 +307,13 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
              comm ? comm->size : 0);
     ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule is text; leave it or --json out");
+    int64_t bytes = 0;
+    ZR_CHECK(o->efficiency <= 1, ZR_ERR_ARG, "--efficiency %g; a share of the peak was wanted, at most 1",
+             o->efficiency);
+    if (o->preset) ZR_TRY(cli_preset(o->preset));
+    ZR_CHECK(o->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)o->stage);
+    ZR_CHECK(!o->memory || zr__text_bytes(o->memory, &bytes), ZR_ERR_ARG,
+             "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", o->memory);
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
     return ZR_OK;
 }
@@ -320,7 +344,10 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks; 1 is built"},
         {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
         {"max", CLI_TEXT, &o.max, 0, "model|batch", "the most layers, or largest micro-batch, that fits"},
-        {"profile", CLI_TEXT, &o.profile, 0, "NAME", "a machine: v100-dgx2, h100, zen3; left out: this one"},
+        {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},
+        {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
+        {"efficiency", CLI_REAL, &o.efficiency, 1e-6, "E",
+         "share of the peak FLOP/s that is priced, as 0.4; without: 1"},
         {"every", CLI_FLAG, &o.every, 0, NULL, "also recompute unit with the input of each k-th unit"},
         {"advice", CLI_FLAG, &o.advice, 0, NULL, "with --json: time, choices, advice, as the text has"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the memory map and the streams of one step"},
@@ -343,6 +370,7 @@ const cli_command cli_plan = {
     .usage = "zr plan [CONFIG.json] [--key.path=value ...] [--ranks N] [--preset NAME] ...",
     .examples = "  zr plan config.json --ranks 8\n"
                 "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --profile v100-dgx2\n"
+                "  zr plan --preset gpt3-6.7b --ranks 64 --profile h100 --tokens 300e9 --efficiency 0.4\n"
                 "  zr plan config.json --max model --memory 2GB\n"
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"

@@ -3,7 +3,11 @@
  * 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022; zero-*: what the ZeRO
  * papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its artifact). gpt-1t has the width and heads
  * of Megatron-LM's trillion (Narayanan et al. 2021) and as many layers as come closest to 10^12 parameters.
+ * megatron-7.5b is a row of Narayanan et al.'s table 1; the ZeRO paper gives no shape for the 7.5B of its table 1, and
+ * zero-7.5b is the same blocks with GPT-2's tokens and positions. gpt2 to gpt2-xl: the names that Hugging Face gives to
+ * GPT-2's four. gpt3-1.3b has 16 heads of 128, which its table's 24 do not divide.
  */
+#include "base/text.h"
 #include "zr/models.h"
 
 #include <stdio.h>
@@ -15,7 +19,16 @@
     X("gpt2-350m", 24, 1024, 16, 1024, 50257)                                                                          \
     X("gpt2-774m", 36, 1280, 20, 1024, 50257)                                                                          \
     X("gpt2-1.5b", 48, 1600, 25, 1024, 50257)                                                                          \
+    X("gpt2", 12, 768, 12, 1024, 50257)                                                                                \
+    X("gpt2-medium", 24, 1024, 16, 1024, 50257)                                                                        \
+    X("gpt2-large", 36, 1280, 20, 1024, 50257)                                                                         \
+    X("gpt2-xl", 48, 1600, 25, 1024, 50257)                                                                            \
+    X("gpt3-1.3b", 24, 2048, 16, 2048, 50257)                                                                          \
+    X("gpt3-2.7b", 32, 2560, 32, 2048, 50257)                                                                          \
+    X("gpt3-6.7b", 32, 4096, 32, 2048, 50257)                                                                          \
+    X("gpt3-13b", 40, 5120, 40, 2048, 50257)                                                                           \
     X("gpt3-175b", 96, 12288, 96, 2048, 50257)                                                                         \
+    X("megatron-7.5b", 36, 4096, 32, 2048, 51200)                                                                      \
     X("megatron-8.3b", 72, 3072, 24, 1024, 50257)                                                                      \
     X("turing-nlg-17b", 78, 4256, 28, 1024, 50257)                                                                     \
     X("gpt-neox-20b", 44, 6144, 64, 2048, 50432)                                                                       \
@@ -30,6 +43,7 @@
     X("zero-4b", 64, 2304, 24, 1024, 50257)                                                                            \
     X("zero-5.9b", 72, 2592, 32, 1024, 50257)                                                                          \
     X("zero-6b", 52, 3072, 24, 1024, 50257)                                                                            \
+    X("zero-7.5b", 36, 4096, 32, 1024, 50257)                                                                          \
     X("zero-8b", 72, 3072, 24, 1024, 50257)                                                                            \
     X("zero-10b", 50, 4096, 32, 1024, 50257)                                                                           \
     X("zero-11b", 54, 4096, 32, 1024, 50257)                                                                           \
@@ -100,9 +114,18 @@ static void nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;
     text[0] = '\0';
+    /* A slip; other names are told by what they begin with. */
+    const char *close = zr__text_nearest(wanted, names, SHAPES);
+    if (close && zr__text_distance(wanted, close) > 1) close = NULL;
+    for (size_t i = 0; i < SHAPES; i++)
+        if (likeness(shapes[i].name, wanted) == length) close = NULL;
+    if (close) {
+        used += (size_t)snprintf(text, NEAREST_BYTES, " %s", close);
+        found++;
+    }
     for (size_t like = length; like > 0 && 2 * like >= length; like--)
         for (size_t i = 0; i < SHAPES && found < NEAREST; i++) {
-            if (likeness(shapes[i].name, wanted) != like) continue;
+            if (likeness(shapes[i].name, wanted) != like || shapes[i].name == close) continue;
             used += (size_t)snprintf(text + used, NEAREST_BYTES - used, " %s", shapes[i].name);
             found++;
         }

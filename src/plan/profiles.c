@@ -1,6 +1,7 @@
 /*
  * Machines by name: rates of one rank. Their scratch is that of the op table alone: one thread, no panels.
  */
+#include "base/text.h"
 #include "zr/plan.h"
 
 #include <string.h>
@@ -10,15 +11,21 @@
  *            products, 15.7 fp32, 900 GB/s HBM2). Its link is its share of the node's 8 x 12.5 GB/s of InfiniBand,
  *            as in the ZeRO paper's cluster: what ranks of several nodes have. 32 GB as the paper counts.
  *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
- * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4
- *            in one direction, 450 GB/s: ranks of one node.
- * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
- *            its memory, so bytes come from a peer as they come from memory.
+ * a100-40gb, a100-80gb
+ *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039 GB/s),
+ * NVLink 3 in one direction, 300 GB/s: ranks of one node. h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s
+ * of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4 in one direction, 450 GB/s: ranks of one node. h200 H200 SXM:
+ * NVIDIA's data sheet, as h100 with 141 GB at 4.8 TB/s. zen3       two cores of an AMD Zen 3 server, measured: 200
+ * GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share its memory, so bytes come from a peer as they come from
+ * memory.
  */
 /* name, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, link bytes/s, memory bytes (0: not known) */
 #define PROFILE_LIST(X)                                                                                                \
     X("v100-dgx2", 15.7e12, 125e12, 900e9, 8 * 12.5e9 / 16, 32000000000)                                               \
+    X("a100-40gb", 19.5e12, 312e12, 1555e9, 300e9, 40000000000)                                                        \
+    X("a100-80gb", 19.5e12, 312e12, 2039e9, 300e9, 80000000000)                                                        \
     X("h100", 67e12, 989e12, 3350e9, 450e9, 80000000000)                                                               \
+    X("h200", 67e12, 989e12, 4800e9, 450e9, 141000000000)                                                              \
     X("zen3", 200e9, 0, 28e9, 28e9, 0)
 
 #define PROFILE_ROW(name_, f32, bf16, memory, link, bytes)                                                             \
@@ -48,5 +55,7 @@ zr_status zr_profile_named(const char *name, zr_profile *profile)
         *profile = profiles[i];
         return ZR_OK;
     }
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no profile \"%s\"; there are:%s", name, PROFILE_LIST(PROFILE_TEXT));
+    const char *near = zr__text_nearest(name, names, (int)(sizeof names / sizeof *names) - 1);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no profile \"%s\"; %s%s%sthere are:%s", name,
+                   near ? "did you mean " : "", near ? near : "", near ? "? " : "", PROFILE_LIST(PROFILE_TEXT));
 }

@@ -1,0 +1,171 @@
+/* Rates of a machine from a file: one's own, or what `zr info --bench --json` printed. */
+#include "cli/choices.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/** A key of the file and where its number goes. */
+typedef struct rate_key {
+    const char *key;
+    size_t at;
+    bool must;
+} rate_key;
+
+#define AT(member) offsetof(zr_profile, member)
+static const rate_key own_keys[] = {{"flops_f32", AT(flops_f32), true},
+                                    {"flops_bf16", AT(flops_bf16), false},
+                                    {"memory_bytes_sec", AT(memory_bytes_sec), true},
+                                    {"link_bytes_sec", AT(link_bytes_sec), false}};
+static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), true},
+                                      {"link_bytes_sec", AT(link_bytes_sec), false}};
+enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
+
+static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_profile *profile)
+{
+    const json_t *json = json_object_get(root, key->key);
+    if ((!json || json_is_null(json)) && !key->must) return ZR_OK;
+    double rate = json_number_value(json);
+    ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
+             "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
+             json ? "not that" : "missing", key->must ? " above 0" : "");
+    memcpy((char *)profile + key->at, &rate, sizeof(rate));
+    return ZR_OK;
+}
+
+/** "memory_bytes": a number, or a size in words. */
+static zr_status take_memory(const json_t *root, const char *file, zr_profile *profile)
+{
+    const json_t *json = json_object_get(root, "memory_bytes");
+    bool good = !json || (json_is_integer(json) && json_integer_value(json) >= 0) ||
+                (json_is_real(json) && json_real_value(json) >= 0 && json_real_value(json) < 0x1p53);
+    if (json) profile->memory_bytes = (int64_t)json_number_value(json);
+    if (json_is_string(json)) good = zr__text_bytes(json_string_value(json), &profile->memory_bytes);
+    ZR_CHECK(good, ZR_ERR_DATA, "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted",
+             file);
+    return ZR_OK;
+}
+
+static zr_status check_keys(json_t *root, const char *file)
+{
+    static const char *const known[] = {"name",           "flops_f32",    "flops_bf16", "memory_bytes_sec",
+                                        "link_bytes_sec", "memory_bytes", "link_copies"};
+    const char *key = NULL;
+    json_t *value = NULL;
+    const int n = (int)(sizeof(known) / sizeof(known[0]));
+    json_object_foreach(root, key, value)
+    {
+        bool found = false;
+        for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
+        const char *near = zr__text_nearest(key, known, n);
+        ZR_CHECK(found, ZR_ERR_DATA, "--profile %s: there is no key \"%s\"%s%s%s", file, key,
+                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    return ZR_OK;
+}
+
+static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
+{
+    ZR_TRY(check_keys(root, file));
+    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], profile));
+    ZR_TRY(take_memory(root, file, profile));
+    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name");
+    ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);
+    ZR_CHECK(!name || json_is_string(name), ZR_ERR_DATA, "--profile %s: \"name\" is text", file);
+    profile->link_copies = json_is_true(copies);
+    if (name) snprintf(profile->name, sizeof(profile->name), "%.40s", json_string_value(name));
+    return ZR_OK;
+}
+
+/** The rates of a level that is used, whichever of its names they have. */
+static double peak_of(const json_t *root, const char *key)
+{
+    const json_t *level = json_object_get(root, "level");
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(root, "levels"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "level"));
+        if (name && json_is_string(level) && strcmp(name, json_string_value(level)) == 0)
+            return json_number_value(json_object_get(one, key));
+    }
+    return 0;
+}
+
+/** All ranks of such a machine share its memory, so the link copies. */
+static zr_status take_bench(json_t *root, const char *file, zr_profile *profile)
+{
+    size_t i;
+    json_t *shape;
+    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], profile));
+    profile->flops_f32 = peak_of(root, "fma_f32_all_flops");
+    profile->flops_bf16 = peak_of(root, "dot_bf16_all_flops");
+    double narrow = json_number_value(json_object_get(root, "matmul_bf16_flops"));
+    if (narrow > profile->flops_bf16) profile->flops_bf16 = narrow;
+    ZR_CHECK(profile->flops_f32 > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
+    profile->link_copies = true;
+    json_array_foreach(json_object_get(root, "shapes"), i, shape)
+    {
+        double rate = json_number_value(json_object_get(shape, "flops_per_sec"));
+        int64_t size[3];
+        const char *const name[3] = {"m", "n", "k"}, *dtype = json_string_value(json_object_get(shape, "dtype"));
+        bool good = rate > 0 && dtype && profile->n_products < ZR_PRODUCT_RATES;
+        for (int s = 0; s < 3; s++) {
+            size[s] = json_integer_value(json_object_get(shape, name[s]));
+            good = good && size[s] > 0;
+        }
+        if (!good) continue;
+        profile->product[profile->n_products++] = (zr_product_rate){
+            .bf16 = strcmp(dtype, "bf16") == 0, .sizes = zr_product_sizes_of(size[0], size[1], size[2]), .flops = rate};
+    }
+    const char *processor = json_string_value(json_object_get(root, "processor"));
+    if (processor) snprintf(profile->name, sizeof(profile->name), "%.40s", processor);
+    return ZR_OK;
+}
+
+static zr_status read_file(const char *path, zr_profile *profile)
+{
+    char *text = NULL, file[256];
+    size_t bytes = 0;
+    json_t *root = NULL;
+    zr__text_escape(path, file, sizeof(file));
+    *profile = (zr_profile){.threads = 1};
+    snprintf(profile->name, sizeof(profile->name), "%.40s", file);
+    ZR_TRY(zr__json_read(path, &text, &bytes));
+    zr_status st = zr__json_parse(text, bytes, file, &root);
+    zr_free(text);
+    if (st == ZR_ERR_CONFIG) {
+        char why[512];
+        snprintf(why, sizeof(why), "%s", zr_error_message());
+        st = ZR_FAIL(ZR_ERR_DATA, "--profile: %s", why);
+    }
+    ZR_TRY(st);
+    if (!json_is_object(root))
+        st = ZR_FAIL(ZR_ERR_DATA, "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
+    else
+        st = json_object_get(root, "triad_bytes_sec") ? take_bench(root, file, profile) : take_own(root, file, profile);
+    json_decref(root);
+    profile->bf16_products = profile->flops_bf16 > 0;
+    return st;
+}
+
+zr_status cli_profile(const char *name, zr_profile *profile)
+{
+    size_t n = strlen(name);
+    bool file = strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
+    if (file) return read_file(name, profile);
+    if (zr_profile_named(name, profile) == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_ARG, "--profile: %s; or FILE.json with rates of your own", why);
+}
+
+zr_status cli_preset(const char *name)
+{
+    zr_gpt2_config config;
+    if (zr_gpt2_preset(name, &config) == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_ARG, "--preset: %s", why);
+}
