@@ -36,11 +36,11 @@ largest() {
     code 71 "$ZR" train c.json --quiet --ranks "$ranks" --memory.limit=60MiB --"$key=$((most + 1))" "$@" && [ ! -e run ]
 }
 layers=model.n_layer batch=train_micro_batch_size_per_gpu
-check "the largest model trains, one layer more does not start" largest model $layers 1
-check "... on 2 ranks at stage 3" largest model $layers 2 --zero_optimization.stage=3
-check "... with layout paper, bf16 and units computed again" largest model $layers 2 --memory.layout=paper \
+check "the most layers train, one more does not start" largest layers $layers 1
+check "... on 2 ranks at stage 3" largest layers $layers 2 --zero_optimization.stage=3
+check "... with layout paper, bf16 and units computed again" largest layers $layers 2 --memory.layout=paper \
     --bf16.enabled=true --zero_optimization.stage=2 --activation_checkpointing.policy=unit
-check "... with policy auto under that limit" largest model $layers 1 --activation_checkpointing.policy=auto
+check "... with policy auto under that limit" largest layers $layers 1 --activation_checkpointing.policy=auto
 check "the largest micro-batch trains, one row more does not start" largest batch $batch 2 --zero_optimization.stage=1
 same_plan() {
     sed 's/, "max": .*/}/' max.json >a
@@ -48,15 +48,46 @@ same_plan() {
 }
 check "... and is the plan that is shown" same_plan
 check "... with the train_batch_size that goes with it" test "$(number train_batch_size max.json)" = $((most * 2 * 2))
-check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet --max model --memory 60MB
-check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --max model \
+check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet --max layers --memory 60MB
+check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --max layers \
     --memory 64TB --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1
 check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 62.9 MB' \
-    "$ZR" plan c.json --quiet --max model --memory.limit=60MiB
+    "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
 check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
-check "of an unknown kind" fails 2 'model or batch' "$ZR" plan c.json --max width --memory 1GiB
+check "of an unknown kind" fails 2 'model, layers or batch' "$ZR" plan c.json --max width --memory 1GiB
+
+# family LIMIT_BYTES OPTION...: the largest of usual proportions; what is named is what zr plan says of that model
+family() {
+    limit=$1
+    shift
+    "$ZR" plan --preset gpt2 --json --quiet --max model --memory "$limit" "$@" >max.json || return 1
+    stage=$(sed 's/.*"stage": \([0-3]\), "model.n_embd".*/\1/' max.json)
+    width=$(number model.n_embd max.json) heads=$(number model.n_head max.json) n=$(number model.n_layer max.json)
+    [ "$(number needs max.json)" -le "$limit" ] && [ "$(number next_needs max.json)" -gt "$limit" ] || return 1
+    [ $((width % heads)) = 0 ] && [ $((width / heads)) -ge 42 ] && [ $((width / heads)) -le 160 ] &&
+        [ $((width / n)) -ge 10 ] && [ $((width / n)) -le 400 ]
+}
+check "the largest model, of usual proportions" family 24000000000 --ranks 8
+check "... at the stage that shares most" test "$stage" = 3
+small=$(number params max.json) wide=$width
+check "... more memory" family 80000000000 --ranks 8
+check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$width" -gt "$wide"
+check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
+check "... which is said" test "$stage" = 1
+check "... and shares less" test "$(number params max.json)" -lt "$small"
+written() { # its sizes written out need what was said
+    family 24000000000 --ranks 8 || return 1
+    echo '{"model": {"type": "gpt2", "vocab_size": 50257, "n_positions": 1024}, "data": {"train": "text.txt"}}' >sizes.json
+    "$ZR" plan sizes.json --quiet --json --ranks 8 --stage "$stage" --bf16.enabled=true --optimizer.type=AdamW --batch 1 --seq 1024 \
+        --model.n_layer="$n" --model.n_embd="$width" --model.n_head="$heads" >written.json || return 1
+    [ "$(number params written.json)" = "$(number params max.json)" ] &&
+        awk -v t="$(sed 's/.*"total": \([0-9]*\)}, "traffic".*/\1/' written.json)" -v n="$(number needs max.json)" 'BEGIN { d = 1.03 * t + 50331648 - n; exit !(d * d < 4) }'
+}
+check "... its sizes written out need as much" written
+check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*, zero_optimization.stage 3: .* parameters' \
+    "$ZR" plan --preset gpt2 --ranks 8 --max model --memory 24GB --quiet
 
 v100='--profile v100-dgx2 --ranks 64'
 choices() { "$ZR" plan --preset gpt2-1.5b --batch 32 $v100 --quiet --every "$@" >choices; }

@@ -139,7 +139,7 @@ static zr_status draw(const planning *p, const zr_plan *plan)
 {
     zr_plan *whole = NULL;
     int64_t whole_states_bytes = 0;
-    bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL;
+    bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
     const char *model = named ? p->config->model.preset : p->config->model.type;
     zr_layout layout = zr_train_layout(p->config, p->ranks);
     layout.stage = 0;
@@ -217,6 +217,8 @@ static zr_status find_max(planning *p)
         p->limit_bytes > 0, ZR_ERR_ARG,
         "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --profile that has one",
         p->o->max);
+    for (int i = 0; i < p->args->n_overrides; i++)
+        p->max.keep_stage |= strncmp(p->args->override[i], "zero_optimization.stage=", 24) == 0;
     ZR_TRY(cli_max_find(p->config, p->ranks, &p->profile, p->limit_bytes, &p->max));
     return ZR_OK;
 }
@@ -267,7 +269,7 @@ static zr_status show(const planning *p)
 static zr_status check_layers(const planning *p)
 {
     int64_t layers = p->config->model.sizes.n_layer;
-    bool vary = p->o->max && strcmp(p->o->max, "model") == 0;
+    bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
     ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED,
              "model.n_layer %lld: a plan of so many layers takes too long; zr plan takes up to %d", (long long)layers,
              MOST_LAYERS);
@@ -343,7 +345,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"seq", CLI_INT, &o.seq, 1, "T", "tokens of a sample"},
         {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks; 1 is built"},
         {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
-        {"max", CLI_TEXT, &o.max, 0, "model|batch", "the most layers, or largest micro-batch, that fits"},
+        {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
         {"efficiency", CLI_REAL, &o.efficiency, 1e-6, "E",

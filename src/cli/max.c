@@ -7,17 +7,10 @@
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
 
-typedef struct search {
-    zr_config *config;
-    int ranks;
-    const zr_profile *profile;
-    cli_max_what what;
-} search;
-
-static void set(const search *s, int64_t n)
+static void set(const cli_search *s, int64_t n)
 {
     zr_config *c = s->config;
-    if (s->what == CLI_MAX_MODEL) {
+    if (s->what != CLI_MAX_BATCH) {
         c->model.sizes.n_layer = n;
     } else {
         c->micro_batch_size = n;
@@ -26,7 +19,7 @@ static void set(const search *s, int64_t n)
 }
 
 /** What a process takes with so many layers or rows, as `zr train` counts. */
-static zr_status needs_with(const search *s, int64_t n, int64_t *bytes)
+zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes)
 {
     zr_plan *plan = NULL;
     set(s, n);
@@ -38,32 +31,30 @@ static zr_status needs_with(const search *s, int64_t n, int64_t *bytes)
 
 const char *cli_max_key(cli_max_what what)
 {
-    return what == CLI_MAX_MODEL ? "model.n_layer" : "train_micro_batch_size_per_gpu";
+    return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
 }
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
 {
-    ZR_CHECK(strcmp(text, "model") == 0 || strcmp(text, "batch") == 0, ZR_ERR_ARG,
-             "--max is \"%s\"; model or batch was wanted", text);
-    *what = strcmp(text, "model") == 0 ? CLI_MAX_MODEL : CLI_MAX_BATCH;
+    static const char *const names[] = {
+        [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
+    *what = CLI_MAX_NONE;
+    for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
+        if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
+    ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; model, layers or batch was wanted", text);
     return ZR_OK;
 }
 
 /** Rows whose product with micro-batches and ranks is still a number. */
-static int64_t most_of(const search *s)
+static int64_t most_of(const cli_search *s)
 {
-    if (s->what == CLI_MAX_MODEL) return TRIED_LAYERS;
+    if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
     int64_t rows = INT64_MAX / (s->config->accumulation_steps * s->ranks);
     return rows < TRIED_ROWS ? rows : TRIED_ROWS;
 }
 
-/* n and what it needs. */
-typedef struct point {
-    int64_t n, needs;
-} point;
-
 /** Where the line through two points meets the limit. */
-static int64_t line_meets(point a, point b, int64_t limit_bytes)
+static int64_t line_meets(cli_point a, cli_point b, int64_t limit_bytes)
 {
     double slope = (double)(b.needs - a.needs) / (double)(b.n - a.n);
     double n = (double)b.n + (double)(limit_bytes - b.needs) / (slope > 1 ? slope : 1);
@@ -73,9 +64,9 @@ static int64_t line_meets(point a, point b, int64_t limit_bytes)
 /** The next to try between what fits and what does not (needs 0: nobody knows yet). What a step needs grows nearly in a
  *  line, so that a few plans are enough, and large plans take their time; each third is a bisection, or a doubling, so
  *  that no curve makes it slow. */
-static int64_t next_try(int round, point before, point fits, point fails, int64_t limit_bytes)
+static int64_t next_try(int round, cli_point before, cli_point fits, cli_point fails, int64_t limit_bytes)
 {
-    point other = fails.needs ? fails : before;
+    cli_point other = fails.needs ? fails : before;
     int64_t n = fails.needs ? fits.n + (fails.n - fits.n) / 2 : 2 * fits.n;
     if (round % 3 != 0) n = line_meets(other, fits, limit_bytes);
     if (!fails.needs && n > 16 * fits.n) n = 16 * fits.n;
@@ -83,15 +74,15 @@ static int64_t next_try(int round, point before, point fits, point fails, int64_
 }
 
 /** From 1, which is known to fit: the last that fits and the first that does not. `guess` and the next after it are
- * tried first; 0: none. */
-static zr_status find(const search *s, int64_t guess, int64_t limit_bytes, point *fits, point *fails)
+ *  tried first; 0: none. */
+zr_status cli_max_between(const cli_search *s, int64_t guess, int64_t limit_bytes, cli_point *fits, cli_point *fails)
 {
-    point before = {0};
+    cli_point before = {0};
     int64_t last_guess = guess + 1;
     for (int round = 0; fails->n - fits->n > 1; round++) {
         bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
-        point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
-        ZR_TRY(needs_with(s, now.n, &now.needs));
+        cli_point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
+        ZR_TRY(cli_max_needs(s, now.n, &now.needs));
         if (now.needs <= limit_bytes) {
             if (guessed) guess++;
             before = *fits;
@@ -104,62 +95,131 @@ static zr_status find(const search *s, int64_t guess, int64_t limit_bytes, point
 }
 
 /** Policy auto fits what policy unit does, and hardly more: it plans many times for each of its own, so begin there. */
-static zr_status guess_for_auto(const search *s, int64_t limit_bytes, point fits, point fails, int64_t *guess)
+static zr_status guess_for_auto(const cli_search *s, int64_t limit_bytes, cli_point fits, cli_point fails,
+                                int64_t *guess)
 {
     zr_config unit = *s->config;
-    search cheap = *s;
+    cli_search cheap = *s;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
-    ZR_TRY(needs_with(&cheap, 1, &fits.needs));
-    if (fits.needs <= limit_bytes) ZR_TRY(find(&cheap, 0, limit_bytes, &fits, &fails));
+    ZR_TRY(cli_max_needs(&cheap, 1, &fits.needs));
+    if (fits.needs <= limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, limit_bytes, &fits, &fails));
     *guess = fits.n;
+    return ZR_OK;
+}
+
+void cli_max_set_shape(zr_config *config, const cli_shape *shape)
+{
+    config->model.sizes.n_embd = shape->n_embd;
+    config->model.sizes.n_head = shape->n_head;
+}
+
+/** From one layer or row on. */
+static zr_status from_one(const cli_search *s, int64_t limit_bytes, cli_point *fits, cli_point *fails)
+{
+    int64_t guess = 0;
+    char limit[32], need[32];
+    *fits = (cli_point){.n = 1};
+    *fails = (cli_point){.n = most_of(s) + 1};
+    ZR_TRY(cli_max_needs(s, 1, &fits->needs));
+    ZR_CHECK(fits->needs <= limit_bytes, ZR_ERR_MEMORY,
+             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the "
+             "program included); use a higher stage, "
+             "more ranks, recompute "
+             "policy unit, or a smaller %s",
+             cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), cli_bytes((double)fits->needs, need),
+             s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
+    if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, limit_bytes, *fits, *fails, &guess));
+    ZR_TRY(cli_max_between(s, guess, limit_bytes, fits, fails));
+    return ZR_OK;
+}
+
+/** Stage 3 takes the least, so nothing larger fits another. Of the stages at which the same model fits, and no more,
+ *  the lowest moves the least. */
+static zr_status lowest_stage(const cli_search *s, int64_t limit_bytes, cli_point *fits, cli_point *fails)
+{
+    for (int64_t stage = 0; stage < 3; stage++) {
+        cli_point in = *fits, out = *fails;
+        s->config->zero.stage = stage;
+        if (cli_max_needs(s, in.n, &in.needs) != ZR_OK || in.needs > limit_bytes) continue;
+        if (out.needs && (cli_max_needs(s, out.n, &out.needs) != ZR_OK || out.needs <= limit_bytes)) continue;
+        *fits = in;
+        *fails = out;
+        return ZR_OK;
+    }
+    s->config->zero.stage = 3;
+    return ZR_OK;
+}
+
+static zr_status largest_model(const cli_search *s, int64_t limit_bytes, cli_max *max, cli_point *fits,
+                               cli_point *fails)
+{
+    bool any_stage = !max->keep_stage && s->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
+    if (any_stage) s->config->zero.stage = 3;
+    ZR_TRY(cli_family_find(s, limit_bytes, &max->shape, fits, fails));
+    if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(s, limit_bytes, fits, fails));
+    if (any_stage) ZR_TRY(lowest_stage(s, limit_bytes, fits, fails));
+    max->shape.n_layer = fits->n;
     return ZR_OK;
 }
 
 zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes, cli_max *max)
 {
-    const search s = {config, ranks, profile, max->what};
-    point fits = {.n = 1}, fails = {.n = most_of(&s) + 1};
-    int64_t guess = 0;
-    char limit[32], need[32];
-    ZR_TRY(needs_with(&s, 1, &fits.needs));
-    ZR_CHECK(fits.needs <= limit_bytes, ZR_ERR_MEMORY,
-             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the program included); use a higher stage, "
-             "more ranks, recompute "
-             "policy unit, or a smaller %s",
-             cli_bytes((double)limit_bytes, limit), cli_max_key(max->what), cli_bytes((double)fits.needs, need),
-             max->what == CLI_MAX_MODEL ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
-    if (config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(&s, limit_bytes, fits, fails, &guess));
-    ZR_TRY(find(&s, guess, limit_bytes, &fits, &fails));
+    const cli_search s = {config, ranks, profile, max->what};
+    cli_point fits = {0}, fails = {0};
+    zr_plan *plan = NULL;
+    if (max->what == CLI_MAX_MODEL)
+        ZR_TRY(largest_model(&s, limit_bytes, max, &fits, &fails));
+    else
+        ZR_TRY(from_one(&s, limit_bytes, &fits, &fails));
     set(&s, fits.n);
-    *max = (cli_max){.what = max->what,
-                     .n = fits.n,
-                     .train_batch_size = config->train_batch_size,
-                     .needs = fits.needs,
-                     .next_needs = fails.needs};
+    ZR_TRY(zr_train_plan(config, ranks, -1, profile, &plan));
+    max->params = (double)plan->params;
+    zr_plan_destroy(&plan);
+    max->stage = (int)config->zero.stage;
+    max->n = fits.n;
+    max->train_batch_size = config->train_batch_size;
+    max->needs = fits.needs;
+    max->next_needs = fails.needs;
     return ZR_OK;
 }
 
 /** In MB throughout: two neighbours are told apart. */
 void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes)
 {
+    char params[32];
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
             (double)max->needs / MB, (double)limit_bytes / MB);
     if (max->next_needs) {
         fprintf(out, "(1.03 x total + 50.3 MB for the program); %lld needs %.1f", (long long)max->n + 1,
                 (double)max->next_needs / MB);
     } else {
-        fprintf(out, "(1.03 x total + 50.3 MB for the program); more may fit, but no more are tried");
+        fprintf(out, "(1.03 x total + 50.3 MB for the program); more may fit, but "
+                     "no more are tried");
     }
+    if (max->what == CLI_MAX_MODEL)
+        fprintf(out,
+                "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage "
+                "%d: %s parameters",
+                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage,
+                cli_amount(max->params, params));
+    else
+        fprintf(out, "\nat zero_optimization.stage %d", max->stage);
     if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
     fprintf(out, "\n\n");
 }
 
 void cli_max_json(FILE *out, const cli_max *max)
 {
-    bool batch = max->what == CLI_MAX_BATCH;
-    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, ", batch ? "batch" : "model", cli_max_key(max->what),
-            (long long)max->n);
+    bool batch = max->what == CLI_MAX_BATCH, model = max->what == CLI_MAX_MODEL;
+    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, \"stage\": %d, ",
+            batch   ? "batch"
+            : model ? "model"
+                    : "layers",
+            cli_max_key(max->what), (long long)max->n, max->stage);
+    if (model)
+        fprintf(out, "\"model.n_embd\": %lld, \"model.n_head\": %lld, ", (long long)max->shape.n_embd,
+                (long long)max->shape.n_head);
     if (batch) fprintf(out, "\"train_batch_size\": %lld, ", (long long)max->train_batch_size);
     fprintf(out, "\"needs\": %lld, \"next_needs\": ", (long long)max->needs);
     if (max->next_needs) {

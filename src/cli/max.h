@@ -4,16 +4,29 @@
 
 #include "cli/cli.h"
 
-typedef enum cli_max_what { CLI_MAX_NONE, CLI_MAX_MODEL, CLI_MAX_BATCH } cli_max_what;
+typedef enum cli_max_what {
+    CLI_MAX_NONE,
+    CLI_MAX_MODEL,  /* layers, width and stage, in the proportions of GPT families */
+    CLI_MAX_LAYERS, /* layers at the width and stage that are configured */
+    CLI_MAX_BATCH
+} cli_max_what;
+
+typedef struct cli_shape {
+    int64_t n_layer, n_embd, n_head;
+} cli_shape;
 
 typedef struct cli_max {
     cli_max_what what;
+    bool keep_stage;           /* of MODEL: the configured one is asked for; otherwise the best is found */
+    int stage;                 /* at which it fits */
+    cli_shape shape;           /* of MODEL, with n layers */
+    double params;             /* likewise */
     int64_t n;                 /* layers, or rows of a rank's micro-batch */
     int64_t train_batch_size;  /* with so many rows */
     int64_t needs, next_needs; /* bytes of a process with n and n + 1; next_needs 0: more were not tried */
 } cli_max;
 
-/** "model" or "batch". ZR_ERR_ARG. */
+/** "model", "layers" or "batch". ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
 /** The key that varies. */
 const char *cli_max_key(cli_max_what what);
@@ -25,5 +38,32 @@ ZR_NODISCARD zr_status cli_max_find(zr_config *config, int ranks, const zr_profi
 void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes);
 /** Member "max" of a JSON object, behind a comma. */
 void cli_max_json(FILE *out, const cli_max *max);
+
+/* ---- what the search's files share ----------------------------------------------------------- */
+
+typedef struct cli_search {
+    zr_config *config;
+    int ranks;
+    const zr_profile *profile;
+    cli_max_what what;
+} cli_search;
+
+/** n and what it needs. */
+typedef struct cli_point {
+    int64_t n, needs;
+} cli_point;
+
+/** What a process takes with so many layers or rows, as `zr train` counts; sets them. */
+ZR_NODISCARD zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes);
+/** Width and heads; layers vary. */
+void cli_max_set_shape(zr_config *config, const cli_shape *shape);
+/** From what fits and what does not to neighbours of that kind; `guess` and the next after it are tried first, 0: no
+ *  guess. */
+ZR_NODISCARD zr_status cli_max_between(const cli_search *s, int64_t guess, int64_t limit_bytes, cli_point *fits,
+                                       cli_point *fails);
+/** The family's width, and the most layers that fit at it: fits->n 0 when none does; fails->n 0 when twice the family's
+ *  layers fit. Sets the width. */
+ZR_NODISCARD zr_status cli_family_find(const cli_search *s, int64_t limit_bytes, cli_shape *best, cli_point *fits,
+                                       cli_point *fails);
 
 #endif
