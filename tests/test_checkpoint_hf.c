@@ -69,6 +69,7 @@ static void unsupported_fields_are_named(void **state)
         {"\"model_type\":\"gpt2\",\"n_head\":7", "n_embd 768 is not a multiple of n_head 7"},
         {"\"model_type\":\"gpt2\",\"embd_pdrop\":1.0", "embd_pdrop is 1.0"},
         {"\"model_type\":\"gpt2\",\"layer_norm_epsilon\":-1e-5", "layer_norm_epsilon"},
+        {"\"model_type\":\"gpt2\",\"layer_norm_epsilon\":0", "layer_norm_epsilon is 0"},
         {"\"model_type\":\"gpt2\",\"n_layer\":2,\"n_layer\":3", "duplicate"},
     };
     zr_hf_gpt2 c = {.n_layer = 99};
@@ -99,7 +100,8 @@ static void harmless_fields_are_left_alone(void **state)
 static void config_is_written_and_read_back(void **state)
 {
     (void)state;
-    const zr_hf_gpt2 wrote = {3, 5, 35, 17, 50304, 0.0, 0.1, 1.0 / 3, 1e-5, 0.02, true};
+    const double long_one = 0.1 + 0.2; /* 17 digits */
+    const zr_hf_gpt2 wrote = {3, 5, 35, 17, 50304, 0.0, 0.1, long_one, 1e-5, 0.02, true};
     zr_hf_gpt2 c;
     /* A decimal comma must not reach the file; where the locale is not installed this is a plain run. */
     (void)setlocale(LC_ALL, "de_DE.UTF-8");
@@ -111,7 +113,7 @@ static void config_is_written_and_read_back(void **state)
     assert_int_equal(c.n_embd, 35);
     assert_int_equal(c.n_positions, 17);
     assert_int_equal(c.vocab_size, 50304);
-    assert_true(c.embd_pdrop == 0 && c.resid_pdrop == 0.1 && c.attn_pdrop == 1.0 / 3);
+    assert_true(c.embd_pdrop == 0 && c.resid_pdrop == 0.1 && c.attn_pdrop == long_one);
     assert_true(c.layer_norm_epsilon == 1e-5 && c.initializer_range == 0.02 && c.tie_word_embeddings);
 }
 
@@ -211,7 +213,8 @@ static void misfits_are_listed(void **state)
     (void)state;
     zr_weights *weights;
     zr_tensor_spec many[12] = {{"transformer.wte.weight", {2, {2, 4}}}, {"transformer.ln_f.bias", {2, {1, 2}}}};
-    for (int i = 2; i < 12; i++) many[i] = (zr_tensor_spec){"transformer.gone", {1, {7}}};
+    many[2] = (zr_tensor_spec){"transformer.wte.weight", {1, {4}}};
+    for (int i = 3; i < 12; i++) many[i] = (zr_tensor_spec){"transformer.gone", {1, {7}}};
     const char *dir = new_folder("misfits");
     put_tensors(in_tempdir("misfits/model.safetensors"), wanted, 2);
     assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
@@ -219,8 +222,12 @@ static void misfits_are_listed(void **state)
     assert_non_null(strstr(zr_error_message(), "12 of 12 tensors do not fit the model"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (2, 4)"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.ln_f.bias: shape (2), wanted (1, 2)"));
+    assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (4)"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.gone: missing, wanted (7)"));
     assert_non_null(strstr(zr_error_message(), "\n  and 4 more"));
+    int lines = 0;
+    for (const char *at = zr_error_message(); (at = strchr(at, '\n')); at++) lines++;
+    assert_int_equal(lines, 8 + 1);
     zr_weights_close(&weights);
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -28,12 +29,16 @@ ssize_t __real_pread(int fd, void *out, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t bytes, off_t offset);
 
 static const char *touched_by_read; /* a file that someone writes to while it is read */
+static bool stumbles;               /* reads are interrupted, or give half of what was asked for */
 
 ssize_t __wrap_pread(int fd, void *out, size_t bytes, off_t offset)
 {
     const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    static int calls;
     if (touched_by_read) utimensat(AT_FDCWD, touched_by_read, times, 0);
-    return __real_pread(fd, out, bytes, offset);
+    int turn = stumbles ? calls++ % 3 : 2;
+    if (turn == 0) errno = EINTR;
+    return turn == 0 ? -1 : __real_pread(fd, out, turn == 1 ? (bytes + 1) / 2 : bytes, offset);
 }
 
 /* A file image under construction. */
@@ -85,7 +90,7 @@ static void check_read(const char *name, const char *format, int64_t vocab_size,
 
 static void four_formats_are_known(void **state)
 {
-    (void)state;
+    stumbles = *state != NULL;
     add_header(20240520, 1, 10);
     for (uint32_t i = 0; i < 10; i++) add_token(50000 + i, 2);
     check_read("llmc2.bin", "llm.c uint16", 50257, 50000, 0);
@@ -99,6 +104,7 @@ static void four_formats_are_known(void **state)
     image_bytes = 0;
     for (uint32_t i = 0; i < 10; i++) add_token(240 + i, 1);
     check_read("text.txt", "text", 256, 240, 1);
+    stumbles = false;
 }
 
 /* Told that the tokens are bytes, bits per byte can be given for a token file. */
@@ -350,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_formats_are_known),
+        {.name = "reads may be interrupted", .test_func = four_formats_are_known, .initial_state = &stumbles},
         cmocka_unit_test(tokenizer_of_a_token_file),
         cmocka_unit_test(sizes_and_headers_are_checked),
         cmocka_unit_test(arguments_are_checked),
