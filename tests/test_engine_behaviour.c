@@ -378,16 +378,51 @@ static void test_gradient_of_lean(void **state)
         }
 }
 
+/* A rank whose part of the initial values cannot be read says so to all: none is left waiting for it. */
+typedef struct unread {
+    trainer run;
+    _Atomic int told; /* ranks that heard why */
+} unread;
+
+static _Thread_local int filling_rank;
+
+static zr_status fill_but_not_on_rank_1(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    (void)arg, (void)param, (void)first;
+    ZR_CHECK(filling_rank != 1, ZR_ERR_DATA, "no such tensor");
+    memset(out, 0, sizeof *out * (size_t)n);
+    return ZR_OK;
+}
+
+static zr_status fill_on_ranks(zr_comm *comm, void *arg)
+{
+    unread *u = arg;
+    filling_rank = comm->rank;
+    zr_status st = trainer_rank(comm, &u->run);
+    u->told += st == ZR_ERR_DATA && strstr(zr_error_message(), "no such tensor") != NULL;
+    return st;
+}
+
+static void test_unread_values(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        unread u = {.run = trainer_odd()};
+        u.run.layout.stage = stage;
+        u.run.layout.ranks = 3;
+        u.run.fill = fill_but_not_on_rank_1;
+        assert_int_equal(zr_comm_threads_run(3, fill_on_ranks, &u), ZR_ERR_DATA);
+        assert_int_equal(u.told, 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skip),
-        cmocka_unit_test(test_own_optimizer),
-        cmocka_unit_test(test_built_in_optimizers),
-        cmocka_unit_test(test_unknown_optimizer),
-        cmocka_unit_test(test_two_engines),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_fill_and_read),
+        cmocka_unit_test(test_unread_values),     cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_own_optimizer),     cmocka_unit_test(test_built_in_optimizers),
+        cmocka_unit_test(test_unknown_optimizer), cmocka_unit_test(test_two_engines),
+        cmocka_unit_test(test_evaluation),        cmocka_unit_test(test_fill_and_read),
         cmocka_unit_test(test_gradient_of_lean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
