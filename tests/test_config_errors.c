@@ -276,6 +276,10 @@ static void batch_contradictions(void **state)
     } bad[] = {
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
          "8, 3 x 2 x 2; leave one of the three out"},
+        {"{\"train_batch_size\": 13, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
+         "13, 3 x 2 x 2; leave one of the three out"},
+        {"{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
+         "24, 3 x 2 x 2; leave one of the three out"},
         {"{\"train_batch_size\": 7}", "7, ? x 1 x 2; the batch is no multiple of the rest"},
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3}",
          "8, 3 x ? x 2; the batch is no multiple of the rest"},

@@ -21,6 +21,7 @@ typedef struct job {
     zr_config *config;
     zr_train_step step[STEPS_MAX];
     double val_loss[STEPS_MAX];
+    int64_t val_tokens[STEPS_MAX];
     int steps, evals;
     int32_t schedule_steps; /* of all schedules */
     char notes[NOTES_BYTES];
@@ -47,6 +48,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
 {
     job *j = arg;
     assert_true(j->evals < STEPS_MAX);
+    j->val_tokens[j->evals] = eval->val_tokens;
     j->val_loss[j->evals++] = eval->val_loss;
 }
 
@@ -192,6 +194,45 @@ static void evaluation_does_not_depend_on_ranks(void **state)
         assert_int_equal(it.evals, 1);
         if (ranks == 1) want = it.val_loss[0];
         assert_true(it.val_loss[0] == want && want > 1.0);
+    }
+}
+
+/* The text has 187 windows of 16 tokens: 93 batches of 2, and one window more. */
+static void evaluation_is_of_so_many_batches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *batches;
+        int64_t windows;
+    } want[] = {{"train.eval_batches=1", 2},    {"train.eval_batches=92", 184}, {"train.eval_batches=93", 186},
+                {"train.eval_batches=94", 187}, {"train.eval_batches=95", 187}, {"train.eval_batches=0", 187}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        const char *const keys[] = {"train.steps=1", "train.eval_interval=1", want[i].batches, NULL};
+        expect_ok(2, keys);
+        assert_int_equal(it.evals, 1);
+        assert_int_equal(it.val_tokens[0], 16 * want[i].windows);
+    }
+}
+
+/* A step that updated nothing does not move the learning rate: the schedule counts updates. */
+static void skipped_steps_do_not_warm_up(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"fp16.enabled=true",
+                                       "fp16.initial_scale_power=40",
+                                       "fp16.hysteresis=1",
+                                       "scheduler.type=WarmupLR",
+                                       "scheduler.params.warmup_num_steps=40",
+                                       "scheduler.params.warmup_type=linear",
+                                       "train.steps=40",
+                                       NULL};
+    expect_ok(1, keys);
+    int skipped = (int)it.result.skipped;
+    assert_in_range(skipped, 2, 38);
+    for (int i = 1; i < it.steps; i++) {
+        int64_t before = i > 1 ? i - 1 - it.step[i - 2].skipped : 0, updates = i - it.step[i - 1].skipped;
+        bool rises = updates > before && updates > 1; /* DeepSpeed's second step still has the first one's rate */
+        assert_true(rises ? it.step[i].lr > it.step[i - 1].lr : it.step[i].lr == it.step[i - 1].lr);
     }
 }
 
@@ -397,6 +438,8 @@ int main(void)
         cmocka_unit_test(a_static_scale_stays),
         cmocka_unit_test(runs_that_diverge),
         cmocka_unit_test(evaluation_does_not_depend_on_ranks),
+        cmocka_unit_test(evaluation_is_of_so_many_batches),
+        cmocka_unit_test(skipped_steps_do_not_warm_up),
         cmocka_unit_test(world_is_the_same_everywhere),
         cmocka_unit_test(a_limit_that_was_not_given),
         cmocka_unit_test(a_limit_that_was_given),
