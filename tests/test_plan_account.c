@@ -147,6 +147,25 @@ static void test_live_parameters(void **state)
     }
 }
 
+/* A unit stays whole when all its parameters are smaller than the threshold and it fits what may stay: the last norm,
+ * of 2 x 57 elements. */
+static void test_persistence(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t elems, model_elems;
+        bool gathered;
+    } cases[] = {{57, 0, true}, {58, 0, false}, {58, 113, true}, {58, 114, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        zr_layout l = layout_of(3, 2, ZR_F32, 1);
+        l.persist_elems = cases[i].elems;
+        l.persist_model_elems = cases[i].model_elems;
+        zr_plan *plan = plan_of(&small, &l);
+        assert_int_equal(plan->unit[plan->n_units - 1].gathered, cases[i].gathered);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* 1.5B parameters on 1,024 ranks, and a trillion. */
 static void test_large(void **state)
 {
@@ -244,9 +263,10 @@ static void test_flops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states),  cmocka_unit_test(test_accumulators), cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_traffic), cmocka_unit_test(test_stage),        cmocka_unit_test(test_live_parameters),
-        cmocka_unit_test(test_large),   cmocka_unit_test(test_work),         cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_states),      cmocka_unit_test(test_accumulators), cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_traffic),     cmocka_unit_test(test_stage),        cmocka_unit_test(test_live_parameters),
+        cmocka_unit_test(test_persistence), cmocka_unit_test(test_large),        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_flops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
