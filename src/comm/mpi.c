@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ALIGN_BYTES 64
 #define CHUNK_BYTES ((int64_t)1 << 20)     /* long beside a round trip, short beside what waits for the first one */
@@ -164,14 +165,17 @@ static zr_status open_window(MPI_Comm node, int64_t bytes, MPI_Win *window)
     return ZR_OK;
 }
 
-/* What rank r's part has taken, without the room for its alignment. */
-static zr_status window_bytes(MPI_Win window, int r, int64_t *taken)
+/* What rank r's part of `wanted` bytes has taken, without the room for its alignment and the rest of its last page,
+ * which some MPIs count. */
+static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
+    const int64_t page = sysconf(_SC_PAGESIZE);
     MPI_Aint bytes = 0;
     int unit = 0;
     void *base = NULL;
     TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
     *taken = (int64_t)bytes - ALIGN_BYTES;
+    if (*taken > wanted && *taken - wanted < page) *taken = wanted;
     return ZR_OK;
 }
 
@@ -237,7 +241,7 @@ static zr_status stage_mpi(zr_comm *comm, int64_t bytes)
             if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
         comm->stage = me->stages[comm->rank];
         memset(comm->stage, 0, (size_t)bytes);
-        ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], &comm->stage_taken_bytes));
+        ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], bytes, &comm->stage_taken_bytes));
     }
     return ZR_OK;
 }
