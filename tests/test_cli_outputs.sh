@@ -35,6 +35,12 @@ check "... is overwritten by a picture" "$ZR" plan c.json --stage 1 --svg new.sv
 check "... of its own" sh -c '! cmp -s new.svg old.svg && tail -n 1 new.svg | grep "</svg>"'
 : >empty.svg
 check "an empty file becomes a picture" "$ZR" plan c.json --svg empty.svg
+cp c.json beside.svg.tmp && cp c.json plotted.svg.tmp
+check "a picture beside its configuration, named as files that are not finished are" "$ZR" plan beside.svg.tmp --svg beside.svg
+check "... and zr plot's" "$ZR" plot run -o plotted.svg
+check "... touch nothing else" sh -c 'cmp c.json beside.svg.tmp && cmp c.json plotted.svg.tmp'
+ln -s beside.svg linked.svg && "$ZR" plan c.json --stage 2 --svg linked.svg >/dev/null
+check "a picture through a link" sh -c 'test -L linked.svg && "$0" plan c.json --stage 2 --svg new.svg && cmp new.svg beside.svg' "$ZR"
 check "a picture into a pipe" sh -c '"$0" plan c.json --schedule --svg /dev/stdout | grep "</svg>"' "$ZR"
 
 # FILE COMMAND...: with standard output at the end of FILE

@@ -112,6 +112,35 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     return st;
 }
 
+/* One byte after the other: pwrite does not know pipes. */
+static zr_status write_through(const zr__file *file, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(file->fd, data, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        ZR_CHECK(n > 0, ZR_ERR_IO, "%s could not be written to its end: %s", file->name,
+                 n < 0 ? strerror(errno) : "nothing was taken");
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs, const char *data,
+                           size_t bytes)
+{
+    zr__file file;
+    struct stat info;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__output_open(path, kind, inputs, &file));
+    if (fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) && ftruncate(file.fd, 0) != 0)
+        st = ZR_FAIL(ZR_ERR_CREATE, "the %s %s cannot be overwritten: %s; name another file", kind->what, file.name,
+                     strerror(errno));
+    if (st == ZR_OK) st = write_through(&file, data, bytes);
+    zr__file_close(&file);
+    return st;
+}
+
 zr_status zr__output_check(const char *path, const zr__output_kind *kind, const char *const *inputs)
 {
     zr__file file;

@@ -24,6 +24,11 @@ typedef struct zr__output_kind {
 ZR_NODISCARD zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                        zr__file *file);
 
+/** Open it and write all of it, in place: nothing beside it is touched, and a link stays one. As zr__output_open, and
+ *  ZR_ERR_IO, where what is there then may be overwritten again. */
+ZR_NODISCARD zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs,
+                                        const char *data, size_t bytes);
+
 /** The same looked at without opening it to write, for what is made at the end and should be refused at the start. */
 ZR_NODISCARD zr_status zr__output_check(const char *path, const zr__output_kind *kind, const char *const *inputs);
 

@@ -156,11 +156,11 @@ ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 
-/** Draw a training step (memory map, streams) as SVG into a file, over time by the rates of `profile` where it has
- *  them. `model`: its name; whole_states_bytes: model states of a rank at stage 0, 0: not known. ZR_ERR_CREATE,
- *  ZR_ERR_IO. */
-ZR_NODISCARD zr_status cli_picture_write(const char *path, const zr_plan *plan, const zr_profile *profile,
-                                         const char *model, int64_t whole_states_bytes);
+/** Draw a training step (memory map, streams) as SVG into a file that is none of `inputs` (zr__output_open), over time
+ * by the rates of `profile` where it has them. `model`: its name; whole_states_bytes: model states of a rank at stage
+ * 0, 0: not known. ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
+                                         const zr_profile *profile, const char *model, int64_t whole_states_bytes);
 
 /** Settings of the libraries that compute, before they do. May start the program again, once. */
 void cli_set_process(void);

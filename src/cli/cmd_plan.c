@@ -140,7 +140,7 @@ static zr_status draw(const planning *p, const zr_plan *plan)
     zr_plan *whole = NULL;
     int64_t whole_states_bytes = 0;
     bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
-    const char *model = named ? p->config->model.preset : p->config->model.type;
+    const char *model = named ? p->config->model.preset : p->config->model.type, *inputs[ZR_CONFIG_INPUTS + 1];
     zr_layout layout = zr_train_layout(p->config, p->ranks);
     layout.stage = 0;
     layout.recompute = ZR_RECOMPUTE_NONE; /* states do not depend on it */
@@ -148,7 +148,8 @@ static zr_status draw(const planning *p, const zr_plan *plan)
         whole_states_bytes = whole->memory.states_bytes;
         zr_plan_destroy(&whole);
     }
-    ZR_TRY(cli_picture_write(p->o->svg, plan, &p->profile, model, whole_states_bytes));
+    zr_config_inputs(p->config, inputs);
+    ZR_TRY(cli_picture_write(p->o->svg, inputs, plan, &p->profile, model, whole_states_bytes));
     return ZR_OK;
 }
 

@@ -80,10 +80,8 @@ static void print_json(const char *out, const char *const *run, cli_curve *const
     printf("]}\n");
 }
 
-static zr_status check_out(const char *out, const char *const *run, int n)
+static zr_status check_out(const char *out, const char *const *inputs)
 {
-    const char *inputs[CLI_MAX_OPERANDS + 1] = {NULL};
-    for (int i = 0; i < n; i++) inputs[i] = run[i];
     ZR_TRY(cli_check_stdout(inputs));
     ZR_TRY(zr__output_check(out, &cli_svg_kind, inputs));
     return ZR_OK;
@@ -95,9 +93,10 @@ static zr_status plot(const cli_args *args, const char *out)
     zr_status st = ZR_OK;
     char *svg = NULL, (*room)[PATH_MAX] = zr_alloc((size_t)n * PATH_MAX);
     size_t bytes = 0;
-    const char *name[CLI_MAX_OPERANDS];
+    const char *name[CLI_MAX_OPERANDS], *inputs[CLI_MAX_OPERANDS + 1] = {NULL};
     cli_curve *curve[CLI_MAX_OPERANDS] = {NULL};
-    ZR_TRY_GOTO(st, check_out(out, args->operand, n), done);
+    for (int i = 0; i < n; i++) inputs[i] = args->operand[i];
+    ZR_TRY_GOTO(st, check_out(out, inputs), done);
     for (int i = 0; i < n; i++) {
         curve[i] = zr_alloc(sizeof(*curve[i]));
         if (!curve[i] || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d runs", n), done);
@@ -105,7 +104,7 @@ static zr_status plot(const cli_args *args, const char *out)
     }
     name_runs(args->operand, n, room, name);
     ZR_TRY_GOTO(st, cli_curve_draw(curve, name, n, &svg, &bytes), done);
-    ZR_TRY_GOTO(st, svg_save(out, svg, bytes), done);
+    ZR_TRY_GOTO(st, zr__output_write(out, &cli_svg_kind, inputs, svg, bytes), done);
     if (args->json) print_json(out, args->operand, curve, n);
     if (!args->quiet) cli_say("drawn into %s", out);
 done:

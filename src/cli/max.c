@@ -123,10 +123,8 @@ static zr_status from_one(const cli_search *s, int64_t limit_bytes, cli_point *f
     *fails = (cli_point){.n = most_of(s) + 1};
     ZR_TRY(cli_max_needs(s, 1, &fits->needs));
     ZR_CHECK(fits->needs <= limit_bytes, ZR_ERR_MEMORY,
-             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the "
-             "program included); use a higher stage, "
-             "more ranks, recompute "
-             "policy unit, or a smaller %s",
+             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the program included); use a higher "
+             "stage, more ranks, recompute policy unit, or a smaller %s",
              cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), cli_bytes((double)fits->needs, need),
              s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, limit_bytes, *fits, *fails, &guess));
@@ -191,16 +189,13 @@ void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes)
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
             (double)max->needs / MB, (double)limit_bytes / MB);
     if (max->next_needs) {
-        fprintf(out, "(1.03 x total + 50.3 MB for the program); %lld needs %.1f", (long long)max->n + 1,
+        fprintf(out, "(1.03 x total + 50.33 MB for the program); %lld needs %.1f", (long long)max->n + 1,
                 (double)max->next_needs / MB);
     } else {
-        fprintf(out, "(1.03 x total + 50.3 MB for the program); more may fit, but "
-                     "no more are tried");
+        fprintf(out, "(1.03 x total + 50.33 MB for the program); more may fit, but no more are tried");
     }
     if (max->what == CLI_MAX_MODEL)
-        fprintf(out,
-                "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage "
-                "%d: %s parameters",
+        fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",
                 (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage,
                 cli_amount(max->params, params));
     else

@@ -472,8 +472,9 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
     ZR_TRY(draw_page(p, model, whole_states_bytes));
     return ZR_OK;
 }
-zr_status cli_picture_write(const char *path, const zr_plan *plan, const zr_profile *profile, const char *model,
-                            int64_t whole_states_bytes)
+
+zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const zr_profile *profile,
+                            const char *model, int64_t whole_states_bytes)
 {
     char *page = NULL;
     size_t bytes = 0;
@@ -490,7 +491,7 @@ zr_status cli_picture_write(const char *path, const zr_plan *plan, const zr_prof
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");
-    if (st == ZR_OK) st = svg_save(path, page, bytes);
+    if (st == ZR_OK) st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
     free(page); /* the stream's own, not zr_alloc's */
     return st;
 }

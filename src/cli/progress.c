@@ -141,9 +141,17 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
 }
 
 /** A line that stays: whole in a file, as wide as the terminal on one. */
+static void leave(const cli_progress *progress, const step_line *l)
+{
+    char line[LINE_BYTES], out[LINE_BYTES + 16];
+    fit(l, progress->live ? columns() - 1 : LINE_BYTES - 1, " | ", line);
+    int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
+    put(out, (size_t)n);
+}
+
 static void print_line(const cli_progress *progress, const zr_train_step *step)
 {
-    char line[LINE_BYTES], out[LINE_BYTES + 16], text[32];
+    char text[32];
     step_line l = {0};
     add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
     add(&l, 1, "loss %.5f", step->loss);
@@ -159,9 +167,7 @@ static void print_line(const cli_progress *progress, const zr_train_step *step)
     add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
     add(&l, 6, "left %s", time_left(progress->begin, step->step, step->steps, text));
     if (step->skipped) add(&l, 2, "skipped %lld", (long long)step->skipped);
-    fit(&l, progress->live ? columns() - 1 : LINE_BYTES - 1, " | ", line);
-    int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
-    put(out, (size_t)n);
+    leave(progress, &l);
 }
 
 static void on_step(void *arg, const zr_train_step *step)
@@ -177,13 +183,13 @@ static void on_step(void *arg, const zr_train_step *step)
 static void on_eval(void *arg, const zr_train_eval *eval)
 {
     const cli_progress *progress = arg;
-    char line[LINE_BYTES];
+    step_line l = {0};
     cli_loss_eval(progress->loss);
     if (progress->quiet) return;
-    int n =
-        snprintf(line, sizeof(line), "%sstep %lld | val_loss %.5f over %lld tokens\n", progress->live ? "\r\033[K" : "",
-                 (long long)eval->step, eval->val_loss, (long long)eval->val_tokens);
-    put(line, (size_t)n);
+    add(&l, 0, "step %lld", (long long)eval->step);
+    add(&l, 1, "val_loss %.5f", eval->val_loss);
+    add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
+    leave(progress, &l);
 }
 
 static void on_note(void *arg, const char *text)

@@ -2,14 +2,9 @@
 
 #include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MEAN_LETTER 0.56 /* width of a letter over its size, of sans-serif fonts */
 
@@ -233,39 +228,6 @@ double svg_nice_step(double range)
 {
     double power = pow(10.0, floor(log10(range / 6.0))), times = range / 6.0 / power;
     return power * (times < 1.5 ? 1 : times < 3.5 ? 2 : times < 7.5 ? 5 : 10);
-}
-
-/** Write what lies at `path`; `flags` as open has them. */
-static zr_status write_all(const char *path, int flags, const char *data, size_t bytes, const char *shown)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "%s cannot be written: %s", shown, strerror(errno));
-    size_t done = 0;
-    int error = 0;
-    while (done < bytes && !error) {
-        ssize_t n = write(fd, data + done, bytes - done);
-        if (n < 0 && errno != EINTR) error = errno;
-        if (n > 0) done += (size_t)n;
-    }
-    if (close(fd) != 0 && !error) error = errno;
-    ZR_CHECK(!error, ZR_ERR_IO, "%s could not be written to its end: %s", shown, strerror(error));
-    return ZR_OK;
-}
-
-zr_status svg_save(const char *path, const char *data, size_t bytes)
-{
-    struct stat info;
-    char shown[512], tmp[PATH_MAX];
-    zr__text_escape(path, shown, sizeof(shown));
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_all(path, 0, data, bytes, shown);
-    int n = snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-    ZR_CHECK(n > 0 && n < (int)sizeof(tmp), ZR_ERR_CREATE, "the path %s is too long", shown);
-    unlink(tmp); /* what a killed run left */
-    zr_status st = write_all(tmp, O_CREAT | O_EXCL | O_NOFOLLOW, data, bytes, shown);
-    if (st == ZR_OK && rename(tmp, path) != 0)
-        st = ZR_FAIL(ZR_ERR_CREATE, "%s cannot be written: %s", shown, strerror(errno));
-    if (st != ZR_OK) unlink(tmp);
-    return st;
 }
 
 double svg_text_width(const char *text, double size)

@@ -55,10 +55,6 @@ const char *svg_text_fit(const char *text, double size, double width, char fitte
 /** 1, 2 or 5 times a power of ten, so that some six of it make `range`. */
 double svg_nice_step(double range);
 
-/** Put a drawing into a file, which is replaced whole; what is no regular file (/dev/stdout) is written as it is.
- *  ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_NODISCARD zr_status svg_save(const char *path, const char *data, size_t bytes);
-
 /** About how wide a text is, so that it is left out where it has no room. */
 double svg_text_width(const char *text, double size);
 
