@@ -209,6 +209,20 @@ cat >bench.json <<'END_BENCH'
  "link_bytes_sec":1e10, "shapes":[{"what":"x", "m":4096, "n":3072, "k":768, "dtype":"f32", "flops_per_sec":1e11, "part":1, "count":1}]}
 END_BENCH
 check "what zr info --bench measured" prints 'machine: An abacus' "$ZR" plan --preset gpt2 --bf16.enabled=false --profile bench.json --quiet
+shape() { printf '{"what":"x", "m":%d, "n":%d, "k":768, "dtype":"%s", "flops_per_sec":%s, "part":1, "count":1}' "$@"; }
+many() { # $1: the rate in bf16, behind more products in fp32 than there are rates in a profile
+    printf '{"level":"v4", "levels":[{"level":"v4", "fma_f32_all_flops":2e11, "dot_bf16_all_flops":4e11}], "triad_bytes_sec":2e12,\n "shapes":['
+    for i in $(seq 20); do
+        if [ $((i % 2)) = 1 ]; then shape 4096 3072 f32 1e11; else shape 3072 4096 f32 1e11; fi
+        echo ,
+    done
+    shape 4096 3072 bf16 "$1"
+    echo ']}'
+}
+many 3e11 >fast.json
+many 1e11 >slow.json
+check "... products in bf16 behind many in fp32" sh -c "awk -v a=$(step_of ./fast.json --memory 100GB) \
+    -v b=$(step_of ./slow.json --memory 100GB) 'BEGIN { exit !(b > 1.2 * a) }'"
 json() { "$ZR" plan "$@" >document && python3 -m json.tool document; }
 if command -v python3 >/dev/null; then
     for what in "c.json" "c.json --advice --memory 1GiB" "c.json --advice --memory 49MiB" "c.json --max batch --memory 60MiB --every" \

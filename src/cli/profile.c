@@ -93,11 +93,37 @@ static double peak_of(const json_t *root, const char *key)
     return 0;
 }
 
-/** All ranks of such a machine share its memory, so the link copies. */
-static zr_status take_bench(json_t *root, const char *file, zr_profile *profile)
+/** The rates of its products in a type, of equal sizes the mean: as they would be remembered of this machine. */
+static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rates)
 {
+    static const char *const name[] = {"m", "n", "k", "count"};
+    const json_t *shapes = json_object_get(root, "shapes"), *shape;
+    zr_products all = {.product = zr_alloc((json_array_size(shapes) + 1) * sizeof(*all.product))};
+    ZR_CHECK(all.product, ZR_ERR_MEMORY, "no memory for the rates of %zu products", json_array_size(shapes));
     size_t i;
-    json_t *shape;
+    json_array_foreach(shapes, i, shape)
+    {
+        const char *type = json_string_value(json_object_get(shape, "dtype"));
+        int64_t number[4];
+        bool good = type && strcmp(type, dtype == ZR_BF16 ? "bf16" : "f32") == 0;
+        for (int k = 0; k < 4; k++) {
+            number[k] = json_integer_value(json_object_get(shape, name[k]));
+            good = good && number[k] > 0;
+        }
+        double rate = json_number_value(json_object_get(shape, "flops_per_sec"));
+        if (!good || !(rate > 0)) continue;
+        all.product[all.n++] = (zr_product){
+            .dtype = dtype, .m = number[0], .n = number[1], .k = number[2], .count = number[3], .flops_per_sec = rate};
+    }
+    zr_rates_add_products(rates, &all);
+    zr_products_clear(&all);
+    return ZR_OK;
+}
+
+/** All ranks of such a machine share its memory, so the link copies. bf16 that it widens has no rate of its own. */
+static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
+{
+    zr_rates rates = {.threads = 1};
     for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], profile));
     profile->flops_f32 = peak_of(root, "fma_f32_all_flops");
     profile->flops_bf16 = peak_of(root, "dot_bf16_all_flops");
@@ -105,20 +131,10 @@ static zr_status take_bench(json_t *root, const char *file, zr_profile *profile)
     if (narrow > profile->flops_bf16) profile->flops_bf16 = narrow;
     ZR_CHECK(profile->flops_f32 > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
     profile->link_copies = true;
-    json_array_foreach(json_object_get(root, "shapes"), i, shape)
-    {
-        double rate = json_number_value(json_object_get(shape, "flops_per_sec"));
-        int64_t size[3];
-        const char *const name[3] = {"m", "n", "k"}, *dtype = json_string_value(json_object_get(shape, "dtype"));
-        bool good = rate > 0 && dtype && profile->n_products < ZR_PRODUCT_RATES;
-        for (int s = 0; s < 3; s++) {
-            size[s] = json_integer_value(json_object_get(shape, name[s]));
-            good = good && size[s] > 0;
-        }
-        if (!good) continue;
-        profile->product[profile->n_products++] = (zr_product_rate){
-            .bf16 = strcmp(dtype, "bf16") == 0, .sizes = zr_product_sizes_of(size[0], size[1], size[2]), .flops = rate};
-    }
+    ZR_TRY(take_products(root, ZR_F32, &rates));
+    if (profile->flops_bf16 > 0) ZR_TRY(take_products(root, ZR_BF16, &rates));
+    memcpy(profile->product, rates.product, sizeof(profile->product));
+    profile->n_products = rates.n_products;
     const char *processor = json_string_value(json_object_get(root, "processor"));
     if (processor) snprintf(profile->name, sizeof(profile->name), "%.40s", processor);
     return ZR_OK;

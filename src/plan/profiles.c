@@ -12,12 +12,13 @@
  *            as in the ZeRO paper's cluster: what ranks of several nodes have. 32 GB as the paper counts.
  *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
  * a100-40gb, a100-80gb
- *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039 GB/s),
- * NVLink 3 in one direction, 300 GB/s: ranks of one node. h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s
- * of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4 in one direction, 450 GB/s: ranks of one node. h200 H200 SXM:
- * NVIDIA's data sheet, as h100 with 141 GB at 4.8 TB/s. zen3       two cores of an AMD Zen 3 server, measured: 200
- * GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share its memory, so bytes come from a peer as they come from
- * memory.
+ *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039
+ *            GB/s), NVLink 3 in one direction, 300 GB/s: ranks of one node.
+ * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4
+ *            in one direction, 450 GB/s: ranks of one node.
+ * h200       H200 SXM: NVIDIA's data sheet, as h100 with 141 GB at 4.8 TB/s.
+ * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
+ *            its memory, so bytes come from a peer as they come from memory.
  */
 /* name, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, link bytes/s, memory bytes (0: not known) */
 #define PROFILE_LIST(X)                                                                                                \
