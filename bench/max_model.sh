@@ -1,6 +1,6 @@
 #!/bin/sh
-# Is `zr plan --max model` true? For each limit: the largest model that the plan names is trained for two steps under
-# that limit, its resident set is watched from outside, and a model of one layer more must be refused (71).
+# Is `zr plan --max layers` true? For each limit: the model of most layers that fits by plan is trained for two steps
+# under that limit, its resident set is watched from outside, and a model of one layer more must be refused (71).
 #
 #   bench/max_model.sh [LIMIT ...]
 #
@@ -31,7 +31,7 @@ echo '| limit | layers | planned | resident at most | of the limit | one layer m
 echo '|---|---|---|---|---|---|'
 rc=0
 for limit in "$@"; do
-    layers=$(build/zr plan "$out/config.json" --max model --memory "$limit" --json --quiet |
+    layers=$(build/zr plan "$out/config.json" --max layers --memory "$limit" --json --quiet |
         sed -n 's/.*"model.n_layer": *\([0-9]*\).*/\1/p')
     build/zr train "$out/config.json" --quiet --memory.limit="$limit" --model.n_layer="$layers" \
         --train.output_dir="$out/run-$limit" &
