@@ -231,22 +231,22 @@ static zr_status check_rounds(checker *c, int rounds)
     return ZR_OK;
 }
 
-/* Rank 1 and the last fail: they keep their own messages, the others hear the first. */
+/* Rank 1 and the last fail: they keep their own messages, the others hear the first; its status all have. */
 static zr_status check_agree(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
-    zr_status mine = ZR_OK, wanted = ZR_ERR_DATA;
+    zr_status mine = ZR_OK;
     const char *text = "rank 1: token 77 is out of range";
     if (comm->rank == comm->size - 1) {
         text = "the disk is gone";
-        mine = wanted = ZR_FAIL(ZR_ERR_IO, "the disk is gone");
+        mine = ZR_FAIL(ZR_ERR_IO, "the disk is gone");
     }
     if (comm->rank == 1) {
         text = "token 77 is out of range";
-        mine = wanted = ZR_FAIL(ZR_ERR_DATA, "token %d is out of range", 77);
+        mine = ZR_FAIL(ZR_ERR_DATA, "token %d is out of range", 77);
     }
     zr_status all = zr_comm_agree(comm, mine);
-    ZR_CHECK(all == wanted && strcmp(zr_error_message(), text) == 0, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
+    ZR_CHECK(all == ZR_ERR_DATA && strcmp(zr_error_message(), text) == 0, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
              zr_error_message());
     return ZR_OK;
 }

@@ -98,9 +98,9 @@ ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine,
 /** Wait for all. No traffic is counted. */
 ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
-/** Do all ranks stand well? Each gives its status; all return the same: ZR_OK when all are, on a rank
- *  that failed its own status (its message kept), elsewhere the first failing rank's status with
- *  the message "rank R: TEXT". Traffic is not counted. Named points only: start, save, end of step. */
+/** Do all ranks stand well? Each gives its status; all return the same: ZR_OK when all are, else the
+ *  status of the lowest rank that failed. A rank that failed keeps its message, elsewhere that rank's
+ *  is given, as "rank R: TEXT". Traffic is not counted. Named points only: start, save, end of step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Do all ranks hold the same 64-bit number? ZR_ERR_CONFIG naming the odd ranks and `what`. */

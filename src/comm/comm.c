@@ -219,7 +219,9 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
     if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text); /* the cause, not its consequence */
     ZR_TRY(shared);
-    if (mine != ZR_OK) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
+    /* Several may have failed: what ranks do next may follow from the status, so all have one. */
+    if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
+    if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
     if (first >= 0) return ZR_FAIL(status, "rank %d: %s", first, their_text);
     return ZR_OK;
 }
