@@ -71,9 +71,24 @@ static void twice_at_once_is_once(void **state)
     int status = send_all(twice, false, said, sizeof said);
     assert_true(WIFEXITED(status));
     assert_string_equal(said, both);
-    assert_false(is_repeated(SIGUSR1) || is_repeated(SIGHUP));
-    first_time = (struct timespec){0}; /* long ago */
-    assert_true(is_repeated(SIGTERM) && is_repeated(SIGINT));
+    assert_true(is_repeated(SIGINT, 0) && is_repeated(SIGTERM, 2));
+    assert_false(is_repeated(SIGTERM, 1) || is_repeated(SIGUSR1, 9) || is_repeated(SIGHUP, 9));
+}
+
+/* A system call that has just failed may have been interrupted before its caller looks at why. */
+static void errno_is_kept(void **state)
+{
+    (void)state;
+    int kept = dup(STDERR_FILENO);
+    close(STDERR_FILENO); /* the handler's own write fails */
+    speaks = true;
+    errno = ENOSPC;
+    on_signal(SIGUSR1);
+    int after = errno;
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    assert_true(cli_signals_asked(NULL));
+    assert_int_equal(after, ENOSPC);
 }
 
 static void under_nohup(void **state)
@@ -90,6 +105,7 @@ static void under_nohup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_asks), cmocka_unit_test(the_second_acts),
-                                       cmocka_unit_test(twice_at_once_is_once), cmocka_unit_test(under_nohup)};
+                                       cmocka_unit_test(twice_at_once_is_once), cmocka_unit_test(under_nohup),
+                                       cmocka_unit_test(errno_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

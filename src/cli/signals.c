@@ -1,15 +1,15 @@
-/* Signals that ask a run to stop. The handler does what a handler may: it counts, and writes one line. */
+/* Signals that ask a run to stop. The handler does what a handler may: it notes the time, and writes one line. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-static atomic_int asked;
+static atomic_llong first_sec; /* when the first one came, on the monotonic clock; 0: none has */
 static bool speaks, live;
-static struct timespec first_time;
 
 static void say_at_once(bool again)
 {
@@ -27,22 +27,25 @@ static void say_at_once(bool again)
 }
 
 /* Launchers send SIGTERM to a process and to its group: twice at once is once. */
-static bool is_repeated(int number)
+static bool is_repeated(int number, long long sec)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return number == SIGINT || (number == SIGTERM && now.tv_sec - first_time.tv_sec >= 2);
+    return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
+/* Two threads may be in it at once: who counts as the first, and when that was, is one number. */
 static void on_signal(int number)
 {
-    if (atomic_fetch_add(&asked, 1) == 0) {
-        clock_gettime(CLOCK_MONOTONIC, &first_time);
+    struct timespec now;
+    long long first = 0;
+    int error = errno; /* of the code that is interrupted */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1)) {
         if (speaks) say_at_once(number == SIGINT || number == SIGTERM);
-    } else if (is_repeated(number)) {
+    } else if (is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);
     }
+    errno = error;
 }
 
 void cli_signals_catch(bool say, bool on_live_line)
@@ -61,5 +64,5 @@ void cli_signals_catch(bool say, bool on_live_line)
 bool cli_signals_asked(void *arg)
 {
     (void)arg;
-    return atomic_load(&asked) > 0;
+    return atomic_load(&first_sec) > 0;
 }
