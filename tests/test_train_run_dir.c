@@ -36,7 +36,8 @@ int __wrap_open(const char *path, int flags, ...)
 static void a_run_between_look_and_lock(void **state)
 {
     (void)state;
-    static const char *const names[] = {"run/run.json", "run/metrics.jsonl", "run/config.json", "run/model"};
+    static const char *const names[] = {"run/run.json", "run/metrics.jsonl", "run/config.json", "run/model",
+                                        "run/model.tmp"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         zr__run_dir dir = ZR_RUN_DIR_INIT;
         char theirs[8] = "";

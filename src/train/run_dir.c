@@ -20,8 +20,8 @@
 /* A path in a message. */
 #define SHOWN_BYTES 512
 
-/* Any of these means that a run has been here. */
-static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model", "latest"};
+/* Any of these means that a run has been here. In model.tmp there may be weights that are whole. */
+static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model", "model.tmp", "latest"};
 
 zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
 {
@@ -151,8 +151,7 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     bool found = n == strlen(LOCK_NAME) && strncmp(name, LOCK_NAME, n) == 0;
-    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0;
-    found |= n == strlen("loss.svg") && strncmp(name, "loss.svg", n) == 0; /* who observes the run may draw it */
+    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0; /* who observes the run may draw it */
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
         found |= n == strlen(traces[i]) && strncmp(name, traces[i], n) == 0;
     return found;
