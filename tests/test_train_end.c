@@ -39,7 +39,7 @@ static struct outcome {
     zr_status status[RANKS_MAX];
     char message[RANKS_MAX][MESSAGE_BYTES];
     zr_train_result result; /* rank 0's */
-    int evals;
+    int evals, alarms;      /* notes that something is not as planned */
     _Atomic int asked, samples;
 } end;
 
@@ -88,6 +88,12 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     end.evals++;
 }
 
+static void on_note(void *arg, const char *text)
+{
+    (void)arg;
+    end.alarms += strstr(text, "not what was planned") != NULL;
+}
+
 static bool stop_here(void *arg)
 {
     (void)arg;
@@ -103,7 +109,8 @@ static bool never(void *arg)
 static zr_status train_rank(zr_comm *comm, void *arg)
 {
     zr_train_result result = {0};
-    zr_observer observer = {.step = on_step, .eval = on_eval, .stop = comm->rank == it.stop_rank ? stop_here : never};
+    zr_observer observer = {
+        .step = on_step, .eval = on_eval, .note = on_note, .stop = comm->rank == it.stop_rank ? stop_here : never};
     zr_status st = zr_train_run(arg, comm, &observer, &result);
     end.status[comm->rank] = st;
     snprintf(end.message[comm->rank], MESSAGE_BYTES, "%s", st == ZR_OK ? "" : zr_error_message());
@@ -350,6 +357,8 @@ static void a_step_is_left(void **state)
             if (at == 6) expect_weights("run/model/model.safetensors", 1, 2, layouts[l]);
             assert_true(there("run/run.json")); /* also what moved is a whole number of steps' */
             assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
+            assert_int_equal(end.alarms, 0); /* what a step moves is unknown where none has ended, and so is a loss */
+            assert_int_equal(isnan(end.result.loss) != 0, at == 2);
             if (at == 6)
                 assert_memory_equal(&end.result.measured.traffic, &end.result.planned.traffic, sizeof(zr_traffic));
         }

@@ -103,6 +103,7 @@ static zr_status measure_ranks(zr__run *r)
 static void compare_with_plan(zr__run *r)
 {
     const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
+    if (r->result->steps == 0) return; /* a step is what was planned */
     if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
         memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0) {
         zr__run_note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
@@ -184,7 +185,11 @@ static zr_status probe(zr__run *r)
     int64_t step = r->result->steps > 1 ? r->result->steps - 2 : 0;
     if (!r->suspect) return ZR_OK;
     zr_step_args args = zr__run_step_args(r, step, zr__run_read);
-    ZR_TRY(zr_engine_probe(r->engine, &args, &found));
+    r->batch_failed = ZR_OK;
+    r->result->agreed = false;
+    zr_status st = zr_engine_probe(r->engine, &args, &found);
+    if (st != r->batch_failed) return st; /* broken off: the others may still be in it */
+    ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
@@ -193,9 +198,11 @@ static zr_status probe(zr__run *r)
 /** Is what was trained worth keeping? ZR_ERR_DIVERGED, with why not. */
 static zr_status judge(zr__run *r)
 {
+    r->result->agreed = false;
     ZR_TRY(zr_engine_flush(r->engine));
     ZR_TRY(zr__run_agreed(r, zr__export_finite(r->plan, r->engine, r->comm)));
-    return zr__run_agree(r, probe(r));
+    ZR_TRY(probe(r));
+    return ZR_OK;
 }
 
 /** What rank 0 knows, for the message that all give. */

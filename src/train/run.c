@@ -192,15 +192,22 @@ static zr_status start(zr__run *r)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
+static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const *input)
 {
-    zr__run *r = arg;
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
     for (int64_t b = 0; b < rows; b++)
         ZR_TRY(
             zr_data_sample(r->inputs.train, first + b, (int32_t *)input[0] + b * seq, (int32_t *)input[1] + b * seq));
     return ZR_OK;
+}
+
+zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
+{
+    zr__run *r = arg;
+    zr_status st = read_rows(r, batch, input);
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first, as the engine's */
+    return st;
 }
 
 /** Did any rank ask to stop? */
@@ -216,9 +223,7 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
 {
     zr__run *r = arg;
     if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(stop_asked(r));
-    zr_status st = zr__run_read(arg, batch, input);
-    if (st != ZR_OK) r->batch_failed = st;
-    return st;
+    return zr__run_read(arg, batch, input);
 }
 
 static void fill_rates(const zr__run *r, zr_train_step *line)
@@ -327,7 +332,7 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
     snprintf(what, sizeof(what), "%s", st == ZR_OK ? "" : zr_error_message());
     /* That a gradient is bad, or that all stop, every rank knows from within the step. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
-    if (st != ZR_OK && !diverged && r->batch_failed == ZR_OK) return st;
+    if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", what)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
@@ -413,7 +418,7 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
                  .result = result,
                  .scaler = zr_loss_scaler_create(config),
                  .dir = ZR_RUN_DIR_INIT};
-    result->val_loss = NAN;
+    result->loss = result->val_loss = NAN;
     r.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);

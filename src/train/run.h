@@ -60,7 +60,7 @@ ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
 /** What a step is given; `batch` fills its inputs. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
-/** The data of one micro-batch; a zr_batch_fn, arg is the run. */
+/** The data of one micro-batch; a zr_batch_fn, arg is the run, which keeps a failure in `batch_failed`. */
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
 
 #endif
