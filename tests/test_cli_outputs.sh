@@ -41,6 +41,14 @@ check "... and zr plot's" "$ZR" plot run -o plotted.svg
 check "... touch nothing else" sh -c 'cmp c.json beside.svg.tmp && cmp c.json plotted.svg.tmp'
 ln -s beside.svg linked.svg && "$ZR" plan c.json --stage 2 --svg linked.svg >/dev/null
 check "a picture through a link" sh -c 'test -L linked.svg && "$0" plan c.json --stage 2 --svg new.svg && cmp new.svg beside.svg' "$ZR"
+ln -s nowhere.svg dangling.svg
+check "a picture through a link to nothing" says 'a link that leads nowhere' 73 "$ZR" plan c.json --svg dangling.svg
+check "... makes nothing" test ! -e nowhere.svg
+[ ! -c /dev/full ] || check "a picture on a full disk" says 'could not be written to its end' 74 "$ZR" plan c.json --svg /dev/full
+mkfifo fifo.svg && { cat fifo.svg >through.svg & }
+check "a picture into a named pipe" "$ZR" plan c.json --svg fifo.svg
+wait $!
+check "... comes out of it" grep -q '</svg>' through.svg
 check "a picture into a pipe" sh -c '"$0" plan c.json --schedule --svg /dev/stdout | grep "</svg>"' "$ZR"
 
 # FILE COMMAND...: with standard output at the end of FILE

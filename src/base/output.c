@@ -96,18 +96,18 @@ static zr_status check(const zr__file *file, const zr__output_kind *kind, const 
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* O_NONBLOCK: nobody may read from what is a fifo. Pipes cannot be opened for both directions through /dev/fd. */
+    /* What is written through may be a pipe whose reader is yet to come. Anything else that is no regular file is
+     * refused, and must not be waited for: O_NONBLOCK. */
     struct stat info;
-    bool there = stat(path, &info) == 0, pipe = there && !S_ISREG(info.st_mode);
-    int flags = (pipe && kind->streams ? O_WRONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
+    bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
+    int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
     /* A link that leads nowhere is not made to lead somewhere. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
-             strerror(errno));
+             errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
     zr_status st = check(file, kind, inputs);
-    if (st == ZR_OK && pipe) fcntl(file->fd, F_SETFL, fcntl(file->fd, F_GETFL) & ~O_NONBLOCK);
     if (st != ZR_OK) zr__file_close(file);
     return st;
 }
