@@ -1,6 +1,6 @@
 //TEST timeout=120
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
-//LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step
+//LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr_train_threads
 /* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +30,7 @@ typedef struct plot {
     bool no_loss;       /* it is skipped, for its loss is not finite */
     int stop_at;        /* the call of stop on stop_rank that says yes, 0: none does */
     int stop_rank;
+    bool uneven;           /* each rank has a thread more than the one before */
     const char *rename_to; /* after the first step rank 0's directory is called so; "": it is removed */
 } plot;
 static plot it;
@@ -72,6 +73,15 @@ zr_status __wrap_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_
     return ZR_FAIL(ZR_ERR_DIVERGED, "a gradient is bad");
 }
 
+static _Thread_local int own_rank;
+
+int __wrap_zr_train_threads(const zr_config *config, int local_ranks);
+int __wrap_zr_train_threads(const zr_config *config, int local_ranks)
+{
+    (void)config, (void)local_ranks;
+    return it.uneven ? 1 + own_rank : 1;
+}
+
 static void on_step(void *arg, const zr_train_step *step)
 {
     (void)arg;
@@ -109,6 +119,7 @@ static bool never(void *arg)
 static zr_status train_rank(zr_comm *comm, void *arg)
 {
     zr_train_result result = {0};
+    own_rank = comm->rank;
     zr_observer observer = {
         .step = on_step, .eval = on_eval, .note = on_note, .stop = comm->rank == it.stop_rank ? stop_here : never};
     zr_status st = zr_train_run(arg, comm, &observer, &result);
@@ -364,6 +375,21 @@ static void a_step_is_left(void **state)
         }
 }
 
+/* Hosts with more processors or fewer ranks: their threads have scratch of their own. */
+static void ranks_with_other_threads(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"zero_optimization.stage=1", NULL};
+    it = nothing();
+    assert_int_equal(train("run", 2, keys), ZR_OK);
+    int64_t even_bytes = end.result.planned.memory.total_bytes;
+    it.uneven = true;
+    assert_int_equal(train("run", 2, keys), ZR_OK);
+    assert_true(end.result.planned.memory.total_bytes > even_bytes); /* rank 1's, as rank 0 tells */
+    assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
+    assert_int_equal(end.alarms, 0);
+}
+
 /* ---- what is not finite ---------------------------------------------------------------------- */
 
 static void steps_that_cannot_be_skipped(void **state)
@@ -478,6 +504,7 @@ int main(void)
                                        cmocka_unit_test(evaluation_that_goes_bad),
                                        cmocka_unit_test(one_rank_is_asked),
                                        cmocka_unit_test(a_step_is_left),
+                                       cmocka_unit_test(ranks_with_other_threads),
                                        cmocka_unit_test(steps_that_cannot_be_skipped),
                                        cmocka_unit_test(a_last_loss_that_is_not_finite),
                                        cmocka_unit_test(rates_beyond_reason),

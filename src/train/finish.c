@@ -61,7 +61,8 @@ static zr_status measure_peak(zr__run *r)
     if (mine >= 0.0 && processes) mine += (double)r->plan->stage_bytes;
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
-    r->result->promised_rss_bytes = zr_train_process_bytes(r->plan->memory.total_bytes, processes ? 1 : r->comm->size);
+    r->result->promised_rss_bytes =
+        zr_train_process_bytes(r->result->planned.memory.total_bytes, processes ? 1 : r->comm->size);
     return ZR_OK;
 }
 
@@ -79,17 +80,12 @@ static void hold_to_promise(zr__run *r)
     zr__run_note(r, text);
 }
 
-/** What was taken and moved, the highest rank's: each rank has counted its own. */
-static zr_status measure_ranks(zr__run *r)
+zr_status zr__run_highest_report(zr__run *r, zr_report *report)
 {
     enum { MEMORY = sizeof(zr_memory) / sizeof(int64_t), N = MEMORY + ZR_TRAFFIC_KINDS };
     _Static_assert(N <= ZR_COMM_SCALARS, "a report travels in one call");
-    zr_measured measured;
-    zr_report *report = &r->result->measured;
     int64_t bytes[N];
     double number[N];
-    zr_engine_measured(r->engine, &measured);
-    ZR_TRY(zr__run_agree(r, zr_report_measured(r->plan, &measured, report)));
     memcpy(bytes, &report->memory, sizeof(report->memory));
     memcpy(bytes + MEMORY, report->traffic.bytes, sizeof(report->traffic.bytes));
     for (int i = 0; i < N; i++) number[i] = (double)bytes[i];
@@ -97,6 +93,16 @@ static zr_status measure_ranks(zr__run *r)
     for (int i = 0; i < N; i++) bytes[i] = (int64_t)number[i];
     memcpy(&report->memory, bytes, sizeof(report->memory));
     memcpy(report->traffic.bytes, bytes + MEMORY, sizeof(report->traffic.bytes));
+    return ZR_OK;
+}
+
+/** What was taken and moved: each rank has counted its own. */
+static zr_status measure_ranks(zr__run *r)
+{
+    zr_measured measured;
+    zr_engine_measured(r->engine, &measured);
+    ZR_TRY(zr__run_agree(r, zr_report_measured(r->plan, &measured, &r->result->measured)));
+    ZR_TRY(zr__run_highest_report(r, &r->result->measured));
     return ZR_OK;
 }
 

@@ -105,6 +105,7 @@ static zr_status check(zr__run *r)
     ZR_TRY(settle_limit(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));
+    ZR_TRY(zr__run_highest_report(r, &r->result->planned));
     return ZR_OK;
 }
 
