@@ -210,7 +210,8 @@ cat >bench.json <<'END_BENCH'
 END_BENCH
 check "what zr info --bench measured" prints 'machine: An abacus' "$ZR" plan --preset gpt2 --bf16.enabled=false --profile bench.json --quiet
 shape() { printf '{"what":"x", "m":%d, "n":%d, "k":768, "dtype":"%s", "flops_per_sec":%s, "part":1, "count":1}' "$@"; }
-many() { # $1: the rate in bf16, behind more products in fp32 than there are rates in a profile
+# A profile whose rate in bf16 is $1 and stands behind more products in fp32 than a profile has rates.
+many() {
     printf '{"level":"v4", "levels":[{"level":"v4", "fma_f32_all_flops":2e11, "dot_bf16_all_flops":4e11}], "triad_bytes_sec":2e12,\n "shapes":['
     for i in $(seq 20); do
         if [ $((i % 2)) = 1 ]; then shape 4096 3072 f32 1e11; else shape 3072 4096 f32 1e11; fi

@@ -111,6 +111,9 @@ static void check_here(void)
     assert_true(zr__cpu_has(level));
     assert_true(device->profile.bf16_products == (strncmp(level, "v4bf16", 6) == 0 || strcmp(level, "v4amx") == 0));
     assert_true(!device->profile.bf16_products || zr__onednn_has_bf16());
+    device->profile.flops_bf16 = 7.0;
+    device->ops->measure(device, ZR_BF16); /* no rate of bf16 where fp32 is multiplied in its place */
+    assert_true((device->profile.flops_bf16 > 0.0) == device->profile.bf16_products);
     zr_device_destroy(&device);
 }
 

@@ -228,7 +228,7 @@ typedef struct zr_product_rate {
 #define ZR_PRODUCT_RATES 16
 
 /** What the planner needs to know of a device: scratch sizes follow from it. Filled by the device
- *  of this machine (zr_device_profile); a plan prints which profile it used. */
+ *  of this machine (zr_device.profile); a plan prints which profile it used. */
 typedef struct zr_profile {
     char name[48];       /* "this machine (v4)" */
     int threads;         /* compute threads of a rank */

@@ -114,8 +114,8 @@ typedef struct zr_device_ops {
     /** out[i] = std times element first+i of zr_rng_normal's sequence, rounded once more: (n) F32, the same bits
      *  at every level and number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
-    /** Measure the peak in this type: profile.flops_f32 (F16: the same, it is widened) or flops_bf16, 0 when that is
-     *  not possible; between registers or of a product, whichever is more. Takes some 50 ms, and memory of its own
+    /** Measure the peak in this type: profile.flops_f32 (F16: the same, it is widened) or flops_bf16, 0 where bf16 is
+     *  widened too; between registers or of a product, whichever is more. Takes some 50 ms, and memory of its own
      *  meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
     /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds, and memory of its own

@@ -28,7 +28,7 @@ static zr_status measure(cli_bench *b, zr_device *device)
     ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
     zr_rates_add_products(&b->rates, &b->f32);
     if (!native && !b->bf16) return ZR_OK;
-    snprintf(what, sizeof(what), "the products of %s in bf16%s", b->preset, native ? "" : ", by widened panels");
+    snprintf(what, sizeof(what), "the products of %s in bf16%s", b->preset, native ? "" : ", widened to fp32");
     tell(b, what);
     ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
     if (native) zr_rates_add_products(&b->rates, &b->narrow);

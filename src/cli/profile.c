@@ -120,21 +120,27 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
     return ZR_OK;
 }
 
-/** All ranks of such a machine share its memory, so the link copies. bf16 that it widens has no rate of its own. */
+static zr_rate same(double rate)
+{
+    return (zr_rate){rate, rate};
+}
+
+/** Of all its cores, by the rules for the rates that are remembered. bf16 that is widened has no rates of its own. */
 static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
 {
-    zr_rates rates = {.threads = 1};
     for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], profile));
-    profile->flops_f32 = peak_of(root, "fma_f32_all_flops");
-    profile->flops_bf16 = peak_of(root, "dot_bf16_all_flops");
-    double narrow = json_number_value(json_object_get(root, "matmul_bf16_flops"));
-    if (narrow > profile->flops_bf16) profile->flops_bf16 = narrow;
-    ZR_CHECK(profile->flops_f32 > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
-    profile->link_copies = true;
+    zr_rates rates = {.threads = 1,
+                      .peak = {.fma_f32 = same(peak_of(root, "fma_f32_all_flops")),
+                               .dot_bf16 = same(peak_of(root, "dot_bf16_all_flops"))},
+                      .matmul_f32 = json_number_value(json_object_get(root, "matmul_f32_flops")),
+                      .matmul_bf16 = json_number_value(json_object_get(root, "matmul_bf16_flops")),
+                      .triad = same(profile->memory_bytes_sec),
+                      .link = same(profile->link_bytes_sec)};
+    ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
+    bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
-    if (profile->flops_bf16 > 0) ZR_TRY(take_products(root, ZR_BF16, &rates));
-    memcpy(profile->product, rates.product, sizeof(profile->product));
-    profile->n_products = rates.n_products;
+    if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
+    zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);
     const char *processor = json_string_value(json_object_get(root, "processor"));
     if (processor) snprintf(profile->name, sizeof(profile->name), "%.40s", processor);
     return ZR_OK;

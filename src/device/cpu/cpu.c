@@ -295,7 +295,11 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
 {
     zr_profile *profile = &device->profile;
     const zr__peak_ops *peaks = level_of(device)->peaks;
-    bool bf16 = dtype == ZR_BF16; /* fp16 is multiplied as fp32 */
+    bool bf16 = dtype == ZR_BF16;          /* fp16 is multiplied as fp32 */
+    if (bf16 && !profile->bf16_products) { /* it is widened, and has no rate of its own */
+        profile->flops_bf16 = 0.0;
+        return;
+    }
     double registers = zr__cpu_register_flops(bf16 ? peaks->dot_bf16 : peaks->fma_f32, 1).one * profile->threads;
     double product = zr__cpu_peak_flops(level_of(device)->panels, profile->threads, bf16 ? ZR_BF16 : ZR_F32);
     *(bf16 ? &profile->flops_bf16 : &profile->flops_f32) = registers > product ? registers : product;
