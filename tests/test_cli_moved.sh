@@ -22,7 +22,7 @@ first=$(at project "$ZR" eval runs/one | grep '^loss')
 evals() { test "$(at "$1" "$ZR" eval "$2" | grep '^loss')" = "$first"; } # DIR RUN: as at first
 
 mkdir elsewhere
-echo 'another text of the same name, which is not the one that was meant' >elsewhere/val.txt
+for i in 1 2 3 4; do echo "another text of the same name, which is not the one that was meant"; done >elsewhere/val.txt
 mkdir elsewhere/data && cp elsewhere/val.txt elsewhere/data/
 check "eval from elsewhere" evals elsewhere "$DIR/project/runs/one"
 check "... by a relative path" evals elsewhere ../project/runs/one
@@ -31,6 +31,11 @@ check "train its configuration from elsewhere" at elsewhere "$ZR" train ../proje
     --train.output_dir=two
 check "... the same losses" sh -c 'cut -d, -f1-3 project/runs/one/metrics.jsonl | grep loss >a;
     cut -d, -f1-3 elsewhere/two/metrics.jsonl | grep loss | cmp - a'
+check "... on a text that is named here, not its namesake there" at elsewhere "$ZR" train ../project/runs/one/config.json \
+    --quiet --data.train=val.txt --data.val=data/val.txt --train.output_dir=here
+check "... which it says" grep -q "\"val\": \"data/val.txt\"" elsewhere/here/config.json
+check "... for one that is not here neither" code 66 at elsewhere "$ZR" train ../project/runs/one/config.json \
+    --data.train=data/text.txt --train.output_dir=none
 check "... and that run evaluates from anywhere" evals project ../elsewhere/two
 mv project/runs/one project/runs/renamed
 check "a renamed run" evals elsewhere ../project/runs/renamed
@@ -43,7 +48,10 @@ mkdir alone && mv moved/runs/renamed alone/run && mv moved/data/val.txt alone/
 check "the data beside the run" evals elsewhere ../alone/run
 mv alone/val.txt alone/run/
 check "the data in the run" evals elsewhere ../alone/run
-rm alone/run/val.txt
+check "... which training says" sh -c 'cp moved/data/text.txt alone/run && cd elsewhere &&
+    "$0" train ../alone/run/config.json --train.output_dir=again 2>&1 |
+    grep "note: data.train: data/text.txt is not where the run read it; read from .*/alone/run/text.txt"' "$ZR"
+rm alone/run/val.txt alone/run/text.txt
 rm -r elsewhere/data elsewhere/val.txt
 check "the data is nowhere" says "data.val: $DIR/project/data/val.txt is not there, nor beside the run in $DIR/alone/run" \
     66 at elsewhere "$ZR" eval ../alone/run

@@ -152,6 +152,9 @@ ZR_API void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG
 /** Whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
 ZR_API bool zr_config_given(const zr_config *config, const char *key);
 
+/** Whether an override gave it, and no file. */
+ZR_API bool zr_config_overridden(const zr_config *config, const char *key);
+
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
 

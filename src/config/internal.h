@@ -29,6 +29,7 @@ struct zr_config_state {
     const char *name;            /* of the file, printable */
     const char *path;            /* of the file; NULL: it came from elsewhere */
     bool given[ZR_CONFIG_MAX_KEYS];
+    bool overridden[ZR_CONFIG_MAX_KEYS];
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
 };
 

@@ -89,6 +89,13 @@ static zr_status set_defaults(zr_config *config)
     return ZR_OK;
 }
 
+static void mark_overridden(zr_config *config, const zr__source *source)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) config->state->overridden[i] = from_override(source, key[i].path, true);
+}
+
 static void derive(zr_config *config)
 {
     if (!zr_config_given(config, "model.embd_pdrop")) config->model.embd_pdrop = config->model.dropout;
@@ -107,6 +114,7 @@ static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
     ZR_TRY(set_defaults(config));
     ZR_TRY(walk(config, root, source, &top));
     ZR_TRY(zr__refusals_say(config));
+    mark_overridden(config, source);
     derive(config);
     ZR_TRY(zr__config_check(config, source));
     return ZR_OK;

@@ -115,3 +115,10 @@ bool zr_config_given(const zr_config *config, const char *path)
     const zr_key *key = zr__key_find(path);
     return key && config->state->given[key - zr_config_keys(&n)];
 }
+
+bool zr_config_overridden(const zr_config *config, const char *path)
+{
+    int n;
+    const zr_key *key = zr__key_find(path);
+    return key && config->state->overridden[key - zr_config_keys(&n)];
+}

@@ -59,6 +59,17 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
                    zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
 }
 
+/* What is read in place of what the run read is said: it may be another file of that name. */
+static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
+{
+    char from[PATH_MAX], shown[256], now[256], note[640];
+    if (path[0] == '/' ? realpath(path, from) != NULL : is_there(config->train.started_in, path, from)) return ZR_OK;
+    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
+             zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
+    ZR_TRY(zr_config_add_note(config, note));
+    return ZR_OK;
+}
+
 zr_status zr__run_paths_settle(zr_config *config)
 {
     const struct {
@@ -71,10 +82,12 @@ zr_status zr__run_paths_settle(zr_config *config)
     const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
     snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        if (!read[i].path) continue;
+        if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* typed here, it is from here */
         if (zr__run_path_find(config, run, read[i].key, read[i].path, found) != ZR_OK) {
             if (read[i].path[0] == '/') continue;
             snprintf(found, sizeof(found), "%s/%s", config->train.started_in, read[i].path);
+        } else {
+            ZR_TRY(note_moved(config, read[i].key, read[i].path, found));
         }
         ZR_TRY(zr_config_set(config, read[i].key, found));
     }
