@@ -17,8 +17,8 @@ ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *ru
                                          char found[PATH_MAX]);
 
 /** Do that for everything that the configuration of a run would read: then it can be run from anywhere. What is not
- * found is named from where the run was started, for whoever misses it; what is found elsewhere is noted. A path that an
- * override gave is from here. Of one that no run wrote nothing changes. */
+ * found is named from where the run was started, for whoever misses it; what is found elsewhere is noted. A path that
+ * an override gave is from here. Of one that no run wrote nothing changes. */
 ZR_NODISCARD zr_status zr__run_paths_settle(zr_config *config);
 
 #endif
