@@ -47,6 +47,19 @@ static void close_to(double have, double want)
 
 /* ---- by hand ---------------------------------------------------------------------------------- */
 
+/* When each step of test_clocks runs, of however many micro-batches the first. */
+static void check_times(const zr_plan *plan, double flops_per_sec)
+{
+    static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.5, 3.5}, {3.5, 5.5}};
+    const zr_profile profile = {.flops_f32 = flops_per_sec, .link_bytes_sec = 1000};
+    zr_step_time time[7];
+    assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
+    for (int i = 0; i < 7; i++) {
+        close_to(time[i].begin_sec, want[i][0]);
+        close_to(time[i].end_sec, want[i][1]);
+    }
+}
+
 /* A gather, an op that waits for it, and a gather beside the op, so many times; then an op alone. */
 static void test_clocks(void **state)
 {
@@ -87,6 +100,7 @@ static void test_clocks(void **state)
         price = price_of(&plan, (zr_profile){.flops_f32 = flops / 2, .link_bytes_sec = 1000, .link_copies = true});
         close_to(price.step_sec, accum * (1.2 + 2 + 0.6 + 0.3) + 2);
         close_to(price.exposed_sec, price.comm_sec);
+        check_times(&plan, flops / 2);
     }
     zr_plan_destroy(&real);
 }
@@ -279,6 +293,7 @@ static void test_no_training(void **state)
     zr_price price;
     assert_int_equal(zr_plan_create(&model, &l, &profile, &plan), ZR_OK);
     assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_ERR_STATE);
+    assert_int_equal(zr_plan_times(plan, &profile, NULL), ZR_ERR_STATE);
     zr_plan_destroy(&plan);
 }
 
