@@ -389,6 +389,33 @@ static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const d
     return out;
 }
 
+/* A step that is broken off leaves the numbers of those before it, of the first too. */
+static void test_dropped(void **state)
+{
+    (void)state;
+    static const double all[1][2] = {{0, 4}};
+    zr_plan *plan = widths_plan(1);
+    zr__timings *timings = NULL;
+    assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+    for (int step = 0; step < 2; step++) { /* the first alone, and with one more, which takes its place */
+        zr_timings before = one_step_of(timings, plan, all, all, 1, 5), after;
+        zr_comm *self = NULL;
+        zr__timings_begin(timings);
+        zr__timings_event(timings, &(zr_event){.step = step_on(plan, ZR_STREAM_COMPUTE), .end_sec = 1});
+        zr__timings_end(timings, 1);
+        zr__timings_drop(timings);
+        assert_int_equal(zr_comm_create_self(&self), ZR_OK);
+        assert_int_equal(zr__timings_collect(timings, self, &after), ZR_OK);
+        zr_comm_destroy(&self);
+        assert_int_equal(after.steps, 1);
+        assert_int_equal(after.left_out, step == 1);
+        assert_true(after.step_sec == 5 && after.compute_sec == before.compute_sec);
+        assert_true(after.kind[0].sec == before.kind[0].sec && after.kind[0].calls == before.kind[0].calls);
+    }
+    zr__timings_destroy(&timings);
+    zr_plan_destroy(&plan);
+}
+
 /* Communication is exposed where nothing is computed at that time, not where there would have been time for it. */
 static void test_exposed(void **state)
 {
@@ -486,9 +513,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),        cmocka_unit_test(test_one_step),
-        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),      cmocka_unit_test(test_exposed),
-        cmocka_unit_test(test_in_f32),     cmocka_unit_test(test_full_trace),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),    cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),  cmocka_unit_test(test_exposed),
+        cmocka_unit_test(test_dropped),    cmocka_unit_test(test_in_f32), cmocka_unit_test(test_full_trace),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -300,7 +300,7 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* done */
     int64_t skipped;
-    double loss;     /* of the last step */
+    double loss;     /* of the last step; NaN: no step */
     double val_loss; /* NaN: no evaluation */
     double wall_sec;
     int64_t peak_rss_bytes;     /* highest of all processes; -1 unknown */

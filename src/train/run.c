@@ -351,7 +351,9 @@ static zr_status one_step(zr__run *r)
     zr_status st = zr_engine_step(r->engine, &args, &did);
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
-    ZR_TRY(agree_on_step(r, st, &did));
+    st = agree_on_step(r, st, &did);
+    if (st != ZR_OK) zr__watch_drop(&r->watch);
+    ZR_TRY(st);
     ZR_TRY(collect_trace(r));
     r->result->steps++;
     r->result->loss = did.loss;

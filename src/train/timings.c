@@ -37,7 +37,9 @@ struct zr__timings {
     /* Of the step that runs; a stream's thread adds to its own. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool warm; /* the first step was dropped */
+    bool warm;   /* the first step was dropped */
+    sums before; /* as it stood before the step that runs; so was warm */
+    bool warm_before;
 };
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
@@ -132,6 +134,8 @@ void zr__timings_destroy(zr__timings **timings)
 /* The first step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
 void zr__timings_begin(zr__timings *t)
 {
+    t->before = t->sums;
+    t->warm_before = t->warm;
     if (t->sums.steps != 1 || t->warm) return;
     sums fresh = {0};
     for (int k = 0; k < t->n_kinds; k++) {
@@ -195,6 +199,12 @@ void zr__timings_end(zr__timings *t, double wall_sec)
     t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed, 0.0);
     for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
     t->sums.steps++;
+}
+
+void zr__timings_drop(zr__timings *t)
+{
+    t->sums = t->before;
+    t->warm = t->warm_before;
 }
 
 /* ---- what all ranks make of it ---------------------------------------------------------------- */

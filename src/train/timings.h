@@ -19,6 +19,8 @@ void zr__timings_destroy(zr__timings **timings);
 void zr__timings_begin(zr__timings *timings);
 void zr__timings_event(zr__timings *timings, const zr_event *event);
 void zr__timings_end(zr__timings *timings, double wall_sec);
+/** The step that has just ended was broken off: it counts for nothing. */
+void zr__timings_drop(zr__timings *timings);
 
 /** All ranks' steps as one, peaks left out. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__timings_collect(const zr__timings *timings, zr_comm *comm, zr_timings *out);

@@ -41,3 +41,8 @@ void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)
     zr_engine_watch(engine, NULL, NULL);
     if (w->timings) zr__timings_end(w->timings, wall_sec);
 }
+
+void zr__watch_drop(zr__watch *w)
+{
+    if (w->timings) zr__timings_drop(w->timings);
+}

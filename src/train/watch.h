@@ -21,5 +21,7 @@ void zr__watch_destroy(zr__watch *watch);
 /** Around each optimizer step, from 0; evaluations are not watched. */
 void zr__watch_begin(zr__watch *watch, zr_engine *engine, int64_t step);
 void zr__watch_end(zr__watch *watch, zr_engine *engine, double wall_sec);
+/** After it, on every rank: the step was broken off and counts for nothing. */
+void zr__watch_drop(zr__watch *watch);
 
 #endif
