@@ -234,17 +234,27 @@ static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
     return zr__vec_load(lane);
 }
 
+/* a b + c, rounded as ZR_FMA does. */
 static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 {
 #if defined(__AVX512F__)
     return (zr__vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
     return (zr__vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
+#elif defined(__FP_FAST_FMAF)
     zr__vec out;
     for (int l = 0; l < ZR_VEC; l++) out[l] = ZR_FMA(a[l], b[l], c[l]);
     return out;
+#else
+    return a * b + c;
 #endif
+}
+
+/* x in every lane; a difference, which compilers make a broadcast of at every level. */
+static inline zr__vec zr__vec_splat(float x)
+{
+    const zr__vec zero = {0};
+    return x - zero;
 }
 
 /* All lanes, by halves. */

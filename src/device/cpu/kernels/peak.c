@@ -15,36 +15,19 @@
 /* Every chain in a register of its own; chains begin with values of their own, lest equal ones be computed once. */
 #define FOR_CHAINS(i) _Pragma("GCC unroll 32") for (int i = 0; i < CHAINS; i++)
 
-static zr__vec splat(float x)
-{
-    zr__vec v;
-    for (int l = 0; l < ZR_VEC; l++) v[l] = x;
-    return v;
-}
-
 static float any_lane(const zr__vec acc[CHAINS])
 {
-    zr__vec sum = splat(0.0f);
+    zr__vec sum = zr__vec_splat(0.0f);
     FOR_CHAINS(i) sum += acc[i];
     return sum[0];
 }
 
-/* x * a + b, as products of this level do it. */
-static inline zr__vec multiply_add(zr__vec x, zr__vec a, zr__vec b)
-{
-#if defined(__FP_FAST_FMAF)
-    return zr__vec_fma(x, a, b);
-#else
-    return x * a + b;
-#endif
-}
-
 static double fma_f32(int64_t rounds, const float in[2], float *out)
 {
-    const zr__vec a = splat(in[0]), b = splat(in[1]);
+    const zr__vec a = zr__vec_splat(in[0]), b = zr__vec_splat(in[1]);
     zr__vec acc[CHAINS];
-    FOR_CHAINS(i) acc[i] = b * splat((float)i);
-    for (int64_t r = 0; r < rounds; r++) FOR_CHAINS(i) acc[i] = multiply_add(acc[i], a, b);
+    FOR_CHAINS(i) acc[i] = b * zr__vec_splat((float)i);
+    for (int64_t r = 0; r < rounds; r++) FOR_CHAINS(i) acc[i] = zr__vec_fma(acc[i], a, b);
     *out = any_lane(acc);
     return 2.0 * ZR_VEC * CHAINS * (double)rounds;
 }
@@ -103,10 +86,10 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
 #elif defined(__AVX512BF16__)
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {
-    const __m512 x = (__m512)splat(in[0]), y = (__m512)splat(in[1]);
+    const __m512 x = (__m512)zr__vec_splat(in[0]), y = (__m512)zr__vec_splat(in[1]);
     const __m512bh a = _mm512_cvtne2ps_pbh(x, x), b = _mm512_cvtne2ps_pbh(y, y);
     zr__vec acc[CHAINS];
-    FOR_CHAINS(i) acc[i] = (zr__vec)y * splat((float)i);
+    FOR_CHAINS(i) acc[i] = (zr__vec)y * zr__vec_splat((float)i);
     for (int64_t r = 0; r < rounds; r++) FOR_CHAINS(i) acc[i] = (zr__vec)_mm512_dpbf16_ps((__m512)acc[i], a, b);
     *out = any_lane(acc);
     return 4.0 * ZR_VEC * CHAINS * (double)rounds;

@@ -37,21 +37,6 @@ typedef struct tile {
     int64_t ld;
 } tile;
 
-static inline zr__vec multiply_add(zr__vec a, zr__vec b, zr__vec c)
-{
-#if defined(__FP_FAST_FMAF)
-    return zr__vec_fma(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
-
-static inline zr__vec splat(float x)
-{
-    const zr__vec zero = {0};
-    return x - zero;
-}
-
 __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, const tile *t)
 {
     zr__vec acc[ROWS][ZR_PRODUCT_VECS];
@@ -61,7 +46,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 3
         for (int v = 0; v < vecs; v++) {
-            acc[r][v] = splat(0.0f);
+            acc[r][v] = zr__vec_splat(0.0f);
             __builtin_prefetch(t->c + r * t->ld + v * ZR_VEC, 1);
         }
     for (int64_t k = 0; k < t->depth; k++, a += ROWS, b += COLS) {
@@ -70,9 +55,9 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
         for (int v = 0; v < vecs; v++) right[v] = zr__vec_load(b + v * ZR_VEC);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            const zr__vec left = splat(a[r]);
+            const zr__vec left = zr__vec_splat(a[r]);
 #pragma GCC unroll 3
-            for (int v = 0; v < vecs; v++) acc[r][v] = multiply_add(left, right[v], acc[r][v]);
+            for (int v = 0; v < vecs; v++) acc[r][v] = zr__vec_fma(left, right[v], acc[r][v]);
         }
     }
     if (t->base)
