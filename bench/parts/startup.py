@@ -1,5 +1,6 @@
-"""What happens before the first step, and more ranks than cores."""
+"""What happens before the first step, more ranks than cores, and the demo."""
 import json
+import shutil
 
 import measure
 
@@ -40,10 +41,21 @@ def crowded(options):
     return None
 
 
+def demo():
+    """scripts/demo on the Bible, from a tree that is built."""
+    what, wanted = "scripts/demo", "<= 240"
+    if not shutil.which("bible"):
+        return measure.without(what, measure.Missing("no command bible; scripts/deps --demo installs it"), wanted)
+    ended = measure.run([measure.ROOT / "scripts/demo"], 600, {"DEMO_DIR": None})
+    return measure.result(what, round(ended.wall_sec), wanted, "s")
+
+
 def main():
     options = measure.options()
     beginning()
     crowded(options)
+    if not options.quick:
+        demo()
 
 
 main()
