@@ -190,7 +190,7 @@ static void one_file_with_and_without_prefix(void **state)
     float value;
     const char *dir = new_folder("old");
     put_tensors(in_tempdir("old/model.safetensors"), old, 6);
-    assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
+    assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr_weights_check(weights, wanted, 2, note, sizeof(note)), ZR_OK);
     assert_non_null(strstr(note, "tensors that the model does not have (1): extra.weight"));
     assert_int_equal(zr_weights_read(weights, "transformer.wte.weight", 5, 1, &value), ZR_OK);
@@ -202,7 +202,7 @@ static void one_file_with_and_without_prefix(void **state)
     const zr_tensor_spec bare[] = {{"wte.weight", {2, {4, 2}}}, {"ln_f.bias", {1, {2}}}};
     dir = new_folder("new");
     put_tensors(in_tempdir("new/model.safetensors"), wanted, 2);
-    assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
+    assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr_weights_check(weights, bare, 2, note, sizeof(note)), ZR_OK);
     assert_string_equal(note, "");
     zr_weights_close(&weights);
@@ -217,7 +217,7 @@ static void misfits_are_listed(void **state)
     for (int i = 3; i < 12; i++) many[i] = (zr_tensor_spec){"transformer.gone", {1, {7}}};
     const char *dir = new_folder("misfits");
     put_tensors(in_tempdir("misfits/model.safetensors"), wanted, 2);
-    assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
+    assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr_weights_check(weights, many, 12, NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "12 of 12 tensors do not fit the model"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (2, 4)"));
@@ -241,7 +241,7 @@ static void integers_do_not_fit(void **state)
     const char *dir = new_folder("integers");
     memcpy(image + 8, text, sizeof(text) - 1);
     put_file("integers/model.safetensors", image, sizeof(image));
-    assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
+    assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr_weights_check(weights, &a, 1, NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "a: dtype I32, wanted F32, BF16 or F16"));
     zr_weights_close(&weights);
@@ -254,7 +254,7 @@ static zr_status open_index(const char *dir, const char *map, zr_weights **weigh
     snprintf(name, sizeof(name), "%s/model.safetensors.index.json", dir);
     put_file(name, text, strlen(text));
     *weights = NULL;
-    return zr_weights_open(in_tempdir(dir), weights);
+    return zr_weights_open(in_tempdir(dir), zr_hf_gpt2_names(), weights);
 }
 
 static void several_files_are_one_set(void **state)
@@ -305,7 +305,7 @@ static void bad_indices_are_refused(void **state)
         if (st != bad[i].status || weights || !strstr(zr_error_message(), bad[i].fragment))
             fail_msg("%s: status %d, message: %s", bad[i].map, st, zr_error_message());
     }
-    assert_int_equal(zr_weights_open(new_folder("bare"), &weights), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_weights_open(new_folder("bare"), zr_hf_gpt2_names(), &weights), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "neither model.safetensors nor"));
 }
 
@@ -323,7 +323,7 @@ static void every_failed_allocation_is_reported(void **state)
     int failures = 0;
     for (fail_at = 0; st == ZR_ERR_MEMORY; fail_at++) {
         allocations = 0;
-        st = zr_weights_open(in_tempdir("memory"), &weights);
+        st = zr_weights_open(in_tempdir("memory"), zr_hf_gpt2_names(), &weights);
         if (st == ZR_OK) st = zr_weights_check(weights, wanted, 2, note, sizeof(note));
         zr_weights_close(&weights);
         failures += st == ZR_ERR_MEMORY;
@@ -348,7 +348,7 @@ static void files_of_transformers_are_read(void **state)
     assert_int_equal(zr_hf_gpt2_read(dir, &c), ZR_OK);
     assert_int_equal(c.n_layer, 2);
     assert_int_equal(c.n_positions, 12);
-    assert_int_equal(zr_weights_open(dir, &weights), ZR_OK);
+    assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr_weights_check(weights, some, 2, note, sizeof(note)), ZR_OK);
     assert_non_null(strstr(note, "tensors that the model does not have (26): "));
     assert_int_equal(zr_weights_read(weights, "transformer.wte.weight", 0, 4, value), ZR_OK);

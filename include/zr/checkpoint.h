@@ -1,6 +1,6 @@
 /**
  * checkpoint: weights on disk. safetensors files (strict reader, writer of ranges), Hugging Face
- * directories of GPT-2, and files that appear whole or not at all.
+ * directories, and files that appear whole or not at all.
  *
  * Everything read is untrusted: no size is believed before it is held against the file's. Paths
  * are plain bytes. Reading goes through pread; a reader may be used by several threads at once.
@@ -89,6 +89,17 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
 
+/** Which of n kinds of model dir/config.json is of, by its model_type. ZR_ERR_NOT_FOUND no such file;
+ *  ZR_ERR_DATA it is none of them. */
+ZR_API ZR_NODISCARD zr_status zr_hf_model_type(const char *dir, const char *const *known, int n, int *which);
+
+/** How the files of a kind of model name its tensors. */
+typedef struct zr_hf_names {
+    const char *prefix;           /* some files leave it out of every name, some have it */
+    const char *const *redundant; /* tensors that some files hold and nothing needs, NULL at the end; a leading dot: the
+                                   * end of such a name */
+} zr_hf_names;
+
 /** The numbers of a GPT-2's config.json, its key names. */
 typedef struct zr_hf_gpt2 {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
@@ -105,17 +116,21 @@ ZR_API ZR_NODISCARD zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *confi
 /** Write dir/config.json, which transformers' GPT2LMHeadModel loads. Replaces an older one. */
 ZR_API ZR_NODISCARD zr_status zr_hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
 
+/** "transformer.", and the tied head and the attention masks of old files. */
+ZR_API const zr_hf_names *zr_hf_gpt2_names(void);
+
 /** The weights of a directory: model.safetensors, or the files that model.safetensors.index.json
  *  names (inside the directory). */
 typedef struct zr_weights zr_weights;
 
-ZR_API ZR_NODISCARD zr_status zr_weights_open(const char *dir, zr_weights **weights);
+/** `names` is borrowed. */
+ZR_API ZR_NODISCARD zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **weights);
 ZR_API void zr_weights_close(zr_weights **weights);
 
 /** Hold the weights against what a model wants: all there, of that shape and loadable, or ZR_ERR_DATA
  *  with the list. Tensors that nothing wants are named in `note` (size bytes, may be NULL), "" when
- *  there are none; the tied head and the attention masks of old files do not count.
- *  A wanted name is found with or without a leading "transformer.". */
+ *  there are none; those that are redundant (zr_hf_names) do not count.
+ *  A wanted name is found with the prefix or without. */
 ZR_API ZR_NODISCARD zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n,
                                                char *note, size_t size);
 

@@ -13,10 +13,10 @@ enum { LINES_MAX = 8 };
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
-static const char prefix[] = "transformer.";
 
 struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable */
+    const zr_hf_names *names;
     zr_safetensors **file;
     int64_t files;
 };
@@ -139,11 +139,12 @@ done:
     return st;
 }
 
-zr_status zr_weights_open(const char *dir, zr_weights **out)
+zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
 {
     zr_weights *weights = zr_alloc(sizeof(*weights));
     ZR_CHECK(weights, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*weights));
     zr__text_escape(dir, weights->dir, sizeof(weights->dir));
+    weights->names = names;
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, open_any(weights, dir), failed);
     *out = weights;
@@ -214,12 +215,13 @@ static place find_exactly(const zr_weights *weights, const char *name)
     return (place){NULL, NULL};
 }
 
-/* GPT-2's first files name their tensors without the prefix. */
+/* Files name their tensors with the family's prefix or without. */
 static place find(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
     if (found.tensor) return found;
-    size_t n = sizeof(prefix) - 1;
+    const char *prefix = weights->names->prefix;
+    size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
     char longer[ZR_FILE_NAME_BYTES];
     int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
@@ -297,10 +299,12 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Stored by older versions and computed here: the tied head and the causal masks. */
-static bool redundant(const char *name)
+/* Stored by some versions and computed here. */
+static bool redundant(const zr_hf_names *names, const char *name)
 {
-    return strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+    for (const char *const *one = names->redundant; *one; one++)
+        if ((*one)[0] == '.' ? ends_with(name, *one) : strcmp(name, *one) == 0) return true;
+    return false;
 }
 
 static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *tensor, const zr_tensor_spec *wanted,
@@ -322,7 +326,7 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
     for (int64_t i = 0; i < weights->files; i++) {
         for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
             const zr_safetensors_tensor *tensor = zr_safetensors_get(weights->file[i], t);
-            if (redundant(tensor->name) || is_wanted(weights, tensor, wanted, n)) continue;
+            if (redundant(weights->names, tensor->name) || is_wanted(weights, tensor, wanted, n)) continue;
             if (extras++ < LINES_MAX)
                 zr__text_add(&text, "%s%s", text.length ? ", " : "", zr__text_escape(tensor->name, name, sizeof(name)));
         }

@@ -70,7 +70,7 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     zr_gpt2_config model;
     if (!config->model.init) return ZR_OK;
     ZR_TRY(zr_train_model(config, &model));
-    ZR_TRY(zr_weights_open(config->model.init, &inputs->weights));
+    ZR_TRY(zr_weights_open(config->model.init, zr_hf_gpt2_names(), &inputs->weights));
     ZR_TRY(zr__weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
     return ZR_OK;
 }

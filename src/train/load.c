@@ -38,7 +38,7 @@ static zr_status open_weights(const char *dir, zr__loaded *loaded)
     char weights[PATH_MAX];
     ZR_TRY(find_weights(dir, loaded, weights));
     ZR_TRY(zr__inputs_model(weights, &loaded->model));
-    ZR_TRY(zr_weights_open(weights, &loaded->weights));
+    ZR_TRY(zr_weights_open(weights, zr_hf_gpt2_names(), &loaded->weights));
     ZR_TRY(zr__weights_fit(loaded->weights, &loaded->model, NULL, 0));
     return ZR_OK;
 }
