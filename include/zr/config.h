@@ -36,7 +36,7 @@ typedef enum zr_config_policy { ZR_POLICY_NONE, ZR_POLICY_UNIT, ZR_POLICY_SELECT
 typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_OWNER } zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
-/** The sizes of a GPT-2, 0: open. */
+/** The sizes of a model, 0: open. */
 typedef struct zr_config_sizes {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
 } zr_config_sizes;
@@ -44,8 +44,8 @@ typedef struct zr_config_sizes {
 /** Everything of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
 typedef struct zr_config {
     struct {
-        const char *type;      /* "gpt2" */
-        const char *preset;    /* sizes come from zr_gpt2_preset */
+        const char *type;      /* the family: "gpt2" */
+        const char *preset;    /* a named shape, from which sizes come */
         const char *init;      /* directory with config.json and model.safetensors; sizes come from it */
         zr_config_sizes sizes; /* open (0) after loading with preset or init, or where not given */
         double dropout;        /* what the file says for all three, or 0 */

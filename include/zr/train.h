@@ -155,6 +155,32 @@ ZR_API ZR_NODISCARD zr_status zr_report_measured(const zr_plan *plan, const zr_m
 /** As one JSON object; zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_report_json(const zr_report *report, char **json);
 
+/* ---- families of models ---------------------------------------------------------------------- */
+
+/** A kind of model that a configuration can name (model.type). */
+typedef struct zr_family zr_family;
+
+#define ZR_FAMILY_BYTES 256
+
+/** A model of some family: a plain value, to be copied at will. */
+typedef struct zr_family_model {
+    const zr_family *family;
+    zr_config_sizes sizes;
+    union {
+        char bytes[ZR_FAMILY_BYTES];
+        int64_t integer;
+        double real;
+    } numbers; /* the family's own: all that its builder is given */
+} zr_family_model;
+
+/** What it is built with: for zr_plan_create, zr_products_measure. `model` is borrowed. */
+ZR_API zr_model zr_family_builder(const zr_family_model *model);
+
+/** A model by the name of its shape (model.preset), without dropout. ZR_ERR_NOT_FOUND naming the nearest ones. */
+ZR_API ZR_NODISCARD zr_status zr_family_preset(const char *name, zr_family_model *model);
+/** The i-th of these names, NULL behind the last. */
+ZR_API const char *zr_family_preset_name(int i);
+
 /* ---- from configuration to plan -------------------------------------------------------------- */
 
 /** Settle a loaded configuration for so many ranks: sizes from preset or init directory, default
@@ -163,7 +189,7 @@ ZR_API ZR_NODISCARD zr_status zr_report_json(const zr_report *report, char **jso
 ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec);
 
 /** The model of a resolved configuration. */
-ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_gpt2_config *model);
+ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_family_model *model);
 
 /** The layout of a resolved configuration. The limit of activation_checkpointing.policy auto is what memory.limit
  *  leaves for the arena; without one there is none. */

@@ -14,10 +14,10 @@ static void tell(const cli_bench *b, const char *what)
 static zr_status measure(cli_bench *b, zr_device *device)
 {
     char what[160];
-    zr_gpt2_config sizes;
-    ZR_TRY(zr_gpt2_preset(b->preset, &sizes));
-    if (b->seq == 0) b->seq = sizes.n_positions < DEFAULT_SEQ ? sizes.n_positions : DEFAULT_SEQ;
-    const zr_model model = zr_gpt2(&sizes);
+    zr_family_model shape;
+    ZR_TRY(zr_family_preset(b->preset, &shape));
+    if (b->seq == 0) b->seq = shape.sizes.n_positions < DEFAULT_SEQ ? shape.sizes.n_positions : DEFAULT_SEQ;
+    const zr_model model = zr_family_builder(&shape);
     tell(b, "arithmetic, memory, and copies between ranks");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.bf16_products;

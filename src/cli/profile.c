@@ -185,8 +185,8 @@ zr_status cli_profile(const char *name, zr_profile *profile)
 
 zr_status cli_preset(const char *name)
 {
-    zr_gpt2_config config;
-    if (zr_gpt2_preset(name, &config) == ZR_OK) return ZR_OK;
+    zr_family_model model;
+    if (zr_family_preset(name, &model) == ZR_OK) return ZR_OK;
     char why[512];
     snprintf(why, sizeof(why), "%s", zr_error_message());
     return ZR_FAIL(ZR_ERR_ARG, "--preset: %s", why);

@@ -1,11 +1,11 @@
 #include "cli/cli.h"
 
 /** Parameters as the model itself declares them. */
-static zr_status params_of(const zr_gpt2_config *config, int64_t *params)
+static zr_status params_of(const zr_family_model *shape, int64_t *params)
 {
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     zr_graph *graph = NULL;
-    zr_model model = zr_gpt2(config);
+    zr_model model = zr_family_builder(shape);
     ZR_TRY(zr_graph_create(&spec, &graph));
     model.build(graph, model.config);
     zr_status st = zr_graph_finish(graph);
@@ -14,7 +14,7 @@ static zr_status params_of(const zr_gpt2_config *config, int64_t *params)
     return st;
 }
 
-static void print_text(FILE *out, const char *name, const zr_gpt2_config *c, int64_t params)
+static void print_text(FILE *out, const char *name, const zr_config_sizes *c, int64_t params)
 {
     char amount[32];
     fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
@@ -22,7 +22,7 @@ static void print_text(FILE *out, const char *name, const zr_gpt2_config *c, int
             cli_amount((double)params, amount));
 }
 
-static void print_json(FILE *out, bool first, const char *name, const zr_gpt2_config *c, int64_t params)
+static void print_json(FILE *out, bool first, const char *name, const zr_config_sizes *c, int64_t params)
 {
     fprintf(out,
             "%s\n{\"name\": \"%s\", \"n_layer\": %lld, \"n_embd\": %lld, \"n_head\": %lld, \"n_positions\": %lld, "
@@ -33,22 +33,22 @@ static void print_json(FILE *out, bool first, const char *name, const zr_gpt2_co
 
 zr_status cli_shapes_print(FILE *out, bool json)
 {
-    const char *const *names = zr_gpt2_presets();
+    const char *name;
     if (json) {
         fputc('[', out);
     } else {
         fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
     }
-    for (int i = 0; names[i]; i++) {
-        zr_gpt2_config config;
+    for (int i = 0; (name = zr_family_preset_name(i)); i++) {
+        zr_family_model shape;
         int64_t params = 0;
-        ZR_TRY(zr_gpt2_preset(names[i], &config));
-        ZR_TRY(params_of(&config, &params));
+        ZR_TRY(zr_family_preset(name, &shape));
+        ZR_TRY(params_of(&shape, &params));
         if (json) {
-            print_json(out, i == 0, names[i], &config, params);
+            print_json(out, i == 0, name, &shape.sizes, params);
         } else {
-            print_text(out, names[i], &config, params);
+            print_text(out, name, &shape.sizes, params);
         }
     }
     if (json) fputs("\n]\n", out);

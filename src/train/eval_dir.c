@@ -22,7 +22,7 @@ static zr_status open_data(const zr__loaded *loaded, const char *dir, const char
     }
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
-    int64_t vocab = loaded->model.vocab_size;
+    int64_t vocab = loaded->model.sizes.vocab_size;
     ZR_TRY(zr_data_open(path, tokenizer, vocab, seq, ZR_SEQUENTIAL, 0, data));
     zr_data_info info = zr_data_get_info(*data);
     ZR_CHECK(tokenizer || vocab == BYTES_VOCAB || strcmp(info.format, "text") != 0, ZR_ERR_UNSUPPORTED,
@@ -62,12 +62,13 @@ static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, const 
     layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
     int64_t windows = wanted_windows(loaded, data, args->batches);
     if (layout.batch > windows) layout.batch = windows;
+    const zr__eval_text text = {loaded->model.family, data, windows};
     teller t = {args, seq, windows};
     const zr__eval_watch watch = {tell, &t};
     ZR_TRY(zr__load_start(loaded, &layout, args->threads));
     zr__eval_part part;
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, data, windows,
-                        args->progress ? &watch : NULL, &part));
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, &text, args->progress ? &watch : NULL,
+                        &part));
     ZR_TRY(part.data);
     ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
     ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
@@ -88,7 +89,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
-    if (seq <= 0 || seq > loaded.model.n_positions) seq = loaded.model.n_positions;
+    if (seq <= 0 || seq > loaded.model.sizes.n_positions) seq = loaded.model.sizes.n_positions;
     ZR_TRY_GOTO(st, open_data(&loaded, dir, args->data, seq, &data), done);
     ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, args, result), done);
 done:

@@ -1,39 +1,31 @@
 #include "train/evaluate.h"
 
 typedef struct reader {
-    zr_data *data;
-    int64_t batch, seq, windows;
+    const zr__eval_text *text;
+    int64_t batch, seq;
     zr__eval_part *part;
 } reader;
-
-static void pad(int32_t *tokens, int32_t *targets, int64_t seq)
-{
-    for (int64_t t = 0; t < seq; t++) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
-}
 
 static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
 {
     reader *r = arg;
+    const zr__eval_text *text = r->text;
     for (int64_t b = 0; b < r->batch; b++) {
-        int32_t *tokens = (int32_t *)input[0] + b * r->seq, *targets = (int32_t *)input[1] + b * r->seq;
         int64_t window = batch->first_row + b;
-        if (window < r->windows && r->part->data == ZR_OK) {
-            r->part->data = zr_data_window(r->data, window, tokens, targets);
+        if (window < text->windows && r->part->data == ZR_OK) {
+            r->part->data = text->family->fill(text->data, zr_data_window, window, r->seq, b, input);
             if (r->part->data == ZR_OK) r->part->tokens += r->seq;
         }
-        if (window >= r->windows || r->part->data != ZR_OK) pad(tokens, targets, r->seq);
+        if (window >= text->windows || r->part->data != ZR_OK) text->family->pad(r->seq, b, input);
     }
     return ZR_OK;
 }
 
-zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data, int64_t windows,
+zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
-    reader r = {.data = data, .batch = layout->batch, .seq = layout->seq, .windows = windows, .part = part};
-    int64_t rows = layout->batch * comm->size;
+    reader r = {.text = text, .batch = layout->batch, .seq = layout->seq, .part = part};
+    int64_t rows = layout->batch * comm->size, windows = text->windows;
     *part = (zr__eval_part){0};
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + comm->rank * layout->batch};

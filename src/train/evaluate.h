@@ -2,8 +2,14 @@
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
-#include "zr/data.h"
-#include "zr/engine.h"
+#include "train/family.h"
+
+/** What is evaluated: the first `windows` windows of a file, as inputs of a model of this family. */
+typedef struct zr__eval_text {
+    const zr_family *family;
+    zr_data *data;
+    int64_t windows;
+} zr__eval_text;
 
 /** One rank's part of an evaluation. */
 typedef struct zr__eval_part {
@@ -18,11 +24,10 @@ typedef struct zr__eval_watch {
     void *arg;
 } zr__eval_watch;
 
-/** This rank's part of the first `windows` windows; watch NULL: nobody is told. Every rank makes the same number of
- * calls; rows beyond the last window are padded with targets that count for nothing. The caller agrees on part->data.
- * Collective. */
-ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, zr_data *data,
-                                    int64_t windows, const zr__eval_watch *watch, zr__eval_part *part);
+/** This rank's part of the windows; watch NULL: nobody is told. Every rank makes the same number of calls; rows beyond
+ * the last window are padded with targets that count for nothing. The caller agrees on part->data. Collective. */
+ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout,
+                                    const zr__eval_text *text, const zr__eval_watch *watch, zr__eval_part *part);
 
 /** Mean over all parts: the same at any number of ranks as long as micro-batches keep their size. Collective. */
 ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);

@@ -1,5 +1,6 @@
 #include "train/export.h"
 
+#include "train/family.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
 
@@ -16,23 +17,6 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
     ZR_ASSERT(tensor);
     ZR_TRY(zr_safetensors_write(file, tensor, first, n, in));
-    return ZR_OK;
-}
-
-static zr_status write_config(const char *dir, const zr_gpt2_config *model)
-{
-    zr_hf_gpt2 hf = {.n_layer = model->n_layer,
-                     .n_head = model->n_head,
-                     .n_embd = model->n_embd,
-                     .n_positions = model->n_positions,
-                     .vocab_size = model->vocab_size,
-                     .embd_pdrop = model->embd_pdrop,
-                     .resid_pdrop = model->resid_pdrop,
-                     .attn_pdrop = model->attn_pdrop,
-                     .layer_norm_epsilon = model->layer_norm_epsilon,
-                     .initializer_range = model->initializer_range,
-                     .tie_word_embeddings = true};
-    ZR_TRY(zr_hf_gpt2_write(dir, &hf));
     return ZR_OK;
 }
 
@@ -84,17 +68,17 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_TRAIN : ZR_EVAL];
 }
 
-static zr_status reserve(const paths *p, const zr_gpt2_config *model, const zr_plan *plan)
+static zr_status reserve(const paths *p, const zr_family_model *model, const zr_plan *plan)
 {
     ZR_CHECK(mkdir(p->tmp, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", p->tmp,
              strerror(errno));
     zr_status st = make_weights(p, graph_of(plan));
-    if (st == ZR_OK) st = write_config(p->tmp, model);
+    if (st == ZR_OK) st = model->family->write(p->tmp, &model->numbers);
     if (st != ZR_OK) release(p);
     return st;
 }
 
-zr_status zr__export_reserve(const char *dir, const zr_gpt2_config *model, const zr_plan *plan)
+zr_status zr__export_reserve(const char *dir, const zr_family_model *model, const zr_plan *plan)
 {
     paths p;
     ZR_TRY(name_parts(dir, &p));
@@ -109,7 +93,7 @@ zr_status zr__export_reserve(const char *dir, const zr_gpt2_config *model, const
 }
 
 /** What was reserved may have been removed meanwhile. *made: it is made anew, and empty. */
-static zr_status reserve_again(const paths *p, const zr_gpt2_config *model, const zr_plan *plan, bool *made)
+static zr_status reserve_again(const paths *p, const zr_family_model *model, const zr_plan *plan, bool *made)
 {
     struct stat weights, config;
     bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
@@ -168,7 +152,7 @@ static bool is_disk(zr_status st)
 }
 
 /** After a failed sync the system takes the pages for clean: only writing them again makes it try again. */
-static zr_status write_twice(const paths *p, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
+static zr_status write_twice(const paths *p, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
                              zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
@@ -181,7 +165,7 @@ static zr_status write_twice(const paths *p, const zr_gpt2_config *model, const 
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
 
-zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
+zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
                      zr_comm *comm, char *place, size_t size)
 {
     paths p;

@@ -11,7 +11,7 @@
 
 /** Make `dir`.tmp: config.json and room for the weights. For one rank, not collective. ZR_ERR_IO: no room; then nothing
  *  is left. */
-ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr_gpt2_config *model, const zr_plan *plan);
+ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr_family_model *model, const zr_plan *plan);
 
 /** What zr__export_reserve made goes, if no weights have been completed in it. */
 void zr__export_release(const char *dir);
@@ -23,7 +23,7 @@ ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine,
  *  the disk fails to take is written a second time. All ranks return the same. `*place` says, also on failure, where
  *  the complete weights are: "dir", "dir.tmp" when all was written but the system does not confirm that it is on the
  *  disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
-ZR_NODISCARD zr_status zr__export(const char *dir, const zr_gpt2_config *model, const zr_plan *plan, zr_engine *engine,
+ZR_NODISCARD zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
                                   zr_comm *comm, char *place, size_t size);
 
 #endif

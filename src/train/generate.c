@@ -30,7 +30,7 @@ static zr_status check(const zr_generate_args *args)
 static zr_status open_tokenizer(writer *w)
 {
     const char *name = w->loaded.config ? w->loaded.config->data.tokenizer : NULL;
-    int64_t vocab = w->loaded.model.vocab_size;
+    int64_t vocab = w->loaded.model.sizes.vocab_size;
     ZR_CHECK(name || vocab == 256, ZR_ERR_UNSUPPORTED,
              "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)",
              (long long)vocab);
@@ -50,9 +50,9 @@ static zr_status encode_prompt(writer *w)
     ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = NEWLINE < w->choices ? NEWLINE : 0;
     for (int64_t i = 0; i < w->n_tokens; i++) {
-        ZR_CHECK(w->tokens[i] < w->loaded.model.vocab_size, ZR_ERR_DATA,
+        ZR_CHECK(w->tokens[i] < w->loaded.model.sizes.vocab_size, ZR_ERR_DATA,
                  "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i],
-                 (long long)w->loaded.model.vocab_size);
+                 (long long)w->loaded.model.sizes.vocab_size);
     }
     return ZR_OK;
 }
@@ -69,7 +69,7 @@ static float number_at(const zr_tensor *tensor, int64_t i)
  *  the last half of its tokens, so each token still sees at least that many. */
 static zr_status read_tokens(writer *w, int64_t first)
 {
-    int64_t longest = w->loaded.model.n_positions;
+    int64_t longest = w->loaded.model.sizes.n_positions;
     zr_tensor output = {0};
     if (w->position + (w->n_tokens - first) > longest) {
         int64_t half = longest > 1 ? longest / 2 : 1;
@@ -160,7 +160,7 @@ static zr_status generate(writer *w, const char *dir, zr_emit_fn emit, void *arg
     ZR_TRY(encode_prompt(w));
     layout.train = false;
     layout.eval = false;
-    layout.decode_len = w->loaded.model.n_positions;
+    layout.decode_len = w->loaded.model.sizes.n_positions;
     ZR_TRY(zr__load_start(&w->loaded, &layout, w->args->threads));
     ZR_TRY(write_tokens(w, emit, arg));
     return ZR_OK;

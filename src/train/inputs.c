@@ -1,11 +1,8 @@
 #include "train/inputs.h"
 
-#include "base/file.h"
-#include "base/text.h"
+#include "train/family.h"
 
 #include <math.h>
-
-#include <stdio.h>
 
 zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
 {
@@ -20,30 +17,13 @@ zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t
     return ZR_OK;
 }
 
-zr_status zr__inputs_model(const char *dir, zr_gpt2_config *model)
-{
-    zr_hf_gpt2 hf;
-    char why[512], shown[ZR_FILE_NAME_BYTES];
-    ZR_TRY(zr_hf_gpt2_read(dir, &hf));
-    *model = (zr_gpt2_config){.n_layer = hf.n_layer,
-                              .n_head = hf.n_head,
-                              .n_embd = hf.n_embd,
-                              .n_positions = hf.n_positions,
-                              .vocab_size = hf.vocab_size,
-                              .layer_norm_epsilon = hf.layer_norm_epsilon,
-                              .initializer_range = hf.initializer_range};
-    if (zr_gpt2_check(model) == ZR_OK) return ZR_OK;
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", zr__text_escape(dir, shown, sizeof(shown)), why);
-}
-
-zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size)
+zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note, size_t size)
 {
     zr_status st = ZR_OK;
     zr_graph *graph = NULL;
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    zr_model builder = zr_gpt2(model);
+    zr_model builder = zr_family_builder(model);
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     ZR_TRY(zr_graph_create(&spec, &graph));
     builder.build(graph, builder.config);
@@ -67,10 +47,10 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
 
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
 {
-    zr_gpt2_config model;
+    zr_family_model model;
     if (!config->model.init) return ZR_OK;
     ZR_TRY(zr_train_model(config, &model));
-    ZR_TRY(zr_weights_open(config->model.init, zr_hf_gpt2_names(), &inputs->weights));
+    ZR_TRY(zr_weights_open(config->model.init, model.family->names(), &inputs->weights));
     ZR_TRY(zr__weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
     return ZR_OK;
 }

@@ -16,12 +16,9 @@ typedef struct zr__inputs {
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
-/** The model of a Hugging Face directory's config.json, with no dropout unless it says so. ZR_ERR_DATA naming the file
- *  when its sizes are beyond what zr's GPT-2 takes. */
-ZR_NODISCARD zr_status zr__inputs_model(const char *dir, zr_gpt2_config *model);
-
 /** Hold weights against a model's parameters. */
-ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_gpt2_config *model, char *note, size_t size);
+ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note,
+                                       size_t size);
 
 /** A zr_fill_fn; arg is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);

@@ -1,5 +1,6 @@
 #include "train/load.h"
 
+#include "train/family.h"
 #include "train/host.h"
 #include "train/run_dir.h"
 
@@ -36,9 +37,11 @@ static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[
 static zr_status open_weights(const char *dir, zr__loaded *loaded)
 {
     char weights[PATH_MAX];
+    const zr_family *family = NULL;
     ZR_TRY(find_weights(dir, loaded, weights));
-    ZR_TRY(zr__inputs_model(weights, &loaded->model));
-    ZR_TRY(zr_weights_open(weights, zr_hf_gpt2_names(), &loaded->weights));
+    ZR_TRY(zr__family_of_dir(weights, &family));
+    ZR_TRY(zr__family_read(family, weights, &loaded->model));
+    ZR_TRY(zr_weights_open(weights, family->names(), &loaded->weights));
     ZR_TRY(zr__weights_fit(loaded->weights, &loaded->model, NULL, 0));
     return ZR_OK;
 }
@@ -54,7 +57,7 @@ zr_status zr__load_open(const char *dir, zr__loaded *loaded)
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
     zr_device_config device = {.threads = threads > 0 ? threads : zr_host_cores()};
-    zr_model model = zr_gpt2(&loaded->model);
+    zr_model model = zr_family_builder(&loaded->model);
     layout->dtype = loaded->config ? zr_train_layout(loaded->config, 1).dtype : ZR_F32;
     layout->wire_dtype = layout->dtype;
     ZR_TRY(zr_device_create_cpu(&device, &loaded->device));

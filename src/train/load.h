@@ -6,7 +6,7 @@
 
 typedef struct zr__loaded {
     zr_config *config; /* the run's; NULL for a Hugging Face directory */
-    zr_gpt2_config model;
+    zr_family_model model;
     zr_weights *weights;
     zr_comm *comm;
     zr_device *device;

@@ -198,8 +198,7 @@ static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const 
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
     for (int64_t b = 0; b < rows; b++)
-        ZR_TRY(
-            zr_data_sample(r->inputs.train, first + b, (int32_t *)input[0] + b * seq, (int32_t *)input[1] + b * seq));
+        ZR_TRY(r->model.family->fill(r->inputs.train, zr_data_sample, first + b, seq, b, input));
     return ZR_OK;
 }
 
@@ -378,8 +377,9 @@ static zr_status evaluate(zr__run *r)
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
+    const zr__eval_text val = {r->model.family, r->inputs.val, windows};
     r->result->agreed = false;
-    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, r->inputs.val, windows, &watch, &part));
+    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
     ZR_TRY(zr__run_agree(r, part.data));
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;

@@ -13,7 +13,7 @@ typedef struct zr__run {
     const zr_observer *observer;
     int64_t peak_before_bytes; /* of this process, when the run began */
     zr_train_result *result;
-    zr_gpt2_config model;
+    zr_family_model model;
     zr__inputs inputs;
     zr_device *device;
     zr_plan *plan;

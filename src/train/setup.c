@@ -1,7 +1,7 @@
 #include "base/text.h"
+#include "train/family.h"
 #include "train/host.h"
 #include "train/paths.h"
-#include "train/inputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,35 +14,26 @@
 
 enum { REMEDIES_BYTES = 256 };
 
-static zr_config_sizes sizes_of(const zr_gpt2_config *gpt2)
-{
-    return (zr_config_sizes){gpt2->n_layer, gpt2->n_head, gpt2->n_embd, gpt2->n_positions, gpt2->vocab_size};
-}
-
 /** Sizes, and what else changes the result of the weights, from the directory of model.init. */
-static zr_status sizes_from_init(zr_config *config)
+static zr_status sizes_from_init(zr_config *config, const zr_family *family)
 {
-    zr_gpt2_config model;
-    char eps[ZR_NUMBER_BYTES];
-    ZR_TRY(zr__inputs_model(config->model.init, &model));
-    zr_config_sizes sizes = sizes_of(&model);
-    ZR_TRY(zr_config_set_sizes(config, &sizes, config->model.init));
-    if (zr_config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(model.layer_norm_epsilon, eps)));
+    zr_family_model model;
+    ZR_TRY(zr__family_read(family, config->model.init, &model));
+    ZR_TRY(zr_config_set_sizes(config, &model.sizes, config->model.init));
+    ZR_TRY(family->adopt(&model.numbers, config));
     return ZR_OK;
 }
 
-static zr_status sizes_from_preset(zr_config *config)
+static zr_status sizes_from_preset(zr_config *config, const zr_family *family)
 {
-    zr_gpt2_config gpt2;
+    zr_family_model model;
     char origin[96], reason[256];
-    if (zr_gpt2_preset(config->model.preset, &gpt2) != ZR_OK) {
+    if (zr__family_preset(family, config->model.preset, &model) != ZR_OK) {
         snprintf(reason, sizeof(reason), "%s", zr_error_message());
         return ZR_FAIL(ZR_ERR_CONFIG, "model.preset: %s", reason);
     }
     snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
-    zr_config_sizes sizes = sizes_of(&gpt2);
-    ZR_TRY(zr_config_set_sizes(config, &sizes, origin));
+    ZR_TRY(zr_config_set_sizes(config, &model.sizes, origin));
     return ZR_OK;
 }
 
@@ -87,37 +78,19 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
 
 zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
+    const zr_family *family = NULL;
+    zr_family_model model;
     ZR_TRY(zr__run_paths_settle(config));
+    ZR_TRY(zr__family_of(config, &family));
     if (config->model.init) {
-        ZR_TRY(sizes_from_init(config));
+        ZR_TRY(sizes_from_init(config, family));
     } else if (config->model.preset) {
-        ZR_TRY(sizes_from_preset(config));
+        ZR_TRY(sizes_from_preset(config, family));
     }
     ZR_TRY(default_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));
     ZR_TRY(zr_config_resolve(config, ranks));
-    zr_gpt2_config model;
     ZR_TRY(zr_train_model(config, &model));
-    return ZR_OK;
-}
-
-zr_status zr_train_model(const zr_config *config, zr_gpt2_config *model)
-{
-    const zr_config_sizes *sizes = &config->model.sizes;
-    *model = (zr_gpt2_config){.n_layer = sizes->n_layer,
-                              .n_head = sizes->n_head,
-                              .n_embd = sizes->n_embd,
-                              .n_positions = sizes->n_positions,
-                              .vocab_size = sizes->vocab_size,
-                              .embd_pdrop = config->model.embd_pdrop,
-                              .resid_pdrop = config->model.resid_pdrop,
-                              .attn_pdrop = config->model.attn_pdrop,
-                              .layer_norm_epsilon = config->model.layer_norm_epsilon,
-                              .initializer_range = config->model.initializer_range};
-    ZR_TRY(zr_gpt2_check(model));
-    ZR_CHECK(config->data.seq_length <= model->n_positions, ZR_ERR_CONFIG,
-             "data.seq_length is %lld but the model has %lld positions; lower it or raise model.n_positions",
-             (long long)config->data.seq_length, (long long)model->n_positions);
     return ZR_OK;
 }
 
@@ -222,7 +195,7 @@ int zr_train_threads(const zr_config *config, int local_ranks)
 }
 
 /** Every key is in its range, and only together they are beyond counting. */
-static zr_status too_large(const zr_layout *l, const zr_gpt2_config *sizes)
+static zr_status too_large(const zr_layout *l, const zr_config_sizes *sizes)
 {
     char why[512];
     snprintf(why, sizeof(why), "%s", zr_error_message());
@@ -235,11 +208,11 @@ static zr_status too_large(const zr_layout *l, const zr_gpt2_config *sizes)
 zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
                                zr_plan **plan)
 {
-    zr_gpt2_config sizes;
-    ZR_TRY(zr_train_model(config, &sizes));
-    zr_model model = zr_gpt2(&sizes);
-    zr_status st = zr_plan_create(&model, layout, profile, plan);
-    return st == ZR_ERR_SHAPE ? too_large(layout, &sizes) : st;
+    zr_family_model model;
+    ZR_TRY(zr_train_model(config, &model));
+    zr_model builder = zr_family_builder(&model);
+    zr_status st = zr_plan_create(&builder, layout, profile, plan);
+    return st == ZR_ERR_SHAPE ? too_large(layout, &model.sizes) : st;
 }
 
 zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)

@@ -1,0 +1,62 @@
+/**
+ * Families of models. What configurations, directories and batches have to do with one kind of model stands in its row,
+ * and nothing else in this layer knows a kind. A row is a file of its own, family_<name>.c, beside the builder in
+ * src/models, and a line of the table in family.c.
+ */
+#ifndef ZR_TRAIN_FAMILY_H
+#define ZR_TRAIN_FAMILY_H
+
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+/** Tokens and targets number `index` of the data: zr_data_sample or zr_data_window. */
+typedef zr_status (*zr__data_fn)(zr_data *data, int64_t index, int32_t *tokens, int32_t *targets);
+
+/** A row of the table. `numbers` is the family's own struct, in zr_family_model.numbers. */
+struct zr_family {
+    const char *name; /* model.type, and model_type of a directory's config.json */
+
+    /* The numbers: of a named shape, of a resolved configuration, of a directory. */
+    const char *const *(*presets)(void); /* names, NULL at the end */
+    zr_status (*preset)(const char *name, void *numbers);
+    void (*configure)(const zr_config *config, void *numbers);
+    zr_status (*read)(const char *dir, void *numbers);
+
+    zr_status (*check)(const void *numbers); /* ZR_ERR_CONFIG with the field */
+    zr_config_sizes (*sizes)(const void *numbers);
+    zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
+
+    /* As a directory: what the configuration of a run that starts from one takes over besides sizes, config.json, and
+     * how the tensors are named. */
+    zr_status (*adopt)(const void *numbers, zr_config *config);
+    zr_status (*write)(const char *dir, const void *numbers);
+    const zr_hf_names *(*names)(void);
+
+    /* Row `row` of a micro-batch's inputs, for sequences of T = seq tokens; and one that counts for nothing. */
+    zr_status (*fill)(zr_data *data, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
+    void (*pad)(int64_t seq, int64_t row, void *const *input);
+};
+
+extern const zr_family zr__family_gpt2;
+
+/** The table. */
+const zr_family *const *zr__families(int *n);
+
+/** The family of a configuration; of a directory's config.json, ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
+ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr_family **family);
+ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr_family **family);
+
+/** A model of this family by the name of its shape. ZR_ERR_NOT_FOUND naming the nearest ones. */
+ZR_NODISCARD zr_status zr__family_preset(const zr_family *family, const char *name, zr_family_model *model);
+
+/** The model of a directory's config.json. ZR_ERR_DATA naming the file when it is of another family, or its sizes are
+ *  beyond what zr's builder takes. */
+ZR_NODISCARD zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_model *model);
+
+/** `fill` and `pad` of models that tell the next token: inputs are tokens and targets, (B,T) I32 each. */
+ZR_NODISCARD zr_status zr__next_token_fill(zr_data *data, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
+                                           void *const *input);
+void zr__next_token_pad(int64_t seq, int64_t row, void *const *input);
+
+#endif
