@@ -51,7 +51,8 @@ endif
 endif
 MPI_CFLAGS := $(filter -I% -D%,$(MPI_SHOW))
 MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
-MPI_SOURCE := $(if $(MPI_SHOW),src/comm/mpi.c,src/comm/mpi_none.c)
+MPI_SOURCES := $(filter-out src/comm/mpi_none.c,$(sort $(wildcard src/comm/mpi*.c)))
+MPI_SOURCE := $(if $(MPI_SHOW),$(MPI_SOURCES),src/comm/mpi_none.c)
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread
@@ -71,7 +72,7 @@ Q := $(if $(filter 1,$(V)),,@)
 # ---- files -----------------------------------------------------------------------------------
 
 FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
-LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/comm/mpi.c src/comm/mpi_none.c,\
+LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/comm/mpi%,\
               $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE)
 LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
             $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o))
@@ -136,7 +137,7 @@ $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
 $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CC    $<')
-	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter src/comm/mpi.c,$<),$(MPI_CFLAGS)) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) -MMD -MP -c $< -o $@
 
 define level_rule
 $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)

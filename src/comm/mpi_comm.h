@@ -1,0 +1,75 @@
+/** What the files of the MPI transport share: its communicator, errors and waits. */
+#ifndef ZR_COMM_MPI_COMM_H
+#define ZR_COMM_MPI_COMM_H
+
+#include "comm/barrier.h"
+#include "comm/transport.h"
+
+#include <mpi.h>
+
+#define ZR__MPI_ALIGN_BYTES 64
+
+/* What is on its way for one chunk. */
+typedef struct zr__flight {
+    MPI_Request *request; /* (2 * size) */
+    int n;
+} zr__flight;
+
+typedef struct zr__comm_mpi {
+    zr_comm comm;
+    MPI_Comm all, node; /* node: the ranks that share a window with this one */
+    int node_size;
+    int *node_rank; /* (size): a rank's number in my node, -1 when remote */
+    zr__flight flight[2];
+    MPI_Status *statuses; /* (2 * size) */
+    double *scalars;      /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
+    bool unfinished;      /* a collective of MPI's that was stopped may still come into `scalars` */
+    int64_t chunk_bytes;  /* the longest message */
+    MPI_Win barrier_window;
+    zr__barrier *barrier;   /* NULL when there are remote ranks */
+    MPI_Win stage_window;   /* MPI_WIN_NULL when the node is this rank alone */
+    unsigned char **stages; /* (size): node peers' staging as this process sees it */
+    int half;               /* of the staging, which the next chunk takes; equal on all ranks */
+    _Atomic bool cancelled;
+} zr__comm_mpi;
+
+static inline int64_t zr__mpi_floor_aligned(int64_t bytes)
+{
+    return bytes / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES;
+}
+
+/** All ranks or none: a node that is not all of them has remote ranks. */
+static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
+{
+    return me->node_size < me->comm.size;
+}
+
+/** A failure of MPI's, with its text. */
+zr_status zr__mpi_fail(int code, const char *call, zr_status status);
+
+#define ZR__TRY_MPI(call)                                                                                              \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
+    } while (0)
+
+/** Wait for n requests, or until this rank is cancelled. */
+zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request);
+
+/** The barrier that sleeps, for a node that is all ranks. Collective. */
+zr_status zr__mpi_open_barrier(zr__comm_mpi *me);
+
+/** Free the staging; collective over the node. */
+void zr__mpi_drop_stage(zr__comm_mpi *me);
+void zr__mpi_close_window(MPI_Win *window);
+
+/* Rows of the transport's table. */
+zr_status zr__mpi_stage(zr_comm *comm, int64_t bytes);
+zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                           zr_comm_arrived_fn fn, void *arg);
+zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
+                         int64_t piece_bytes);
+zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all);
+zr_status zr__mpi_barrier(zr_comm *comm);
+
+#endif

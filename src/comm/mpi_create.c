@@ -1,0 +1,189 @@
+/** Communicators of MPI processes: how they begin, and how they end. */
+#include "comm/mpi_create.h"
+#include "comm/mpi_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_BYTES ((int64_t)1 << 20)     /* long beside a round trip, short beside what waits for the first one */
+#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* MPI-3.1 counts are int */
+
+static void cancel_mpi(zr_comm *comm)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    atomic_store(&me->cancelled, true);
+    /* A wait in the sleeping barrier sees no flag. Its node is the world: the numbers are the same. */
+    if (me->barrier) zr__barrier_leave(me->barrier, comm->rank);
+}
+
+static void abort_mpi(zr_comm *comm, int code)
+{
+    MPI_Abort(((zr__comm_mpi *)comm)->all, code);
+}
+
+static bool mpi_runs(void)
+{
+    int started = 0, finished = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&finished);
+    return started && !finished;
+}
+
+/* What a cancelled call has left: nothing may come into memory that is about to be freed. */
+static void withdraw(zr__flight *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        if (f->request[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&f->request[i]);
+        MPI_Request_free(&f->request[i]);
+    }
+    f->n = 0;
+}
+
+static void destroy_mpi(zr_comm *comm)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    if (mpi_runs()) {
+        for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
+        zr__mpi_drop_stage(me);
+        zr__mpi_close_window(&me->barrier_window);
+        if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
+        if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
+    }
+    zr_free(me->stages);
+    zr_free(me->statuses);
+    if (!me->unfinished) zr_free(me->scalars);
+    for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
+    zr_free(me->node_rank);
+    zr__comm_finish(comm);
+    zr_free(me);
+}
+
+static const zr_comm_ops ops_mpi = {
+    .destroy = destroy_mpi,
+    .stage = zr__mpi_stage,
+    .exchange = zr__mpi_exchange,
+    .gather = zr__mpi_gather,
+    .scalars = zr__mpi_scalars,
+    .barrier = zr__mpi_barrier,
+    .cancel = cancel_mpi,
+    .abort = abort_mpi,
+};
+
+/* me->node and who is in it; the host's numbers are the true ones whatever ranks_per_node is. */
+static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
+{
+    MPI_Comm host = MPI_COMM_NULL;
+    ZR__TRY_MPI(MPI_Comm_split_type(me->all, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
+    MPI_Comm_rank(host, &me->comm.local_rank);
+    MPI_Comm_size(host, &me->comm.local_size);
+    int color = ranks_per_node > 0 ? me->comm.local_rank / ranks_per_node : 0;
+    int code = MPI_Comm_split(host, color, me->comm.local_rank, &me->node);
+    MPI_Comm_free(&host);
+    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
+    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->node, MPI_ERRORS_RETURN));
+    ZR__TRY_MPI(MPI_Comm_size(me->node, &me->node_size));
+
+    MPI_Group world, node;
+    ZR__TRY_MPI(MPI_Comm_group(me->all, &world));
+    ZR__TRY_MPI(MPI_Comm_group(me->node, &node));
+    for (int r = 0; r < me->comm.size; r++) {
+        ZR__TRY_MPI(MPI_Group_translate_ranks(world, 1, &r, node, &me->node_rank[r]));
+        if (me->node_rank[r] == MPI_UNDEFINED) me->node_rank[r] = -1;
+    }
+    MPI_Group_free(&node);
+    MPI_Group_free(&world);
+    return ZR_OK;
+}
+
+static zr_status fill_mpi(zr__comm_mpi *me, const zr__mpi_options *options)
+{
+    int rank = 0, size = 0;
+    ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
+    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
+    ZR__TRY_MPI(MPI_Comm_rank(me->all, &rank));
+    ZR__TRY_MPI(MPI_Comm_size(me->all, &size));
+    ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
+    int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
+    me->chunk_bytes = longest > ZR__MPI_ALIGN_BYTES ? zr__mpi_floor_aligned(longest) : ZR__MPI_ALIGN_BYTES;
+    me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
+    for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
+    me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
+    me->stages = zr_alloc((size_t)size * sizeof *me->stages);
+    me->scalars = zr_alloc((1 + (size_t)size) * ZR_COMM_SCALARS * sizeof *me->scalars);
+    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages &&
+                 me->scalars,
+             ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
+    ZR_TRY(find_node(me, options->ranks_per_node));
+    if (size > 1 && me->node_size == size) ZR_TRY(zr__mpi_open_barrier(me));
+    int level = 0;
+    MPI_Query_thread(&level);
+    /* Also between ranks of one host that exchange messages because they were told to: these may go over a link. */
+    me->comm.concurrent = zr__mpi_has_remote(me) && level >= MPI_THREAD_SERIALIZED;
+    return ZR_OK;
+}
+
+zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
+{
+    *comm = NULL;
+    zr__comm_mpi *me = zr_alloc(sizeof *me);
+    ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
+    me->all = me->node = MPI_COMM_NULL;
+    me->barrier_window = me->stage_window = MPI_WIN_NULL;
+    zr_status st = fill_mpi(me, options);
+    if (st != ZR_OK) {
+        destroy_mpi(&me->comm);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *comm = &me->comm;
+    return ZR_OK;
+}
+
+const char *zr_comm_mpi_version(void)
+{
+    static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(line, &length);
+    line[strcspn(line, "\n,")] = '\0'; /* MPICH goes on with its build, Open MPI with its packager */
+    for (char *c = line; *c; c++)
+        if (*c == '\t') *c = ' ';
+    return line;
+}
+
+static zr_status start_library(int *argc, char ***argv)
+{
+    int started = 0, level = 0;
+    MPI_Initialized(&started);
+    if (started)
+        MPI_Query_thread(&level);
+    else
+        MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
+    ZR_CHECK(level >= MPI_THREAD_FUNNELED, ZR_ERR_UNSUPPORTED,
+             "%s was initialised without thread support; MPI_THREAD_FUNNELED is needed", zr_comm_mpi_version());
+    return ZR_OK;
+}
+
+zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm)
+{
+    ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_mpi_start needs a place for the communicator");
+    *comm = NULL;
+    const char *way = getenv("ZR_MPI");
+    bool p2p = way && strcmp(way, "p2p") == 0;
+    ZR_CHECK(!way || !*way || p2p, ZR_ERR_CONFIG, "ZR_MPI=%s; only p2p is known (no shared windows)", way);
+    ZR_TRY(start_library(argc, argv));
+
+    int size = 0, launched = zr_comm_mpi_launched();
+    ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    ZR_CHECK(launched == 0 || launched == size, ZR_ERR_UNSUPPORTED,
+             "the launcher started %d ranks, but %s counts %d: it is another MPI's launcher; "
+             "use the mpirun that belongs to this library",
+             launched, zr_comm_mpi_version(), size);
+    zr__mpi_options options = {.ranks_per_node = p2p ? 1 : 0, .chunk_bytes = CHUNK_BYTES};
+    ZR_TRY(zr__comm_mpi_create(&options, comm));
+    return ZR_OK;
+}
+
+void zr_comm_mpi_stop(void)
+{
+    if (mpi_runs()) MPI_Finalize();
+}

@@ -1,0 +1,118 @@
+/** Memory that the ranks of a node share: the staging's windows, and the barrier that sleeps. */
+#include "comm/mpi_comm.h"
+
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Rank r's part of a window. A mapping starts on a page, so rounding up gives the same place in
+ * every process. */
+static zr_status window_part(MPI_Win window, int r, unsigned char **part)
+{
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void *base = NULL;
+    ZR__TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
+    *part = (unsigned char *)base + (-(uintptr_t)base & (ZR__MPI_ALIGN_BYTES - 1));
+    return ZR_OK;
+}
+
+static zr_status open_window(MPI_Comm node, int64_t bytes, MPI_Win *window)
+{
+    MPI_Info info = MPI_INFO_NULL;
+    void *base = NULL;
+    ZR__TRY_MPI(MPI_Info_create(&info));
+    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* a hint: pages near the rank that touches them */
+    MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__MPI_ALIGN_BYTES - 1) / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES);
+    int code = MPI_Win_allocate_shared(room, 1, info, node, &base, window);
+    MPI_Info_free(&info);
+    if (code != MPI_SUCCESS) {
+        *window = MPI_WIN_NULL;
+        return zr__mpi_fail(code, "MPI_Win_allocate_shared", ZR_ERR_MEMORY);
+    }
+    ZR__TRY_MPI(MPI_Win_set_errhandler(*window, MPI_ERRORS_RETURN));
+    /* MPI_Win_sync is allowed within such an epoch only. */
+    ZR__TRY_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, *window));
+    return ZR_OK;
+}
+
+/* What rank r's part of `wanted` bytes has taken, without the room for its alignment and the rest of its last page,
+ * which some MPIs count. */
+static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
+{
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    void *base = NULL;
+    ZR__TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
+    *taken = (int64_t)bytes - ZR__MPI_ALIGN_BYTES;
+    if (*taken > wanted && *taken - wanted < page) *taken = wanted;
+    return ZR_OK;
+}
+
+void zr__mpi_close_window(MPI_Win *window)
+{
+    if (*window == MPI_WIN_NULL) return;
+    MPI_Win_unlock_all(*window);
+    MPI_Win_free(window);
+}
+
+zr_status zr__mpi_open_barrier(zr__comm_mpi *me)
+{
+    unsigned char *memory = NULL;
+    ZR_TRY(open_window(me->node, sizeof(zr__barrier), &me->barrier_window));
+    ZR_TRY(window_part(me->barrier_window, 0, &memory));
+    if (me->node_rank[me->comm.rank] == 0) zr__barrier_init((zr__barrier *)memory, me->node_size);
+    ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
+    ZR__TRY_MPI(MPI_Barrier(me->node));
+    ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
+    me->barrier = (zr__barrier *)memory;
+    return ZR_OK;
+}
+
+/* Windows lie in /dev/shm, which containers often limit to 64 MiB; past its end there is no error
+ * but a SIGBUS. All of the node answer alike, so that none waits for another in the allocation. */
+static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
+{
+    struct statvfs shm;
+    int64_t room = statvfs("/dev/shm", &shm) == 0 ? (int64_t)(shm.f_bavail * shm.f_frsize) : INT64_MAX;
+    int fits = bytes <= room / me->node_size, all_fit = 0;
+    MPI_Request request;
+    ZR__TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &request));
+    ZR_TRY(zr__mpi_finish(me, 1, &request));
+    ZR_CHECK(all_fit, ZR_ERR_MEMORY,
+             "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
+             "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
+             (long long)bytes, me->node_size, (long long)room);
+    return ZR_OK;
+}
+
+/* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
+void zr__mpi_drop_stage(zr__comm_mpi *me)
+{
+    if (me->stage_window == MPI_WIN_NULL) zr_free(me->comm.stage);
+    zr__mpi_close_window(&me->stage_window);
+    me->comm.stage = NULL;
+}
+
+zr_status zr__mpi_stage(zr_comm *comm, int64_t bytes)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    zr__mpi_drop_stage(me);
+    if (bytes == 0) return ZR_OK;
+    if (me->node_size == 1) {
+        int64_t before = zr_alloc_taken();
+        comm->stage = zr_alloc((size_t)bytes);
+        ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+        comm->stage_taken_bytes = zr_alloc_taken() - before;
+    } else {
+        ZR_TRY(check_shared_room(me, bytes));
+        ZR_TRY(open_window(me->node, bytes, &me->stage_window));
+        for (int r = 0; r < comm->size; r++)
+            if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
+        comm->stage = me->stages[comm->rank];
+        memset(comm->stage, 0, (size_t)bytes);
+        ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], bytes, &comm->stage_taken_bytes));
+    }
+    return ZR_OK;
+}
