@@ -13,7 +13,7 @@
 
 enum { CHECK_PIECE_MAX = 20011 };
 
-/* Byte i of what rank `from` has for rank `to` in a round: no two of these look alike for long. */
+/* Byte i of what rank `from` of the world has for rank `to` in a round: no two of these look alike for long. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(from * 131 + to * 17 + round * 7919);
@@ -40,6 +40,12 @@ static zr_status check_stretch(const unsigned char *bytes, int from, int to, int
 static zr_status check_bytes(const unsigned char *bytes, int from, int to, int round, int64_t n, const char *what)
 {
     return check_stretch(bytes, from, to, round, 0, n, what);
+}
+
+/* Of the world: what another group's ranks have is not taken for this one's. */
+static int check_name(const zr_comm *comm, int r)
+{
+    return comm->world_ranks[r];
 }
 
 /* One rank's view of the checks, and what its traffic should come to. */
@@ -77,7 +83,7 @@ static void check_dawdle(const zr_comm *comm, int round)
 typedef struct check_taken {
     zr_comm *comm;
     unsigned char *own; /* this rank's piece in `send`: what is made of everyone's lands there */
-    int to, round;      /* as for check_byte */
+    int to, round;      /* whom it is for, in the communicator */
     int64_t bytes;      /* taken so far */
     int calls;
     bool fails; /* at the first stretch */
@@ -87,7 +93,7 @@ typedef struct check_taken {
 static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
 {
     check_taken *t = arg;
-    int size = t->comm->size, rank = t->comm->rank;
+    int size = t->comm->size, rank = t->comm->rank, to = check_name(t->comm, t->to);
     ZR_CHECK(first == t->bytes && first % 64 == 0 && bytes > 0, ZR_ERR_INTERNAL,
              "%s: %lld bytes came at %lld, after %lld", t->what, (long long)bytes, (long long)first,
              (long long)t->bytes);
@@ -95,11 +101,13 @@ static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void 
     t->calls++;
     ZR_CHECK(!t->fails, ZR_ERR_DATA, "this rank cannot take it");
     ZR_CHECK(pieces[rank] == t->own + first, ZR_ERR_INTERNAL, "%s: the own piece is not in send", t->what);
-    for (int r = 0; r < size; r++) ZR_TRY(check_stretch(pieces[r], r, t->to, t->round, first, bytes, t->what));
+    for (int r = 0; r < size; r++)
+        ZR_TRY(check_stretch(pieces[r], check_name(t->comm, r), to, t->round, first, bytes, t->what));
     if (first % 5 == 0) check_dawdle(t->comm, t->round + (int)(first / 64));
     /* Peers read on meanwhile: what they have is not what changes here. */
     for (int r = 0; r < size; r++)
-        ZR_TRY(check_stretch(r == rank ? t->own + first : pieces[r], r, t->to, t->round, first, bytes, t->what));
+        ZR_TRY(check_stretch(r == rank ? t->own + first : pieces[r], check_name(t->comm, r), to, t->round, first, bytes,
+                             t->what));
     for (int64_t i = 0; i < bytes; i++) t->own[first + i] = (unsigned char)~t->own[first + i];
     return ZR_OK;
 }
@@ -110,14 +118,23 @@ static zr_status check_taken_all(const check_taken *t, int64_t piece)
     ZR_CHECK(t->bytes == piece, ZR_ERR_INTERNAL, "%s: %lld of %lld bytes came", t->what, (long long)t->bytes,
              (long long)piece);
     for (int64_t i = 0; i < piece; i++) t->own[i] = (unsigned char)~t->own[i];
-    return check_bytes(t->own, t->comm->rank, t->to, t->round, piece, "in place");
+    return check_bytes(t->own, check_name(t->comm, t->comm->rank), check_name(t->comm, t->to), t->round, piece,
+                       "in place");
+}
+
+/* What this rank has for each, in `send`. */
+static void check_fill_all(checker *c, check_call call)
+{
+    int mine = check_name(c->comm, c->comm->rank);
+    for (int r = 0; r < c->comm->size; r++)
+        check_fill(c->send + r * call.stride, mine, check_name(c->comm, r), call.round, call.piece);
 }
 
 static zr_status check_exchange(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
     check_taken t = {c->comm, c->send + rank * call.stride, rank, call.round, 0, 0, false, "exchange"};
-    for (int r = 0; r < size; r++) check_fill(c->send + r * call.stride, rank, r, call.round, call.piece);
+    check_fill_all(c, call);
     ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, check_take, &t));
     ZR_TRY(check_taken_all(&t, call.piece));
     memset(c->send, 0xee, (size_t)(size * call.stride)); /* a peer that still reads it would see this */
@@ -129,7 +146,7 @@ static zr_status check_collect(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
     check_taken t = {c->comm, c->send, call.owner, call.round, 0, 0, false, "collect"};
-    check_fill(c->send, rank, call.owner, call.round, call.piece);
+    check_fill(c->send, check_name(c->comm, rank), check_name(c->comm, call.owner), call.round, call.piece);
     bool none = rank != call.owner && call.round % 2;
     ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : check_take, &t));
     ZR_TRY(check_taken_all(&t, rank == call.owner ? call.piece : 0));
@@ -141,15 +158,16 @@ static zr_status check_collect(checker *c, check_call call)
 static zr_status check_broadcast(checker *c, check_call call)
 {
     bool gives = c->comm->rank == call.owner;
+    int owner = check_name(c->comm, call.owner);
     memset(c->out, 0xee, (size_t)call.piece);
-    if (gives) check_fill(c->out, call.owner, -1, call.round, call.piece);
+    if (gives) check_fill(c->out, owner, -1, call.round, call.piece);
     ZR_TRY(zr_comm_broadcast(c->comm, call.owner, c->out, call.piece));
     if (gives && call.round % 2) {
         memset(c->out, 0xee, (size_t)call.piece); /* a peer that still reads it would see this */
         return ZR_OK;
     }
     check_dawdle(c->comm, call.round);
-    ZR_TRY(check_bytes(c->out, call.owner, -1, call.round, call.piece, "broadcast"));
+    ZR_TRY(check_bytes(c->out, owner, -1, call.round, call.piece, "broadcast"));
     if (!gives) c->expected.bytes[ZR_ALL_GATHER] += call.piece;
     return ZR_OK;
 }
@@ -159,11 +177,11 @@ static zr_status check_all_gather(checker *c, check_call call)
     int rank = c->comm->rank, size = c->comm->size;
     bool in_place = call.round % 2;
     unsigned char *from = in_place ? c->out + rank * call.stride : c->mine;
-    check_fill(from, rank, -1, call.round, call.piece);
+    check_fill(from, check_name(c->comm, rank), -1, call.round, call.piece);
     ZR_TRY(zr_comm_all_gather(c->comm, from, c->out, call.stride, call.piece));
     check_dawdle(c->comm, call.round);
     for (int r = 0; r < size; r++)
-        ZR_TRY(check_bytes(c->out + r * call.stride, r, -1, call.round, call.piece,
+        ZR_TRY(check_bytes(c->out + r * call.stride, check_name(c->comm, r), -1, call.round, call.piece,
                            in_place ? "all_gather in place" : "all_gather"));
     /* A peer that still reads its piece would see this, and one that still writes would spoil the next call's. */
     memset(from, 0xee, (size_t)call.piece);
@@ -175,12 +193,12 @@ static zr_status check_scalars(checker *c, check_call call)
 {
     double mine[ZR_COMM_SCALARS], all[16 * ZR_COMM_SCALARS];
     int size = c->comm->size, n = 1 + (int)(call.piece + 46) % ZR_COMM_SCALARS;
-    for (int i = 0; i < n; i++) mine[i] = c->comm->rank + 1.0 / (call.round + i + 3);
+    for (int i = 0; i < n; i++) mine[i] = check_name(c->comm, c->comm->rank) + 1.0 / (call.round + i + 3);
     ZR_TRY(zr_comm_scalars(c->comm, mine, n, all));
     for (int r = 0; r < size; r++)
         for (int i = 0; i < n; i++)
-            ZR_CHECK(all[r * n + i] == r + 1.0 / (call.round + i + 3), ZR_ERR_INTERNAL, "scalar %d of rank %d is wrong",
-                     i, r);
+            ZR_CHECK(all[r * n + i] == check_name(c->comm, r) + 1.0 / (call.round + i + 3), ZR_ERR_INTERNAL,
+                     "scalar %d of rank %d is wrong", i, r);
     c->expected.bytes[ZR_ALL_REDUCE] += (size - 1) * n * 8;
     return ZR_OK;
 }
@@ -214,21 +232,34 @@ static zr_status check_in_turn(checker *c, check_call call)
     return ZR_OK;
 }
 
-/* All kinds of calls in an order drawn by lot: each follows each, with other sizes and owners. */
-static zr_status check_rounds(checker *c, int rounds)
+static zr_status check_round(checker *c, int round)
 {
     static zr_status (*const checks[])(checker *, check_call) = {
         check_exchange,   check_exchange,   check_collect, check_collect, check_broadcast, check_broadcast,
         check_all_gather, check_all_gather, check_scalars, check_barrier, check_consent,   check_in_turn,
     };
+    check_call call = check_draw(c->comm, round);
+    return checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call);
+}
+
+static void check_count_anew(checker *c)
+{
     c->comm->traffic = c->expected = (zr_traffic){{0}};
-    for (int round = 0; round < rounds; round++) {
-        check_call call = check_draw(c->comm, round);
-        ZR_TRY(checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call));
-    }
+}
+
+static zr_status check_counted(const checker *c)
+{
     ZR_CHECK(memcmp(&c->comm->traffic, &c->expected, sizeof c->expected) == 0, ZR_ERR_INTERNAL,
              "traffic is not what the formulas say");
     return ZR_OK;
+}
+
+/* All kinds of calls in an order drawn by lot: each follows each, with other sizes and owners. */
+static zr_status check_rounds(checker *c, int rounds)
+{
+    check_count_anew(c);
+    for (int round = 0; round < rounds; round++) ZR_TRY(check_round(c, round));
+    return check_counted(c);
 }
 
 /* Rank 1 and the last fail: they keep their own messages, the others hear the first; its status all have. */
@@ -236,7 +267,9 @@ static zr_status check_agree(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
     zr_status mine = ZR_OK;
-    const char *text = "rank 1: token 77 is out of range";
+    char heard[64];
+    const char *text = heard;
+    snprintf(heard, sizeof heard, "rank %d: token 77 is out of range", check_name(comm, 1));
     if (comm->rank == comm->size - 1) {
         text = "the disk is gone";
         mine = ZR_FAIL(ZR_ERR_IO, "the disk is gone");
@@ -257,7 +290,7 @@ static zr_status check_long_text(zr_comm *comm)
     if (comm->size < 2) return ZR_OK;
     zr_status mine = comm->rank == 1 ? ZR_FAIL(ZR_ERR_DATA, "%0500d", 7) : ZR_OK;
     zr_status all = zr_comm_agree(comm, mine);
-    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1;
+    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1; /* no more than 10 ranks */
     ZR_CHECK(all == ZR_ERR_DATA && strlen(zr_error_message()) == wanted, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
              zr_error_message());
     return ZR_OK;
@@ -268,12 +301,13 @@ static zr_status check_same(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
     char wanted[160];
-    int last = comm->size - 1;
+    int odd = check_name(comm, comm->size - 1), first = check_name(comm, 0);
     snprintf(
         wanted, sizeof wanted,
-        "hash differs between ranks: rank %d not as rank 0 (rank %d has 7ff0000100000001, rank 0 7ff0000000000001)",
-        last, last);
-    zr_status st = zr_comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)(comm->rank == last) << 32));
+        "hash differs between ranks: rank %d not as rank %d (rank %d has 7ff0000100000001, rank %d 7ff0000000000001)",
+        odd, first, odd, first);
+    bool differs = comm->rank == comm->size - 1;
+    zr_status st = zr_comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)differs << 32));
     ZR_CHECK(st == ZR_ERR_CONFIG && strstr(zr_error_message(), wanted), ZR_ERR_INTERNAL, "same gave %d, '%s'", st,
              zr_error_message());
     return ZR_OK;
@@ -346,7 +380,7 @@ static zr_status check_failing_take(checker *c, check_call call)
     bool fails = comm->rank == comm->size - 1;
     check_taken t = {
         comm, c->send + comm->rank * call.stride, comm->rank, call.round, 0, 0, fails, "a failing exchange"};
-    for (int r = 0; r < comm->size; r++) check_fill(c->send + r * call.stride, comm->rank, r, call.round, call.piece);
+    check_fill_all(c, call);
     zr_status st = zr_comm_exchange(comm, c->send, call.stride, call.piece, check_take, &t);
     if (fails) {
         ZR_CHECK(st == ZR_ERR_DATA && strcmp(zr_error_message(), "this rank cannot take it") == 0, ZR_ERR_INTERNAL,
@@ -434,15 +468,28 @@ static zr_status check_beside_join(check_beside_args *b)
     return b->status == ZR_OK ? ZR_OK : ZR_FAIL(b->status, "%s", b->text);
 }
 
+static zr_status check_open(checker *c, zr_comm *comm)
+{
+    size_t bytes = (size_t)comm->size * (CHECK_PIECE_MAX + 64);
+    *c = (checker){.comm = comm, .send = zr_alloc(bytes), .mine = zr_alloc(bytes), .out = zr_alloc(bytes)};
+    ZR_CHECK(c->send && c->mine && c->out, ZR_ERR_MEMORY, "no memory for the checks");
+    return ZR_OK;
+}
+
+static void check_close(checker *c)
+{
+    zr_free(c->out);
+    zr_free(c->mine);
+    zr_free(c->send);
+}
+
 static zr_status check_comm(zr_comm *comm, void *unused)
 {
     (void)unused;
-    size_t bytes = (size_t)comm->size * (CHECK_PIECE_MAX + 64);
-    checker c = {.comm = comm, .send = zr_alloc(bytes), .mine = zr_alloc(bytes), .out = zr_alloc(bytes)};
-    zr_status st = c.send && c.mine && c.out ? check_all(&c) : ZR_ERR_MEMORY;
-    zr_free(c.out);
-    zr_free(c.mine);
-    zr_free(c.send);
+    checker c;
+    zr_status st = check_open(&c, comm);
+    if (st == ZR_OK) st = check_all(&c);
+    check_close(&c);
     return st;
 }
 
@@ -453,22 +500,30 @@ static zr_status check_comm_beside(zr_comm *comm, void *unused)
     return check_beside_join(&beside);
 }
 
-/* Waits for peers that do not come. */
-static zr_status check_wait(zr_comm *comm, void *unused)
+/* Waits for peers that do not come, in the call of a number up to 6; NULL: in an exchange. */
+static zr_status check_wait(zr_comm *comm, void *number)
 {
-    (void)unused;
-    unsigned char send[16 * 1000] = {0};
-    check_taken none = {.comm = comm, .what = "an exchange that was stopped"};
-    return zr_comm_exchange(comm, send, 1000, 1000, check_take, &none);
+    enum { BYTES = 1000 };
+    unsigned char bytes[16 * BYTES] = {0}, mine[BYTES] = {0};
+    check_taken none = {.comm = comm, .what = "a call that was stopped"};
+    double one = 1, all[16];
+    int call = number ? *(int *)number : 0;
+    if (call == 1) return zr_comm_scalars(comm, &one, 1, all);
+    if (call == 2) return zr_comm_all_gather(comm, mine, bytes, BYTES, BYTES);
+    if (call == 3) return zr_comm_barrier(comm);
+    if (call == 4) return zr_comm_collect(comm, 0, mine, BYTES, check_take, &none);
+    if (call == 5) return zr_comm_broadcast(comm, 0, mine, BYTES);
+    if (call == 6) return zr_comm_agree(comm, ZR_OK);
+    return zr_comm_exchange(comm, bytes, BYTES, BYTES, check_take, &none);
 }
 
-/* A rank stops its own call that waits for rank 0. */
-static zr_status check_cancel(zr_comm *comm)
+/* A rank stops its own call in `comm` that waits for rank 0, by `stopped`: `comm` or what it was split off. */
+static zr_status check_cancel(zr_comm *comm, zr_comm *stopped)
 {
     check_beside_args beside = {.comm = comm, .run = check_wait};
     check_beside_start(&beside);
     usleep(5000);
-    zr_comm_cancel(comm);
+    zr_comm_cancel(stopped);
     zr_status st = check_beside_join(&beside);
     ZR_CHECK(st == ZR_ERR_PEER && strstr(zr_error_message(), "rank "), ZR_ERR_INTERNAL, "a stopped call gave %d, '%s'",
              st, zr_error_message());

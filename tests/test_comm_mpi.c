@@ -1,5 +1,5 @@
 //TEST np=1,2,3,4 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count
+//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=madvise
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +9,12 @@
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
 #include "comm/mpi_create.h"
-#include "comm_checks.h"
+#include "comm_group_checks.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* One broken count per call when set: the comparison below must notice. */
 static int64_t miscounted_bytes;
@@ -21,6 +23,24 @@ void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t 
 void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
     __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+}
+
+/* What this rank lacks when set: memory, or pages of the memory that a node shares. */
+static bool memory_is_out, pages_are_out;
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return memory_is_out ? NULL : __real_zr_alloc(bytes);
+}
+
+int __real_madvise(void *memory, size_t bytes, int advice);
+int __wrap_madvise(void *memory, size_t bytes, int advice);
+int __wrap_madvise(void *memory, size_t bytes, int advice)
+{
+    if (!pages_are_out) return __real_madvise(memory, bytes, advice);
+    errno = EFAULT;
+    return -1;
 }
 
 /* ---- what MPI itself was asked to move ------------------------------------------------------- */
@@ -203,12 +223,99 @@ static void a_call_can_be_stopped(void **state)
         zr_comm *comm = create(ranks_per_node, 1000);
         void *stage;
         expect_ok(zr_comm_stage(comm, world_size * 1000, &stage));
-        if (world_rank != 0) expect_ok(check_cancel(comm));
+        if (world_rank != 0) expect_ok(check_cancel(comm, comm));
         MPI_Barrier(MPI_COMM_WORLD);
         zr_comm_cancel(comm);
         EXPECT(world_size == 1 || check_wait(comm, NULL) == ZR_ERR_PEER);
         zr_comm_destroy(&comm);
     }
+}
+
+/* So also in a group, which the last rank does not come to: by the world it is stopped with, or alone. */
+static void stop_group(int ranks_per_node, bool alone)
+{
+    zr_comm *comm = create(ranks_per_node, 1000), *group, *other;
+    zr_comm **stopped = alone ? &group : &comm;
+    void *stage;
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "rank %d was stopped", world_rank);
+    expect_ok(zr_comm_split(comm, 0, -world_rank, &group));
+    expect_ok(zr_comm_stage(group, world_size * 1000, &stage));
+    if (group->rank != 0) expect_ok(check_cancel(group, *stopped));
+    MPI_Barrier(MPI_COMM_WORLD);
+    zr_comm_cancel(*stopped);
+    EXPECT(world_size == 1 || check_wait(group, NULL) == ZR_ERR_PEER);
+    EXPECT(world_size == 1 || strcmp(zr_error_message(), wanted) == 0);
+    if (!alone && world_size > 1) {
+        EXPECT(zr_comm_barrier(comm) == ZR_ERR_PEER);
+        EXPECT(zr_comm_split(comm, 0, 0, &other) == ZR_ERR_PEER && other == NULL);
+    }
+    zr_comm_destroy(&group);
+    if (alone) expect_ok(check_comm(comm, NULL));
+    zr_comm_destroy(&comm);
+}
+
+static void a_call_in_a_group_can_be_stopped(void **state)
+{
+    (void)state;
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
+        stop_group(ranks_per_node, false);
+        stop_group(ranks_per_node, true);
+    }
+}
+
+static void groups_move_the_right_bytes(void **state)
+{
+    (void)state;
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
+        zr_comm *comm = create(ranks_per_node, 1000);
+        expect_ok(check_groups(comm, NULL));
+        expect_ok(check_grid(comm, world_size == 4 ? 2 : world_size));
+        zr_comm_destroy(&comm);
+    }
+}
+
+/* What is counted in a group went by messages, or through windows. */
+static void check_way(zr_comm *group, bool messages)
+{
+    sent_bytes = received_bytes = 0;
+    move_some(group);
+    EXPECT(group->traffic.bytes[ZR_ALL_GATHER] == 6 * 1003 * (group->size - 1));
+    EXPECT(messages_are(group, messages));
+    EXPECT(group->concurrent == (messages && group->size > 1));
+    EXPECT(group->local_rank == group->rank && group->local_size == group->size);
+}
+
+static void a_group_shares_windows_where_its_world_does(void **state)
+{
+    (void)state;
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
+        zr_comm *comm = create(ranks_per_node, 1000), *near, *far, *again;
+        expect_ok(zr_comm_split(comm, world_rank / 2, 0, &near));
+        expect_ok(zr_comm_split(comm, world_rank % 2, 0, &far));
+        expect_ok(zr_comm_split(far, 0, -world_rank, &again));
+        check_way(near, ranks_per_node == 1);
+        check_way(far, ranks_per_node > 0);
+        check_way(again, ranks_per_node > 0);
+        zr_comm_destroy(&again);
+        zr_comm_destroy(&far);
+        zr_comm_destroy(&near);
+        zr_comm_destroy(&comm);
+    }
+}
+
+static void a_group_without_memory_fails_on_all(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0, 1000), *group;
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "rank %d: no memory", world_size - 1);
+    memory_is_out = world_rank == world_size - 1;
+    EXPECT(zr_comm_split(comm, world_rank % 2, 0, &group) == ZR_ERR_MEMORY && group == NULL);
+    EXPECT(memory_is_out || strncmp(zr_error_message(), wanted, strlen(wanted)) == 0);
+    memory_is_out = false;
+    expect_ok(check_groups(comm, NULL));
+    zr_comm_destroy(&comm);
 }
 
 static void messages_carry_what_is_counted(void **state)
@@ -256,6 +363,20 @@ static void staging_beyond_shared_memory_is_refused(void **state)
     void *stage;
     EXPECT(zr_comm_stage(comm, INT64_MAX, &stage) == ZR_ERR_MEMORY);
     EXPECT(stage == NULL && comm->stage_bytes == 0);
+    expect_ok(check_comm(comm, NULL));
+    zr_comm_destroy(&comm);
+}
+
+/* Groups that make their staging at the same time may each have found room for one alone. */
+static void pages_that_another_took_are_refused(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0, 1 << 30);
+    void *stage;
+    pages_are_out = world_rank == 0;
+    EXPECT(zr_comm_stage(comm, 1 << 20, &stage) == (world_size > 1 ? ZR_ERR_MEMORY : ZR_OK));
+    EXPECT(world_size == 1 || strstr(zr_error_message(), "/dev/shm has no room left for 1048576 bytes"));
+    pages_are_out = false;
     expect_ok(check_comm(comm, NULL));
     zr_comm_destroy(&comm);
 }
@@ -308,8 +429,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_count_is_noticed),
         cmocka_unit_test(several_communicators_live_together),
         cmocka_unit_test(staging_beyond_shared_memory_is_refused),
+        cmocka_unit_test(pages_that_another_took_are_refused),
         cmocka_unit_test(start_reads_its_settings),
+        cmocka_unit_test(groups_move_the_right_bytes),
+        cmocka_unit_test(a_group_shares_windows_where_its_world_does),
+        cmocka_unit_test(a_group_without_memory_fails_on_all),
         cmocka_unit_test(a_call_can_be_stopped),
+        cmocka_unit_test(a_call_in_a_group_can_be_stopped),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_mpi_stop();

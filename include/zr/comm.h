@@ -4,10 +4,13 @@
  * All calls are collective over the communicator, in the same order with the same sizes on every
  * rank, and block.
  *
- * Any thread may call, but never two at once in one communicator (nor in two of MPI); only
- * zr_comm_cancel may come beside a call.
+ * Any thread may call, but never two at once in a communicator and all that were split off it (nor in
+ * any two of MPI); only zr_comm_cancel may come beside a call. Ranks that share several communicators
+ * make the calls of all of them in one order: two that begin with different ones wait for each other.
  *
- * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed.
+ * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are
+ * allowed, in every communicator. Arguments number ranks as their communicator does, messages by
+ * their numbers in the world.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -19,6 +22,7 @@ extern "C" {
 #endif
 
 typedef struct zr_comm zr_comm;
+struct zr__group;
 
 /** Called during an exchange, on the calling thread, for one stretch of the piece after the other:
  *      pieces[r] -> rank r's bytes [first_byte, first_byte + bytes) of its piece for this rank
@@ -32,6 +36,7 @@ typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t b
 /** A transport is one table; see src/comm/transport.h. */
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
+    zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
     zr_status (*stage)(zr_comm *comm, int64_t bytes);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           zr_comm_arrived_fn fn, void *arg);
@@ -47,7 +52,8 @@ struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads", "mpi" */
     int rank, size;
-    int local_rank, local_size; /* among the ranks of this host */
+    int local_rank, local_size; /* among its ranks on this host */
+    int *world_ranks;           /* (size): their numbers in the world */
     unsigned char *stage;       /* (stage_bytes), this rank's own */
     int64_t stage_bytes;
     int64_t stage_taken_bytes; /* what was really taken for it */
@@ -55,6 +61,7 @@ struct zr_comm {
     zr_traffic traffic;  /* counted where bytes move, reset freely by the owner */
     double *table;       /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
     const void **pieces; /* (size): what zr_comm_arrived_fn is given */
+    int *order;          /* (size): room for zr_comm_split */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or
@@ -106,19 +113,33 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 /** Do all ranks hold the same 64-bit number? ZR_ERR_CONFIG naming the odd ranks and `what`. */
 ZR_API ZR_NODISCARD zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine);
 
+/** Groups of ranks: those that give the same color (>= 0) form a communicator of their own, numbered by
+ *  key, ranks of equal keys by their rank in `comm`. A rank whose color is < 0 is in none: *sub = NULL.
+ *  Every call does in a group what it does in the world, and in a group of one what it does in
+ *  zr_comm_create_self's. A group has its own staging (none at first), traffic counters and tables,
+ *  and may be split again. Its ranks share memory where they do in `comm`.
+ *  Collective over `comm`; no traffic is counted. All ranks return the same status: where one has no
+ *  memory (ZR_ERR_MEMORY), no rank gets a group.
+ *  The caller owns `sub` and destroys it before `comm`; what was split off threads is lent as they are.
+ *  Failure: a rank that fails, returns, is stopped or aborts (in any of its communicators) wakes those
+ *  that wait for it in any of them (threads); its abort in any of them ends the job (MPI). */
+ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
+
 /** Not collective, from any thread: this rank's call that waits now, and every later one, returns
  *  ZR_ERR_PEER soon ("stopped"). It is for a computing thread that failed while another of its rank
- *  is in a call: join that one, then free what the call was given. Peers hear of it as of an abort
- *  (threads; MPI ranks that share a window), or keep waiting until this rank aborts (other MPI
- *  ranks). Under MPI what has been sent for may still come: abort then, or leave the memory in place until
- *  zr_comm_destroy. One rank alone never waits: nothing happens. */
+ *  is in a call: join that one, then free what the call was given. What was split off `comm` is stopped
+ *  with it; under threads everything of this rank is, under MPI nothing else. Peers hear of it as of
+ *  an abort (threads; MPI ranks that share a window, in a world where all do), or keep waiting until
+ *  this rank aborts (other MPI ranks). Under MPI what has been sent for may still come: abort then,
+ *  or leave the memory in place until zr_comm_destroy. One rank alone never waits: nothing happens. */
 ZR_API void zr_comm_cancel(zr_comm *comm);
 
 /** Not collective: this rank cannot go on and will make no further call. MPI: ends the job with exit
  *  code `code` and does not return; threads: the others fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
-/** Collective, but for communicators lent by zr_comm_threads_run, which are freed when it returns. */
+/** Collective, but for communicators lent by zr_comm_threads_run and what was split off them, which are
+ *  freed when it returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** One rank, no transport. */

@@ -32,13 +32,13 @@ static void wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void zr__barrier_init(zr__barrier *barrier, int size)
+void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks)
 {
     atomic_init(&barrier->word, 0);
     atomic_init(&barrier->arrived, 0);
     atomic_init(&barrier->leaver, 0);
     barrier->size = (uint32_t)size;
-    barrier->spins = size <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+    barrier->spins = host_ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
 }
 
 int zr__barrier_wait(zr__barrier *barrier)

@@ -15,10 +15,11 @@ typedef struct zr__barrier {
     _Atomic uint32_t arrived; /* ranks waiting in the barrier in progress */
     _Atomic uint32_t leaver;  /* 1 + the rank that left first, 0 while none has */
     uint32_t size;
-    uint32_t spins; /* looks before sleeping; 0 when the ranks outnumber the cores */
+    uint32_t spins; /* looks before sleeping; 0 when the host's ranks outnumber its cores */
 } zr__barrier;
 
-void zr__barrier_init(zr__barrier *barrier, int size);
+/** For `size` of the `host_ranks` ranks that share the host's cores. */
+void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks);
 
 /** 0 when all have come; 1 + the leaver's rank when one never will. */
 int zr__barrier_wait(zr__barrier *barrier);

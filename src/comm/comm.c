@@ -14,16 +14,34 @@ zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *trans
     comm->local_size = size;
     comm->table = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
     comm->pieces = zr_alloc((size_t)size * sizeof *comm->pieces);
-    ZR_CHECK(comm->table && comm->pieces, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
+    comm->world_ranks = zr_alloc((size_t)size * sizeof *comm->world_ranks);
+    comm->order = zr_alloc((size_t)size * sizeof *comm->order);
+    ZR_CHECK(comm->table && comm->pieces && comm->world_ranks && comm->order, ZR_ERR_MEMORY,
+             "no memory for the tables of %d ranks", size);
+    for (int r = 0; r < size; r++) comm->world_ranks[r] = r;
     return ZR_OK;
+}
+
+void zr__comm_name_ranks(zr_comm *sub, const zr_comm *comm, const zr__group *group)
+{
+    for (int r = 0; r < group->size; r++) sub->world_ranks[r] = comm->world_ranks[group->ranks[r]];
 }
 
 void zr__comm_finish(zr_comm *comm)
 {
     zr_free(comm->table);
     zr_free(comm->pieces);
+    zr_free(comm->world_ranks);
+    zr_free(comm->order);
     comm->table = NULL;
     comm->pieces = NULL;
+    comm->world_ranks = comm->order = NULL;
+}
+
+/* As messages name it. */
+static int my_name(const zr_comm *comm)
+{
+    return comm->world_ranks[comm->rank];
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -139,7 +157,7 @@ static zr_status check_mine(const zr_comm *comm, const void *mine, const void *o
     uintptr_t from = (uintptr_t)mine, to = (uintptr_t)out, piece = (uintptr_t)piece_bytes;
     uintptr_t end = to + (uintptr_t)((comm->size - 1) * stride_bytes) + piece;
     ZR_CHECK(from == to + (uintptr_t)(comm->rank * stride_bytes) || from + piece <= to || from >= end, ZR_ERR_ARG,
-             "rank %d's piece lies in the gathered buffer, but not in its own place", comm->rank);
+             "rank %d's piece lies in the gathered buffer, but not in its own place", my_name(comm));
     return ZR_OK;
 }
 
@@ -222,7 +240,7 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     /* Several may have failed: what ranks do next may follow from the status, so all have one. */
     if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
     if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
-    if (first >= 0) return ZR_FAIL(status, "rank %d: %s", first, their_text);
+    if (first >= 0) return ZR_FAIL(status, "rank %d: %s", comm->world_ranks[first], their_text);
     return ZR_OK;
 }
 
@@ -259,7 +277,7 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
             snprintf(list + at, bytes - at, " ...");
             return;
         }
-        at += (size_t)snprintf(list + at, bytes - at, "%s%d", at ? ", " : "", r);
+        at += (size_t)snprintf(list + at, bytes - at, "%s%d", at ? ", " : "", comm->world_ranks[r]);
     }
 }
 
@@ -285,7 +303,36 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
         ZR_ERR_CONFIG,
         "%s differs between ranks: rank %s not as rank %d (rank %d has %s, rank %d %s); start every rank with "
         "the same program, options and files",
-        what, list, usual, odd, print_number(number_of(comm, odd), theirs), usual, print_number(wanted, usually));
+        what, list, comm->world_ranks[usual], comm->world_ranks[odd], print_number(number_of(comm, odd), theirs),
+        comm->world_ranks[usual], print_number(wanted, usually));
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* The ranks of this color by key, then rank. Everyone's color and key stand in the table. */
+static zr__group find_group(zr_comm *comm, int color)
+{
+    zr__group group = {.ranks = comm->order};
+    for (int r = 0; r < comm->size && color >= 0; r++) {
+        if (comm->table[2 * r] != color) continue;
+        int at = group.size++;
+        for (; at > 0 && comm->table[2 * comm->order[at - 1] + 1] > comm->table[2 * r + 1]; at--)
+            comm->order[at] = comm->order[at - 1];
+        comm->order[at] = r;
+    }
+    while (group.rank < group.size && group.ranks[group.rank] != comm->rank) group.rank++;
+    return group;
+}
+
+zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
+{
+    ZR_CHECK(comm && sub, ZR_ERR_ARG, "zr_comm_split needs a communicator and a place for the new one");
+    *sub = NULL;
+    double mine[2] = {color, key};
+    ZR_TRY(scalars(comm, mine, 2, comm->table));
+    zr__group group = find_group(comm, color);
+    ZR_TRY(comm->ops->split(comm, &group, sub));
+    return ZR_OK;
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
  * all have read chunk c-1, whose half c+1 takes.
  *
  * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and
- * where a node holds the whole world its barrier sleeps.
+ * where a node holds the whole world its barrier, and those of all groups, sleep.
  */
 #include "comm/mpi_comm.h"
 
@@ -37,7 +37,7 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
  * (1 Gbit/s: 12 KB) waits in the sockets' buffers. */
 static void relax(const zr__comm_mpi *me, int polls)
 {
-    if (me->comm.concurrent) {
+    if (me->world->comm.concurrent) {
         if (polls >= 100 && polls % 4 == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     } else if (polls >= 4000) {
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
@@ -49,7 +49,7 @@ static void relax(const zr__comm_mpi *me, int polls)
 static zr_status check_cancelled(zr__comm_mpi *me)
 {
     ZR_CHECK(!atomic_load_explicit(&me->cancelled, memory_order_relaxed), ZR_ERR_PEER, "rank %d was stopped",
-             me->comm.rank);
+             me->comm.world_ranks[me->comm.rank]);
     return ZR_OK;
 }
 
@@ -75,15 +75,16 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request)
     return ZR_OK;
 }
 
-/* Every rank of my node has come, and sees what the others have written into the windows. Where
- * there are remote ranks, MPI must be polled meanwhile: a peer may wait for what MPI has yet to send. */
+/* Every rank of my node has come, and sees what the others have written into the windows. Where the world
+ * has remote ranks, MPI must be polled meanwhile: one of them may wait for what MPI has yet to send, be it
+ * for a call of another communicator. */
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
     if (me->stage_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->stage_window));
     if (me->barrier) {
         int leaver = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves */
-        ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", leaver);
+        ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[leaver]);
     } else {
         MPI_Request request;
         ZR__TRY_MPI(MPI_Ibarrier(me->node, &request));

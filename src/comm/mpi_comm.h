@@ -6,6 +6,7 @@
 #include "comm/transport.h"
 
 #include <mpi.h>
+#include <pthread.h>
 
 #define ZR__MPI_ALIGN_BYTES 64
 
@@ -26,11 +27,17 @@ typedef struct zr__comm_mpi {
     bool unfinished;      /* a collective of MPI's that was stopped may still come into `scalars` */
     int64_t chunk_bytes;  /* the longest message */
     MPI_Win barrier_window;
-    zr__barrier *barrier;   /* NULL when there are remote ranks */
+    zr__barrier *barrier;   /* NULL when the world has remote ranks */
     MPI_Win stage_window;   /* MPI_WIN_NULL when the node is this rank alone */
     unsigned char **stages; /* (size): node peers' staging as this process sees it */
     int half;               /* of the staging, which the next chunk takes; equal on all ranks */
     _Atomic bool cancelled;
+    int node_number;              /* of the nodes of its host; a group's ranks have the world's */
+    struct zr__comm_mpi *parent;  /* what this was split off; NULL: it is the world */
+    struct zr__comm_mpi *parts;   /* split off this */
+    struct zr__comm_mpi *sibling; /* the next of the parent's parts */
+    struct zr__comm_mpi *world;   /* what this and its parent come of; itself */
+    pthread_mutex_t lock;         /* the world's: of everyone's `parts` */
 } zr__comm_mpi;
 
 static inline int64_t zr__mpi_floor_aligned(int64_t bytes)
@@ -56,7 +63,7 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status);
 /** Wait for n requests, or until this rank is cancelled. */
 zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request);
 
-/** The barrier that sleeps, for a node that is all ranks. Collective. */
+/** The barrier that sleeps, for a node that is all ranks, in a world without remote ones. Collective. */
 zr_status zr__mpi_open_barrier(zr__comm_mpi *me);
 
 /** Free the staging; collective over the node. */

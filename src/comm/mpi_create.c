@@ -8,17 +8,48 @@
 #define CHUNK_BYTES ((int64_t)1 << 20)     /* long beside a round trip, short beside what waits for the first one */
 #define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* MPI-3.1 counts are int */
 
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* This and what was split off it. */
+static void stop(zr__comm_mpi *me)
+{
+    atomic_store(&me->cancelled, true);
+    /* A wait in the sleeping barrier sees no flag. Its node is all ranks: the numbers are the same. */
+    if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
+    for (zr__comm_mpi *part = me->parts; part; part = part->sibling) stop(part);
+}
+
 static void cancel_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    atomic_store(&me->cancelled, true);
-    /* A wait in the sleeping barrier sees no flag. Its node is the world: the numbers are the same. */
-    if (me->barrier) zr__barrier_leave(me->barrier, comm->rank);
+    pthread_mutex_lock(&me->world->lock);
+    stop(me);
+    pthread_mutex_unlock(&me->world->lock);
 }
 
 static void abort_mpi(zr_comm *comm, int code)
 {
-    MPI_Abort(((zr__comm_mpi *)comm)->all, code);
+    MPI_Abort(((zr__comm_mpi *)comm)->world->all, code);
+}
+
+/* From here on it is stopped with its parent, or is already. */
+static void attach(zr__comm_mpi *part)
+{
+    zr__comm_mpi *parent = part->parent;
+    pthread_mutex_lock(&part->world->lock);
+    part->sibling = parent->parts;
+    parent->parts = part;
+    if (atomic_load(&parent->cancelled)) stop(part);
+    pthread_mutex_unlock(&part->world->lock);
+}
+
+static void detach(zr__comm_mpi *part)
+{
+    pthread_mutex_lock(&part->world->lock);
+    zr__comm_mpi **at = &part->parent->parts;
+    while (*at && *at != part) at = &(*at)->sibling;
+    if (*at) *at = part->sibling;
+    pthread_mutex_unlock(&part->world->lock);
 }
 
 static bool mpi_runs(void)
@@ -43,6 +74,7 @@ static void withdraw(zr__flight *f)
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    if (me->parent) detach(me);
     if (mpi_runs()) {
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         zr__mpi_drop_stage(me);
@@ -55,12 +87,18 @@ static void destroy_mpi(zr_comm *comm)
     if (!me->unfinished) zr_free(me->scalars);
     for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
     zr_free(me->node_rank);
+    pthread_mutex_destroy(&me->lock);
     zr__comm_finish(comm);
     zr_free(me);
 }
 
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub);
+
 static const zr_comm_ops ops_mpi = {
     .destroy = destroy_mpi,
+    .split = split_mpi,
     .stage = zr__mpi_stage,
     .exchange = zr__mpi_exchange,
     .gather = zr__mpi_gather,
@@ -70,42 +108,10 @@ static const zr_comm_ops ops_mpi = {
     .abort = abort_mpi,
 };
 
-/* me->node and who is in it; the host's numbers are the true ones whatever ranks_per_node is. */
-static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
+/* All that needs no peer. */
+static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
-    MPI_Comm host = MPI_COMM_NULL;
-    ZR__TRY_MPI(MPI_Comm_split_type(me->all, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
-    MPI_Comm_rank(host, &me->comm.local_rank);
-    MPI_Comm_size(host, &me->comm.local_size);
-    int color = ranks_per_node > 0 ? me->comm.local_rank / ranks_per_node : 0;
-    int code = MPI_Comm_split(host, color, me->comm.local_rank, &me->node);
-    MPI_Comm_free(&host);
-    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
-    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->node, MPI_ERRORS_RETURN));
-    ZR__TRY_MPI(MPI_Comm_size(me->node, &me->node_size));
-
-    MPI_Group world, node;
-    ZR__TRY_MPI(MPI_Comm_group(me->all, &world));
-    ZR__TRY_MPI(MPI_Comm_group(me->node, &node));
-    for (int r = 0; r < me->comm.size; r++) {
-        ZR__TRY_MPI(MPI_Group_translate_ranks(world, 1, &r, node, &me->node_rank[r]));
-        if (me->node_rank[r] == MPI_UNDEFINED) me->node_rank[r] = -1;
-    }
-    MPI_Group_free(&node);
-    MPI_Group_free(&world);
-    return ZR_OK;
-}
-
-static zr_status fill_mpi(zr__comm_mpi *me, const zr__mpi_options *options)
-{
-    int rank = 0, size = 0;
-    ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
-    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
-    ZR__TRY_MPI(MPI_Comm_rank(me->all, &rank));
-    ZR__TRY_MPI(MPI_Comm_size(me->all, &size));
     ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
-    int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
-    me->chunk_bytes = longest > ZR__MPI_ALIGN_BYTES ? zr__mpi_floor_aligned(longest) : ZR__MPI_ALIGN_BYTES;
     me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
     for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
@@ -114,8 +120,68 @@ static zr_status fill_mpi(zr__comm_mpi *me, const zr__mpi_options *options)
     ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages &&
                  me->scalars,
              ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
-    ZR_TRY(find_node(me, options->ranks_per_node));
-    if (size > 1 && me->node_size == size) ZR_TRY(zr__mpi_open_barrier(me));
+    return ZR_OK;
+}
+
+/* The world, or a part of `parent`. */
+static zr_status create(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
+{
+    zr__comm_mpi *me = zr_alloc(sizeof *me);
+    ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
+    me->all = me->node = MPI_COMM_NULL;
+    me->barrier_window = me->stage_window = MPI_WIN_NULL;
+    me->parent = parent;
+    me->world = parent ? parent->world : me;
+    pthread_mutex_init(&me->lock, NULL);
+    zr_status st = fill_tables(me, rank, size);
+    if (st != ZR_OK) {
+        destroy_mpi(&me->comm);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *made = me;
+    return ZR_OK;
+}
+
+static zr_status number_node_ranks(zr__comm_mpi *me)
+{
+    MPI_Group all, node;
+    ZR__TRY_MPI(MPI_Comm_group(me->all, &all));
+    ZR__TRY_MPI(MPI_Comm_group(me->node, &node));
+    for (int r = 0; r < me->comm.size; r++) {
+        ZR__TRY_MPI(MPI_Group_translate_ranks(all, 1, &r, node, &me->node_rank[r]));
+        if (me->node_rank[r] == MPI_UNDEFINED) me->node_rank[r] = -1;
+    }
+    MPI_Group_free(&node);
+    MPI_Group_free(&all);
+    return ZR_OK;
+}
+
+/* me->node and who is in it: ranks of a group share a window where they do in the world. The host's numbers are the
+ * true ones whatever ranks_per_node is. */
+static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
+{
+    MPI_Comm host = MPI_COMM_NULL;
+    ZR__TRY_MPI(MPI_Comm_split_type(me->all, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
+    MPI_Comm_rank(host, &me->comm.local_rank);
+    MPI_Comm_size(host, &me->comm.local_size);
+    if (me->parent)
+        me->node_number = me->parent->node_number;
+    else if (ranks_per_node > 0)
+        me->node_number = me->comm.local_rank / ranks_per_node;
+    int code = MPI_Comm_split(host, me->node_number, me->comm.local_rank, &me->node);
+    MPI_Comm_free(&host);
+    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
+    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->node, MPI_ERRORS_RETURN));
+    ZR__TRY_MPI(MPI_Comm_size(me->node, &me->node_size));
+    return number_node_ranks(me);
+}
+
+/* All that needs the peers, over me->all. */
+static zr_status connect(zr__comm_mpi *me, int ranks_per_node)
+{
+    ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
+    ZR_TRY(find_node(me, ranks_per_node));
+    if (me->comm.size > 1 && !zr__mpi_has_remote(me->world)) ZR_TRY(zr__mpi_open_barrier(me));
     int level = 0;
     MPI_Query_thread(&level);
     /* Also between ranks of one host that exchange messages because they were told to: these may go over a link. */
@@ -123,14 +189,23 @@ static zr_status fill_mpi(zr__comm_mpi *me, const zr__mpi_options *options)
     return ZR_OK;
 }
 
+static zr_status connect_world(zr__comm_mpi *me, const zr__mpi_options *options)
+{
+    int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
+    me->chunk_bytes = longest > ZR__MPI_ALIGN_BYTES ? zr__mpi_floor_aligned(longest) : ZR__MPI_ALIGN_BYTES;
+    ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
+    return connect(me, options->ranks_per_node);
+}
+
 zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
 {
     *comm = NULL;
-    zr__comm_mpi *me = zr_alloc(sizeof *me);
-    ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
-    me->all = me->node = MPI_COMM_NULL;
-    me->barrier_window = me->stage_window = MPI_WIN_NULL;
-    zr_status st = fill_mpi(me, options);
+    int rank = 0, size = 0;
+    ZR__TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    zr__comm_mpi *me = NULL;
+    ZR_TRY(create(NULL, rank, size, &me));
+    zr_status st = connect_world(me, options);
     if (st != ZR_OK) {
         destroy_mpi(&me->comm);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -138,6 +213,38 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     *comm = &me->comm;
     return ZR_OK;
 }
+
+/* Also for a rank that is in no group, as `me` NULL. */
+static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
+{
+    MPI_Comm all = MPI_COMM_NULL;
+    int color = me ? group->ranks[0] : MPI_UNDEFINED;
+    ZR__TRY_MPI(MPI_Comm_split(parent->all, color, group->rank, &all));
+    if (!me) return ZR_OK;
+    me->all = all;
+    me->chunk_bytes = parent->chunk_bytes;
+    zr__comm_name_ranks(&me->comm, &parent->comm, group);
+    return connect(me, 0);
+}
+
+/* What may fail on one rank alone comes before any call of MPI's in which its peers would wait for it. */
+static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
+{
+    zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
+    zr_status st = ZR_OK;
+    if (group->size > 0) st = create(parent, group->rank, group->size, &part);
+    ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
+    ZR_TRY_GOTO(st, zr_comm_agree(comm, connect_part(parent, part, group)), failed);
+    if (!part) return ZR_OK;
+    attach(part);
+    *sub = &part->comm;
+    return ZR_OK;
+failed:
+    if (part) destroy_mpi(&part->comm);
+    return st;
+}
+
+/* ---- MPI itself ------------------------------------------------------------------------------ */
 
 const char *zr_comm_mpi_version(void)
 {

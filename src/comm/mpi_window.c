@@ -1,7 +1,9 @@
 /** Memory that the ranks of a node share: the staging's windows, and the barrier that sleeps. */
 #include "comm/mpi_comm.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -62,7 +64,8 @@ zr_status zr__mpi_open_barrier(zr__comm_mpi *me)
     unsigned char *memory = NULL;
     ZR_TRY(open_window(me->node, sizeof(zr__barrier), &me->barrier_window));
     ZR_TRY(window_part(me->barrier_window, 0, &memory));
-    if (me->node_rank[me->comm.rank] == 0) zr__barrier_init((zr__barrier *)memory, me->node_size);
+    if (me->node_rank[me->comm.rank] == 0)
+        zr__barrier_init((zr__barrier *)memory, me->node_size, me->world->comm.local_size);
     ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
     ZR__TRY_MPI(MPI_Barrier(me->node));
     ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
@@ -84,6 +87,23 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
              "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
              "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
              (long long)bytes, me->node_size, (long long)room);
+    return ZR_OK;
+}
+
+/* Groups of a host that make their staging at the same time all find the same room. A system that cannot take
+ * pages by a call (Linux before 5.14) takes them when they are written, or ends the process there. */
+static zr_status take_pages(unsigned char *stage, int64_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    uintptr_t begin = (uintptr_t)stage & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
+    size_t length = (size_t)bytes + ((uintptr_t)stage - begin);
+    int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    ZR_CHECK(error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
+             "/dev/shm has no room left for %lld bytes of staging; enlarge it (docker run --shm-size), make buckets "
+             "smaller, or set ZR_MPI=p2p",
+             (long long)bytes);
+#endif
+    memset(stage, 0, (size_t)bytes);
     return ZR_OK;
 }
 
@@ -111,7 +131,7 @@ zr_status zr__mpi_stage(zr_comm *comm, int64_t bytes)
         for (int r = 0; r < comm->size; r++)
             if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
         comm->stage = me->stages[comm->rank];
-        memset(comm->stage, 0, (size_t)bytes);
+        ZR_TRY(take_pages(comm->stage, bytes));
         ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], bytes, &comm->stage_taken_bytes));
     }
     return ZR_OK;

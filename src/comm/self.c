@@ -8,6 +8,13 @@ static void destroy_self(zr_comm *comm)
     zr_free(comm);
 }
 
+static zr_status split_self(zr_comm *comm, const zr__group *group, zr_comm **sub)
+{
+    (void)comm;
+    if (group->size > 0) ZR_TRY(zr_comm_create_self(sub));
+    return ZR_OK;
+}
+
 static zr_status stage_self(zr_comm *comm, int64_t bytes)
 {
     zr_free(comm->stage);
@@ -23,7 +30,12 @@ static void abort_self(zr_comm *comm, int code)
     (void)comm, (void)code; /* no peers to stop */
 }
 
-static const zr_comm_ops ops_self = {.destroy = destroy_self, .stage = stage_self, .abort = abort_self};
+static const zr_comm_ops ops_self = {
+    .destroy = destroy_self,
+    .split = split_self,
+    .stage = stage_self,
+    .abort = abort_self,
+};
 
 zr_status zr_comm_create_self(zr_comm **comm)
 {

@@ -1,6 +1,6 @@
 /**
  * Ranks as threads of one process. Peers read each other's memory, and write to it, straight where
- * it lies, so staging is asked for but never used; all order comes from the one barrier of the group.
+ * it lies, so staging is asked for but never used; all order comes from the one barrier of each group.
  *
  * Between the two barriers of a call a rank's memory is lent to its peers. One that hears there of
  * a failure may free its memory as soon as it returns, so it first waits for those who still use it.
@@ -21,36 +21,59 @@
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;
+typedef struct team team;
 
+/* One rank's part of a group. */
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
     unsigned turn; /* which of the two rows of scalars is next; equal on all ranks */
     void *lent;    /* what peers use between the two barriers of a call; only `out` is written */
     double scalars[2][ZR_COMM_SCALARS];
+} comm_threads;
+
+/* The ranks of one communicator: all of the team, or what was split off another. */
+struct group {
+    team *team;
+    group *next; /* of the team's */
+    zr__barrier barrier;
+    _Atomic int borrowers; /* ranks that use their peers' memory, or are about to */
+    int size;
+    comm_threads ranks[]; /* (size) */
+};
+
+typedef struct member {
     pthread_t thread;
     zr_status status; /* of fn, once it has returned */
     char text[TEXT_BYTES];
-} comm_threads;
+} member;
 
-struct group {
-    zr__barrier barrier;
-    _Atomic int first_failed; /* in time; -1 while none has */
-    _Atomic int borrowers;    /* ranks that use their peers' memory, or are about to */
+/* What one zr_comm_threads_run has: its ranks are the world's. */
+struct team {
     zr_rank_fn fn;
     void *arg;
+    _Atomic int first_failed; /* in time; -1 while none has */
+    pthread_mutex_t lock;     /* of `groups`, which are freed when all have returned */
+    group *groups;
     int size;
-    comm_threads *ranks; /* (size) */
+    member *ranks; /* (size) */
 };
+
+/* This rank's number in the world. */
+static int name_of(const comm_threads *me)
+{
+    return me->comm.world_ranks[me->comm.rank];
+}
 
 static zr_status meet(comm_threads *me)
 {
     int leaver = zr__barrier_wait(&me->group->barrier) - 1;
     if (leaver < 0) return ZR_OK;
-    int failed = atomic_load(&me->group->first_failed);
-    ZR_CHECK(failed != me->comm.rank, ZR_ERR_PEER, "rank %d was stopped", failed);
-    ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, me->comm.rank);
-    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", leaver, me->comm.rank);
+    int failed = atomic_load(&me->group->team->first_failed), mine = name_of(me);
+    ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
+    ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, mine);
+    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", me->comm.world_ranks[leaver],
+                   mine);
 }
 
 static zr_status stage_threads(zr_comm *comm, int64_t bytes)
@@ -159,22 +182,39 @@ static zr_status barrier_threads(zr_comm *comm)
     return meet((comm_threads *)comm);
 }
 
-static void leave_failed(comm_threads *me)
+static void leave_group(group *g, int rank)
+{
+    const int *names = g->ranks[0].comm.world_ranks;
+    for (int r = 0; r < g->size; r++)
+        if (names[r] == rank) zr__barrier_leave(&g->barrier, r);
+}
+
+/* Nobody may wait for this rank of the world any more, in any group. */
+static void leave(team *t, int rank)
+{
+    pthread_mutex_lock(&t->lock);
+    for (group *g = t->groups; g; g = g->next) leave_group(g, rank);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void leave_failed(team *t, int rank)
 {
     int none = -1;
-    atomic_compare_exchange_strong(&me->group->first_failed, &none, me->comm.rank);
-    zr__barrier_leave(&me->group->barrier, me->comm.rank);
+    atomic_compare_exchange_strong(&t->first_failed, &none, rank);
+    leave(t, rank);
 }
 
 static void abort_threads(zr_comm *comm, int code)
 {
+    comm_threads *me = (comm_threads *)comm;
     (void)code; /* the process goes on: fn's status says how */
-    leave_failed((comm_threads *)comm);
+    leave_failed(me->group->team, name_of(me));
 }
 
 static void cancel_threads(zr_comm *comm)
 {
-    leave_failed((comm_threads *)comm);
+    comm_threads *me = (comm_threads *)comm;
+    leave_failed(me->group->team, name_of(me));
 }
 
 static void destroy_threads(zr_comm *comm)
@@ -182,8 +222,11 @@ static void destroy_threads(zr_comm *comm)
     (void)comm; /* peers may still be reading: zr_comm_threads_run frees it after the last has returned */
 }
 
+static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub);
+
 static const zr_comm_ops ops_threads = {
     .destroy = destroy_threads,
+    .split = split_threads,
     .stage = stage_threads,
     .exchange = exchange_threads,
     .gather = gather_threads,
@@ -193,85 +236,152 @@ static const zr_comm_ops ops_threads = {
     .abort = abort_threads,
 };
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static void free_group(group *g)
+{
+    for (int r = 0; r < g->size; r++) {
+        zr_free(g->ranks[r].comm.stage);
+        zr__comm_finish(&g->ranks[r].comm);
+    }
+    zr_free(g);
+}
+
+static zr_status create_group(team *t, int size, group **made)
+{
+    group *g = zr_alloc(sizeof *g + (size_t)size * sizeof g->ranks[0]);
+    ZR_CHECK(g, ZR_ERR_MEMORY, "no memory for %d ranks", size);
+    g->team = t;
+    g->size = size;
+    zr__barrier_init(&g->barrier, size, t->size);
+    atomic_init(&g->borrowers, 0);
+    zr_status st = ZR_OK;
+    for (int r = 0; r < size; r++) {
+        ZR_TRY_GOTO(st, zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size), failed);
+        g->ranks[r].group = g;
+    }
+    *made = g;
+    return ZR_OK;
+failed:
+    free_group(g);
+    return st;
+}
+
+/* Who leaves from here on leaves it too. Who has left before has left what it is split off, and there all must still
+ * agree before any rank is given it. */
+static void enlist(team *t, group *g)
+{
+    pthread_mutex_lock(&t->lock);
+    g->next = t->groups;
+    t->groups = g;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* A group's first rank makes it for all of them. */
+static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
+{
+    ZR_TRY(create_group(me->group->team, of->size, made));
+    for (int r = 0; r < of->size; r++) zr__comm_name_ranks(&(*made)->ranks[r].comm, &me->comm, of);
+    enlist(me->group->team, *made);
+    return ZR_OK;
+}
+
+static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub)
+{
+    comm_threads *me = (comm_threads *)comm;
+    group *made = NULL;
+    double address = 0; /* room for one */
+    bool first = of->size > 0 && of->rank == 0;
+    ZR_TRY(zr_comm_agree(comm, first ? make_group(me, of, &made) : ZR_OK));
+    memcpy(&address, &made, sizeof made);
+    ZR_TRY(scalars_threads(comm, &address, 1, comm->table));
+    if (of->size == 0) return ZR_OK;
+    memcpy(&made, &comm->table[of->ranks[0]], sizeof made);
+    *sub = &made->ranks[of->rank].comm;
+    return ZR_OK;
+}
+
+/* ---- the team -------------------------------------------------------------------------------- */
+
 static void *run_rank(void *arg)
 {
     comm_threads *me = arg;
-    me->status = me->group->fn(&me->comm, me->group->arg);
-    if (me->status == ZR_OK) {
+    team *t = me->group->team;
+    member *rank = &t->ranks[me->comm.rank];
+    rank->status = t->fn(&me->comm, t->arg);
+    if (rank->status == ZR_OK) {
         /* Calls are collective, so nobody needs this rank any more; who waits nevertheless must not hang. */
-        zr__barrier_leave(&me->group->barrier, me->comm.rank);
+        leave(t, me->comm.rank);
         return NULL;
     }
-    snprintf(me->text, sizeof me->text, "%s", zr_error_message());
-    leave_failed(me);
+    snprintf(rank->text, sizeof rank->text, "%s", zr_error_message());
+    leave_failed(t, me->comm.rank);
     return NULL;
 }
 
 /* How many ranks have started: all, or those before the one whose thread could not be made. */
-static int start_ranks(group *g, pthread_attr_t *attr)
+static int start_ranks(team *t, group *world, pthread_attr_t *attr)
 {
-    for (int r = 0; r < g->size; r++) {
-        comm_threads *rank = &g->ranks[r];
-        int error = pthread_create(&rank->thread, attr, run_rank, rank);
+    for (int r = 0; r < t->size; r++) {
+        member *rank = &t->ranks[r];
+        int error = pthread_create(&rank->thread, attr, run_rank, &world->ranks[r]);
         if (error == 0) continue;
         rank->status = ZR_ERR_MEMORY;
-        snprintf(rank->text, sizeof rank->text, "cannot start the thread of this rank of %d: %s", g->size,
+        snprintf(rank->text, sizeof rank->text, "cannot start the thread of this rank of %d: %s", t->size,
                  strerror(error));
-        leave_failed(rank);
+        leave_failed(t, r);
         return r;
     }
-    return g->size;
+    return t->size;
 }
 
-static zr_status run_group(group *g)
+static zr_status run_team(team *t, group *world)
 {
     pthread_attr_t attr;
     size_t stack_bytes = 0;
     ZR_CHECK(pthread_attr_init(&attr) == 0, ZR_ERR_MEMORY, "no memory for thread attributes");
     pthread_attr_getstacksize(&attr, &stack_bytes);
     if (stack_bytes < STACK_BYTES) pthread_attr_setstacksize(&attr, STACK_BYTES);
-    int started = start_ranks(g, &attr);
+    int started = start_ranks(t, world, &attr);
     pthread_attr_destroy(&attr);
-    for (int r = 0; r < started; r++) pthread_join(g->ranks[r].thread, NULL);
+    for (int r = 0; r < started; r++) pthread_join(t->ranks[r].thread, NULL);
 
-    int first = atomic_load(&g->first_failed);
+    int first = atomic_load(&t->first_failed);
     if (first < 0) return ZR_OK;
-    const comm_threads *failed = &g->ranks[first];
+    const member *failed = &t->ranks[first];
     /* aborted, then returned well: the abort still counts */
     if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
     /* A failure that was agreed upon names its rank already. */
-    bool named = g->size == 1 || strncmp(failed->text, "rank ", 5) == 0;
+    bool named = t->size == 1 || strncmp(failed->text, "rank ", 5) == 0;
     if (named) return ZR_FAIL(failed->status, "%s", failed->text);
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
 }
 
-static void free_ranks(group *g)
+static void free_groups(team *t)
 {
-    for (int r = 0; r < g->size; r++) {
-        zr_free(g->ranks[r].comm.stage);
-        zr__comm_finish(&g->ranks[r].comm);
+    for (group *g = t->groups, *next; g; g = next) {
+        next = g->next;
+        free_group(g);
     }
-    zr_free(g->ranks);
 }
 
 zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
 {
     ZR_CHECK(size >= 1, ZR_ERR_ARG, "%d ranks; at least 1 is needed", size);
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_comm_threads_run needs a function to run");
-    group g = {.fn = fn, .arg = arg, .size = size};
-    zr__barrier_init(&g.barrier, size);
-    atomic_init(&g.first_failed, -1);
-    atomic_init(&g.borrowers, 0);
-    g.ranks = zr_alloc((size_t)size * sizeof *g.ranks);
-    ZR_CHECK(g.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
+    team t = {.fn = fn, .arg = arg, .size = size, .lock = PTHREAD_MUTEX_INITIALIZER};
+    atomic_init(&t.first_failed, -1);
+    t.ranks = zr_alloc((size_t)size * sizeof *t.ranks);
+    ZR_CHECK(t.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
 
+    group *world = NULL;
     zr_status st = ZR_OK;
-    for (int r = 0; r < size; r++) {
-        ZR_TRY_GOTO(st, zr__comm_init(&g.ranks[r].comm, &ops_threads, "threads", r, size), done);
-        g.ranks[r].group = &g;
-    }
-    ZR_TRY_GOTO(st, run_group(&g), done);
+    ZR_TRY_GOTO(st, create_group(&t, size, &world), done);
+    enlist(&t, world);
+    ZR_TRY_GOTO(st, run_team(&t, world), done);
 done:
-    free_ranks(&g);
+    free_groups(&t);
+    pthread_mutex_destroy(&t.lock);
+    zr_free(t.ranks);
     return st;
 }

@@ -4,6 +4,8 @@
  * that cross its rank's border (zr_traffic_count), there where it copies, sends or hands them over,
  * and what it takes for the stage.
  *
+ *     split     the communicator of a group; none of its ranks uses it before all have it. All ranks
+ *               of `comm` return the same status.
  *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
  *               called with comm->pieces as zr_comm_arrived_fn says. It never fails.
  *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
@@ -14,6 +16,12 @@
 
 #include "base/stream.h"
 #include "zr/comm.h"
+
+/** Ranks of a communicator that become one of their own, and which of them this rank is. */
+typedef struct zr__group {
+    int rank, size;   /* size 0: this rank is in none */
+    const int *ranks; /* (size): in their order, by their numbers in the communicator that is split */
+} zr__group;
 
 /** As `to` or `from`: no single rank, all of them. */
 #define ZR__ALL (-1)
@@ -42,8 +50,10 @@ static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int6
         zr__stream(to, from, bytes);
 }
 
-/** Fill the common part: one host of `size` ranks, no staging, no traffic. */
+/** Fill the common part: the world, on one host of `size` ranks, no staging, no traffic. */
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);
+/** `sub` is a group of `comm`'s ranks. */
+void zr__comm_name_ranks(zr_comm *sub, const zr_comm *comm, const zr__group *group);
 void zr__comm_finish(zr_comm *comm);
 
 #endif
