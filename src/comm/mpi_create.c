@@ -71,6 +71,15 @@ static void withdraw(zr__flight *f)
     f->n = 0;
 }
 
+/* What a stopped call has sent nobody may ever take. It would come into the next communicator to which MPI gives the
+ * same number, so MPI keeps this one. */
+static void free_ranks(zr__comm_mpi *me)
+{
+    if (atomic_load(&me->cancelled)) return;
+    if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
+    if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
+}
+
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
@@ -79,8 +88,7 @@ static void destroy_mpi(zr_comm *comm)
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         zr__mpi_drop_stage(me);
         zr__mpi_close_window(&me->barrier_window);
-        if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
-        if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
+        free_ranks(me);
     }
     zr_free(me->stages);
     zr_free(me->statuses);
