@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
-#include "graph/ops/linear_cross_entropy_blocks.h"
+#include "graph/internal.h"
 #include "graph/ops/product_blocks.h"
 
 enum { C = 768, V = 50257, LAYERS = 12, STRETCH_ROUNDS = 1 << 13, STRETCHES = 3 };
@@ -63,10 +63,10 @@ static int list_products(product *p, int64_t tokens)
     n += add_linear(p + n, names[1], tokens, C, C, LAYERS);
     n += add_linear(p + n, names[2], tokens, C, 4 * C, LAYERS);
     n += add_linear(p + n, names[3], tokens, 4 * C, C, LAYERS);
-    const zr__head_layout l = zr__head_layout_make(tokens, V, C, ZR_F32, ZR_F32);
-    p[n++] = (product){"head forward", l.rows, V, C, l.blocks, false, true, false, 0, 0, 0};
-    p[n++] = (product){"head dx", l.rows, C, V, l.blocks, false, false, false, 0, 0, 0};
-    p[n++] = (product){"head dw", V, C, l.rows, l.blocks, true, false, l.blocks > 1, 0, 0, 0};
+    const int64_t rows = zr__head_block(tokens), blocks = (tokens + rows - 1) / rows;
+    p[n++] = (product){"head forward", rows, V, C, blocks, false, true, false, 0, 0, 0};
+    p[n++] = (product){"head dx", rows, C, V, blocks, false, false, false, 0, 0, 0};
+    p[n++] = (product){"head dw", V, C, rows, blocks, true, false, blocks > 1, 0, 0, 0};
     return n;
 }
 

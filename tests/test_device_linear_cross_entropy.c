@@ -2,6 +2,7 @@
 /* linear_cross_entropy, linear_cross_entropy_dx: against double, in one block and several, and in one block against the
  * ops that hold all logits. */
 #include "device_levels.h"
+#include "graph/internal.h"
 #include "graph/ops/linear_cross_entropy_blocks.h"
 #include "graph/ops/product_blocks.h"
 #include "kernel_check.h"
@@ -42,7 +43,7 @@ static int64_t most(int64_t a, int64_t b)
 /* A block's logits and sums, and behind them what its products pack. */
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
-    const zr__head_layout l = zr__head_layout_make(p->rows, p->s.V, p->s.C, p->g, w);
+    const zr__head_layout l = zr__head_layout_make(p->rows, zr__head_block(p->rows), p->s.V, p->s.C, p->g, w);
     const int64_t V = p->s.V, C = p->s.C, room = device->profile.panel_bytes;
     const int threads = device->profile.threads;
     if (p->g == ZR_BF16 && device->profile.bf16_products) return l.panels;
@@ -56,7 +57,7 @@ static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w,
 static kernel_call forward_call(const problem *p, const zr_device *device, float *losses)
 {
     const size s = p->s;
-    kernel_call call = {.name = "linear_cross_entropy", .n_in = 3, .n_out = 1};
+    kernel_call call = {.name = "linear_cross_entropy", .attr.i[0] = zr__head_block(p->rows), .n_in = 3, .n_out = 1};
     call.in[0] = tensor3(p->x, p->g, s.B, s.T, s.C);
     call.in[1] = tensor2(p->w, p->g, s.V, s.C);
     call.in[2] = tensor2(p->target, ZR_I32, s.B, s.T);
@@ -69,7 +70,7 @@ static kernel_call backward_call(const problem *p, const zr_device *device, void
                                  float *losses)
 {
     const size s = p->s;
-    kernel_call call = {.name = "linear_cross_entropy_dx", .n_in = 4, .n_out = 3};
+    kernel_call call = {.name = "linear_cross_entropy_dx", .attr.i[0] = zr__head_block(p->rows), .n_in = 4, .n_out = 3};
     call.in[0] = tensor2(p->dlosses, ZR_F32, s.B, s.T);
     call.in[1] = tensor3(p->x, p->g, s.B, s.T, s.C);
     call.in[2] = tensor2(p->w, p->g, s.V, s.C);

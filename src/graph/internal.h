@@ -103,6 +103,11 @@ zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 int64_t zr__product_bytes(const zr_graph *graph, const zr_profile *profile, int64_t m, int64_t n, int64_t k,
                           zr_dtype c);
 
+/* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
+
+/** Rows of each block that a head cuts so many into; the last may have fewer. */
+int64_t zr__head_block(int64_t rows);
+
 /* ---- share.c --------------------------------------------------------------------------------- */
 
 /** Shape rule of an op whose n operands, called `names`, are of the graph's dtype and of one shape, as its output. */

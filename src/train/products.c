@@ -2,7 +2,6 @@
  * The matrix products of a model's step, each shape measured by itself through the kernels that the step uses, and what
  * they take together: a bound that no schedule of these kernels beats.
  */
-#include "graph/ops/linear_cross_entropy_blocks.h"
 #include "zr/ops.h"
 #include "zr/train.h"
 
@@ -257,13 +256,10 @@ done:
 
 static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op *op, zr_products *all)
 {
-    const zr_shape *x = &zr_graph_value(graph, op->in[op->backward ? 1 : 0])->type.shape,
-                   *w = &zr_graph_value(graph, op->in[op->backward ? 2 : 1])->type.shape;
-    zr_dtype dtype = zr_graph_get_spec(graph)->dtype;
-    int64_t rows = zr_shape_rows(x);
-    zr__head_layout l = zr__head_layout_make(rows, w->dim[0], w->dim[1], dtype, ZR_F32);
-    ZR_TRY(add_blocks(device, graph, op, l.rows, rows / l.rows, all));
-    return add_blocks(device, graph, op, rows % l.rows, 1, all);
+    int64_t rows = zr_shape_rows(&zr_graph_value(graph, op->in[op->backward ? 1 : 0])->type.shape);
+    int64_t block = op->attr.i[0];
+    ZR_TRY(add_blocks(device, graph, op, block, rows / block, all));
+    return add_blocks(device, graph, op, rows % block, 1, all);
 }
 
 static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr_products *all)

@@ -8,6 +8,11 @@
 #include "graph/internal.h"
 #include "graph/ops/linear_cross_entropy_blocks.h"
 
+/* Rows of a block. A longer one makes better products, a shorter one takes less memory: 512 rows of GPT-2's vocabulary
+ * are 103 MB in fp32, and its products are as fast as those of all rows. */
+#define BLOCK_ROWS 512
+#define BLOCK_GRAIN 16 /* blocks of about equal length, in what products like */
+
 typedef struct sizes {
     int64_t rows, V, C;
 } sizes;
@@ -16,6 +21,18 @@ static sizes sizes_of(const zr_graph *graph, const zr_op *op, int x)
 {
     const zr_shape *shape = &zr__in(graph, op, x)->shape, *w = &zr__in(graph, op, x + 1)->shape;
     return (sizes){zr_shape_rows(shape), w->dim[0], w->dim[1]};
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+int64_t zr__head_block(int64_t rows)
+{
+    if (rows < 1) return 0;
+    int64_t even = ceil_div(rows, ceil_div(rows, BLOCK_ROWS)), length = ceil_div(even, BLOCK_GRAIN) * BLOCK_GRAIN;
+    return length < rows ? length : rows;
 }
 
 /* x, w and targets, which begin at operand `x`. */
@@ -76,7 +93,8 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 static zr__head_layout dx_layout(const zr_graph *graph, const zr_op *op)
 {
     sizes s = sizes_of(graph, op, 1);
-    return zr__head_layout_make(s.rows, s.V, s.C, zr_graph_get_spec(graph)->dtype, zr__out(graph, op, 1)->dtype);
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    return zr__head_layout_make(s.rows, op->attr.i[0], s.V, s.C, g, zr__out(graph, op, 1)->dtype);
 }
 
 /* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
@@ -127,8 +145,8 @@ static zr_status adjoint(zr_graph *graph, const zr_op *op)
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value out[3] = {need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE,
                        need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, &linear_cross_entropy_dx, NULL, 4, (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets},
-                out);
+    zr_graph_op(graph, &linear_cross_entropy_dx, &op->attr, 4,
+                (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets}, out);
     if (need_x) zr_grad_end(graph, x, out[0]);
     if (need_w) zr_grad_end(graph, w, out[1]);
     zr_grad_losses(graph, op->out[0], out[2]);
@@ -139,7 +157,7 @@ static zr_status adjoint(zr_graph *graph, const zr_op *op)
 static zr__head_layout layout_of(const zr_graph *graph, const zr_op *op)
 {
     sizes s = sizes_of(graph, op, 0);
-    return zr__head_layout_make(s.rows, s.V, s.C, zr_graph_get_spec(graph)->dtype, ZR_F32);
+    return zr__head_layout_make(s.rows, op->attr.i[0], s.V, s.C, zr_graph_get_spec(graph)->dtype, ZR_F32);
 }
 
 static zr_cost cost(const zr_graph *graph, const zr_op *op)
@@ -164,7 +182,9 @@ static const zr_op_def linear_cross_entropy = {
 
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
+    const zr_value_info *info = zr_graph_value(graph, x);
+    zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
     zr_value losses = ZR_NONE;
-    zr_graph_op(graph, &linear_cross_entropy, NULL, 3, (zr_value[]){x, w, targets}, &losses);
+    zr_graph_op(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets}, &losses);
     return losses;
 }

@@ -26,7 +26,7 @@ static operands operands_of(const zr_kernel_args *args)
     o.rows = zr_shape_rows(&x->shape);
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
-    o.layout = zr__head_layout_make(o.rows, o.V, o.C, x->dtype, backward ? o.dw->dtype : ZR_F32);
+    o.layout = zr__head_layout_make(o.rows, args->op->attr.i[0], o.V, o.C, x->dtype, backward ? o.dw->dtype : ZR_F32);
     return o;
 }
 
