@@ -31,7 +31,7 @@ static int64_t value_bytes(const bench *b, zr_value value)
 
 static int64_t scratch_bytes(const bench *b, const zr_op *op)
 {
-    return op->def->scratch_bytes ? op->def->scratch_bytes(b->graph, op, &b->device->profile) : 0;
+    return zr_device_facts_scratch(&b->device->profile.facts, b->graph, op);
 }
 
 static bool is_attention(const zr_op *op)
@@ -101,7 +101,7 @@ static zr_status run_op(bench *b, const zr_op *op, int repeats, double *sec)
                            .out = out,
                            .scratch = b->scratch,
                            .runtime = &runtime,
-                           .threads = b->device->profile.threads};
+                           .threads = b->device->profile.facts.threads};
     if (kernel->prepare) ZR_TRY(kernel->prepare(&args, &args.state));
     zr_status st = ZR_OK;
     for (int r = 0; r < repeats && st == ZR_OK; r++) {

@@ -62,7 +62,7 @@ struct bench {
 
 static zr_status run_triad(bench *b)
 {
-    triad(b->device->profile.threads, b->a.out, b->a.x, b->a.y, ELEMS);
+    triad(b->device->profile.facts.threads, b->a.out, b->a.x, b->a.y, ELEMS);
     return ZR_OK;
 }
 
@@ -155,7 +155,7 @@ static zr_status kernel(bench *b, const char *name, double attr, int n_in, const
                                  .out = out,
                                  .scratch = b->a.scratch,
                                  .runtime = &runtime,
-                                 .threads = b->device->profile.threads};
+                                 .threads = b->device->profile.facts.threads};
     ZR_CHECK(found, ZR_ERR_UNSUPPORTED, "no kernel for %s", name);
     return found->run(&args);
 }
@@ -315,7 +315,7 @@ static void fill(arrays *a, int threads)
 static zr_status make_arrays(bench *b)
 {
     arrays *a = &b->a;
-    const int64_t scratch = EMBEDDING_SCRATCH + 4 * WIDTH * (LAYERNORM_SLICES + b->device->profile.threads);
+    const int64_t scratch = EMBEDDING_SCRATCH + 4 * WIDTH * (LAYERNORM_SLICES + b->device->profile.facts.threads);
     a->x = zr_alloc(4 * ELEMS);
     a->y = zr_alloc(4 * ELEMS);
     a->out = zr_alloc(4 * ELEMS);
@@ -331,7 +331,7 @@ static zr_status make_arrays(bench *b)
     ZR_CHECK(a->x && a->y && a->out && a->m && a->v && a->x16 && a->out16 && a->mean && a->rstd && a->row && a->id &&
                  a->scratch,
              ZR_ERR_MEMORY, "no memory for six arrays of %" PRId64 " MiB", 4 * ELEMS >> 20);
-    fill(a, b->device->profile.threads);
+    fill(a, b->device->profile.facts.threads);
     return ZR_OK;
 }
 
@@ -358,8 +358,8 @@ static double rate(const work *w)
 static void print_all(const bench *b, bool json)
 {
     if (!json)
-        printf("%s, %d threads, arrays of %" PRId64 " MiB\n", b->device->profile.name, b->device->profile.threads,
-               4 * ELEMS >> 20);
+        printf("%s, %d threads, arrays of %" PRId64 " MiB\n", b->device->profile.facts.name,
+               b->device->profile.facts.threads, 4 * ELEMS >> 20);
     for (const work *w = all; w < all + WORKS; w++)
         if (w->sec > 0.0) print_share(json, w->what, rate(w), rate(all), w->wanted);
 }

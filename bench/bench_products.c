@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/product_blocks.h"
 #include "graph/internal.h"
-#include "graph/ops/product_blocks.h"
 
 enum { C = 768, V = 50257, LAYERS = 12, STRETCH_ROUNDS = 1 << 13, STRETCHES = 3 };
 

@@ -63,7 +63,7 @@ static zr_status run_relu2_dx(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-static const zr_kernel kernels[] = {{"relu2", NULL, run_relu2, NULL}, {"relu2_dx", NULL, run_relu2_dx, NULL}, {0}};
+static const zr_kernel kernels[] = {{"relu2", .run = run_relu2}, {"relu2_dx", .run = run_relu2_dx}, {0}};
 
 // ---- the optimizer: one state, a momentum; each weight moves by lr, whatever the gradient's size ----
 

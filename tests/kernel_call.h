@@ -62,7 +62,7 @@ static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
                            .out = call->out,
                            .scratch = scratch,
                            .runtime = &call->runtime,
-                           .threads = device->profile.threads};
+                           .threads = device->profile.facts.threads};
     zr_status status = kernel->prepare ? kernel->prepare(&args, &args.state) : ZR_OK;
     if (status == ZR_OK) {
         status = kernel->run(&args);

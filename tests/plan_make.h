@@ -11,7 +11,11 @@
 #include <zr.h>
 
 /* A processor that multiplies bf16. */
-static const zr_profile plan_profile = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+static const zr_profile plan_profile = {.facts = {.name = "test",
+                                                  .threads = 2,
+                                                  .bf16_products = true,
+                                                  .panel_bytes = 1 << 20,
+                                                  .scratch_bytes = zr_device_cpu_scratch}};
 
 static inline zr_plan *plan_make(const zr_model *model, const zr_layout *layout, const zr_profile *profile)
 {

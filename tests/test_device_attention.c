@@ -2,7 +2,7 @@
 /* attention, attention_dx, attention_cached. */
 #include "kernel_check.h"
 
-#include "graph/ops/attention_blocks.h"
+#include "device/cpu/attention_blocks.h"
 
 typedef struct size {
     int64_t B, T, n_head, D;

@@ -109,11 +109,12 @@ static void check_here(void)
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
     const char *level = zr_device_cpu_level();
     assert_true(zr__cpu_has(level));
-    assert_true(device->profile.bf16_products == (strncmp(level, "v4bf16", 6) == 0 || strcmp(level, "v4amx") == 0));
-    assert_true(!device->profile.bf16_products || zr__onednn_has_bf16());
-    device->profile.flops_bf16 = 7.0;
+    assert_true(device->profile.facts.bf16_products ==
+                (strncmp(level, "v4bf16", 6) == 0 || strcmp(level, "v4amx") == 0));
+    assert_true(!device->profile.facts.bf16_products || zr__onednn_has_bf16());
+    device->profile.machine.flops_bf16 = 7.0;
     device->ops->measure(device, ZR_BF16); /* no rate of bf16 where fp32 is multiplied in its place */
-    assert_true((device->profile.flops_bf16 > 0.0) == device->profile.bf16_products);
+    assert_true((device->profile.machine.flops_bf16 > 0.0) == device->profile.facts.bf16_products);
     zr_device_destroy(&device);
 }
 

@@ -1,10 +1,10 @@
 //TEST timeout=120
 /* linear_cross_entropy, linear_cross_entropy_dx: against double, in one block and several, and in one block against the
  * ops that hold all logits. */
+#include "device/cpu/linear_cross_entropy_blocks.h"
+#include "device/cpu/product_blocks.h"
 #include "device_levels.h"
 #include "graph/internal.h"
-#include "graph/ops/linear_cross_entropy_blocks.h"
-#include "graph/ops/product_blocks.h"
 #include "kernel_check.h"
 
 typedef struct size {
@@ -44,9 +44,9 @@ static int64_t most(int64_t a, int64_t b)
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
     const zr__head_layout l = zr__head_layout_make(p->rows, zr__head_block(p->rows), p->s.V, p->s.C, p->g, w);
-    const int64_t V = p->s.V, C = p->s.C, room = device->profile.panel_bytes;
-    const int threads = device->profile.threads;
-    if (p->g == ZR_BF16 && device->profile.bf16_products) return l.panels;
+    const int64_t V = p->s.V, C = p->s.C, room = device->profile.facts.panel_bytes;
+    const int threads = device->profile.facts.threads;
+    if (p->g == ZR_BF16 && device->profile.facts.bf16_products) return l.panels;
     int64_t bytes = zr__product_layout_make(l.rows, V, C, p->g, threads, room).bytes;
     if (!backward) return l.panels + bytes;
     bytes = most(bytes, zr__product_layout_make(l.rows, C, V, p->g, threads, room).bytes);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "device_levels.h"
-#include "graph/ops/product_blocks.h"
+#include "device/cpu/product_blocks.h"
 #include "kernel_call.h"
 
 typedef struct product_case {
@@ -67,12 +67,12 @@ static reference refer(const product_case *c)
     return (reference){c->K, c->N, c->rows, 1, c->K, c->N, 1};
 }
 
-/* What an op would declare for its product. */
+/* What a kernel would ask for its product. */
 static int64_t scratch_of(const zr_device *device, int64_t m, int64_t n, int64_t k, zr_dtype dtype, zr_dtype out_dtype)
 {
-    const zr_profile *p = &device->profile;
-    if (dtype == ZR_BF16 && p->bf16_products) return 0;
-    return zr__product_layout_make(m, n, k, out_dtype, p->threads, p->panel_bytes).bytes;
+    const zr_device_facts *facts = &device->profile.facts;
+    if (dtype == ZR_BF16 && facts->bf16_products) return 0;
+    return zr__product_layout_make(m, n, k, out_dtype, facts->threads, facts->panel_bytes).bytes;
 }
 
 static void check_case(zr_device *device, const product_case *c)
@@ -572,7 +572,7 @@ static void test_under_cap(void **state)
     zr_device *device = NULL;
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
     assert_string_equal(zr_device_cpu_level(), getenv("ZR_KERNELS"));
-    assert_non_null(strstr(device->profile.name, getenv("ZR_KERNELS")));
+    assert_non_null(strstr(device->profile.facts.name, getenv("ZR_KERNELS")));
     check_products(device);
     check_blocks(device);
     zr_device_destroy(&device);

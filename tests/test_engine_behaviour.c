@@ -170,6 +170,80 @@ static void test_unknown_optimizer(void **state)
     assert_non_null(strstr(zr_error_message(), "shampoo"));
 }
 
+/* ---- a user's own kernel ---- */
+
+enum { OWN_SCRATCH = 100000 };
+static const zr_kernel *gelu;
+
+static int64_t own_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    (void)facts;
+    (void)graph;
+    (void)op;
+    return OWN_SCRATCH;
+}
+
+/* It spoils whatever lies where its scratch should. */
+static zr_status own_run(const zr_kernel_args *args)
+{
+    ZR_CHECK(args->scratch, ZR_ERR_INTERNAL, "no scratch");
+    memset(args->scratch, 0xff, OWN_SCRATCH);
+    return gelu->run(args);
+}
+
+/* The scratch that it asks for is planned, and nothing else lies there meanwhile. */
+static void test_own_scratch(void **state)
+{
+    (void)state;
+    static const zr_kernel kernels[] = {{"gelu", .run = own_run, .scratch_bytes = own_scratch}, {0}};
+    zr_device_config plain = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&plain, &device), ZR_OK);
+    gelu = device->ops->kernel(device, "gelu");
+    zr_device_destroy(&device);
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = trainer_odd(), own;
+        run.layout.stage = stage;
+        run.layout.ranks = 2;
+        own = run;
+        own.kernels = kernels;
+        trainer_run(&run);
+        trainer_run(&own);
+        assert_true(own.planned.category_bytes[ZR_WORK] >= OWN_SCRATCH);
+        assert_memory_equal(own.loss, run.loss, sizeof run.loss);
+        assert_int_equal(own.weights, run.weights);
+    }
+}
+
+/* A plan for the device's own kernels has not the scratch of others. */
+static zr_status run_other_kernels(zr_comm *comm, void *arg)
+{
+    static const zr_kernel kernels[] = {{"gelu", .run = own_run, .scratch_bytes = own_scratch}, {0}};
+    const trainer *run = arg;
+    zr_device_config wanted[] = {{1, NULL}, {1, kernels}};
+    zr_device *device[2] = {NULL, NULL};
+    zr_plan *plan = NULL;
+    zr_engine *engine = NULL;
+    zr_model model = trainer_model(run);
+    zr_status st = ZR_OK;
+    for (int i = 0; i < 2; i++) ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted[i], &device[i]), done);
+    ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device[0]->profile, &plan), done);
+    ZR_TRY_GOTO(st, zr_engine_create(plan, device[1], comm, 1, &engine), done);
+done:
+    zr_engine_destroy(&engine);
+    zr_plan_destroy(&plan);
+    for (int i = 0; i < 2; i++) zr_device_destroy(&device[i]);
+    return st;
+}
+
+static void test_other_kernels(void **state)
+{
+    (void)state;
+    trainer run = trainer_odd();
+    assert_int_equal(zr_comm_threads_run(1, run_other_kernels, &run), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "plan with the device's profile"));
+}
+
 /* ---- engines side by side ---- */
 
 typedef struct pair {
@@ -422,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_unread_values),     cmocka_unit_test(test_skip),
         cmocka_unit_test(test_own_optimizer),     cmocka_unit_test(test_built_in_optimizers),
         cmocka_unit_test(test_unknown_optimizer), cmocka_unit_test(test_two_engines),
+        cmocka_unit_test(test_own_scratch),       cmocka_unit_test(test_other_kernels),
         cmocka_unit_test(test_evaluation),        cmocka_unit_test(test_fill_and_read),
         cmocka_unit_test(test_gradient_of_lean),
     };

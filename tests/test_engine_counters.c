@@ -144,7 +144,7 @@ static void find_gelu(void)
 static void test_allocation_in_a_step_is_seen(void **state)
 {
     (void)state;
-    static const zr_kernel kernels[] = {{"gelu", NULL, greedy_run, NULL}, {NULL, NULL, NULL, NULL}};
+    static const zr_kernel kernels[] = {{"gelu", .run = greedy_run}, {0}};
     find_gelu();
     trainer run = watched(0, 1);
     run.kernels = kernels;

@@ -122,7 +122,11 @@ static int count_steps(const zr_plan *plan, zr_schedule_kind kind, zr_step_kind 
 static void test_program(void **state)
 {
     (void)state;
-    const zr_profile profile = {.name = "test", .threads = 1, .bf16_products = true, .panel_bytes = 1 << 16};
+    const zr_profile profile = {.facts = {.name = "test",
+                                          .threads = 1,
+                                          .bf16_products = true,
+                                          .panel_bytes = 1 << 16,
+                                          .scratch_bytes = zr_device_cpu_scratch}};
     for (int m = 0; m < MODELS; m++)
         for (int two_pass = 0; two_pass <= 1; two_pass++) {
             zr_layout layout = head_trainer(&models[m], 2).layout;

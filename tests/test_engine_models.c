@@ -433,7 +433,7 @@ static void build_silent(zr_graph *g, const void *config) /* losses in training 
 
 static void expect_refused(const zr_model *model, zr_layout layout, zr_status status, const char *text)
 {
-    zr_profile profile = {.name = "test", .threads = 1};
+    zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
     zr_plan *plan = NULL;
     assert_int_equal(zr_plan_create(model, &layout, &profile, &plan), status);
     assert_null(plan);

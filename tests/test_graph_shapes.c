@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "zr/ops.h"
-#include "graph/ops/product_blocks.h"
-#include "graph/ops/attention_blocks.h"
 
 enum { B = 2, T = 4, C = 6, V = 9 };
 
@@ -239,12 +237,10 @@ static void test_decode_cache(void **state)
     assert_string_equal(op->def->name, "attention_cached");
     check_value(g, op->in[1], ZR_BF16, SHAPE(3, 2, T, C));
     assert_int_equal(zr_graph_value(g, op->in[1])->kind, ZR_VALUE_CACHE);
-    zr_profile profile = {.threads = 3};
-    assert_int_equal(op->def->scratch_bytes(g, op, &profile), 2 * T * 4);
     expect(g, ZR_OK, NULL);
 }
 
-/* ---- cost and scratch -------------------------------------------------------------------------- */
+/* ---- cost -------------------------------------------------------------------------------------- */
 
 static const zr_op *find(const zr_graph *graph, const char *name)
 {
@@ -258,13 +254,6 @@ static double flops(const zr_graph *graph, const char *name)
     const zr_op *op = find(graph, name);
     assert_non_null(op);
     return op->def->cost(graph, op).flops;
-}
-
-static int64_t scratch(const zr_graph *graph, const char *name, const zr_profile *profile)
-{
-    const zr_op *op = find(graph, name);
-    assert_non_null(op);
-    return op->def->scratch_bytes ? op->def->scratch_bytes(graph, op, profile) : 0;
 }
 
 static zr_graph *small_model(zr_dtype dtype)
@@ -297,46 +286,6 @@ static void test_costs(void **state)
     assert_true(op->def->cost(g, op).bytes == 4.0 * (B * T * C + C * 3 * C + 3 * C + B * T * 3 * C));
     op = find(g, "embedding");
     assert_true(op->def->cost(g, op).bytes == 4.0 * (B * T + 2 * B * T * C));
-    zr_graph_destroy(&g);
-}
-
-/* What the device packs by itself, here in the first product and in the head's gradients; nothing where a library
- * multiplies bf16, or on a machine of which no more is known than its name. */
-static void check_products_scratch(zr_graph *g, zr_profile *profile, bool library)
-{
-    static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
-    const int64_t k[] = {C, V, B * T}, m[] = {B * T, B * T, V}, n[] = {3 * C, C, C};
-    for (int i = 0; i < 3; i++) {
-        int64_t bytes = zr__product_layout_make(m[i], n[i], k[i], ZR_F32, profile->threads, profile->panel_bytes).bytes;
-        profile->bf16_products = false;
-        assert_true(bytes > 0);
-        assert_int_equal(scratch(g, products[i], profile), bytes);
-        profile->bf16_products = true; /* says nothing of fp16 and fp32 */
-        assert_int_equal(scratch(g, products[i], profile), library ? 0 : bytes);
-        const zr_profile named = {.name = "named", .threads = profile->threads};
-        assert_int_equal(scratch(g, products[i], &named), 0);
-    }
-    profile->bf16_products = false;
-}
-
-static void test_scratch(void **state)
-{
-    (void)state;
-    zr_profile profile = {.threads = 3, .bf16_products = false, .panel_bytes = 1000};
-    zr_graph *g = small_model(ZR_BF16);
-    assert_int_equal(scratch(g, "embedding_dw", &profile), 16 * B * T + 3 * 4 * C);
-    assert_int_equal(scratch(g, "position_dw", &profile), 3 * 4 * C);
-    assert_int_equal(scratch(g, "layernorm_dw", &profile), 16 * 2 * 4 * C);
-    assert_int_equal(scratch(g, "attention", &profile), 3 * zr__attention_scratch_bytes(T, C / 2, false));
-    assert_int_equal(scratch(g, "attention_dx", &profile), 3 * zr__attention_scratch_bytes(T, C / 2, true));
-    check_products_scratch(g, &profile, true);
-    assert_int_equal(scratch(g, "linear_db", &profile), 0);
-    zr_graph_destroy(&g);
-    g = small_model(ZR_F32);
-    check_products_scratch(g, &profile, false);
-    zr_graph_destroy(&g);
-    g = small_model(ZR_F16);
-    check_products_scratch(g, &profile, false);
     zr_graph_destroy(&g);
 }
 
@@ -454,25 +403,15 @@ static void test_optimizers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_position),
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_linear_cross_entropy),
-        cmocka_unit_test(test_output_types),
-        cmocka_unit_test(test_dropout_streams),
-        cmocka_unit_test(test_decode_cache),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_scratch),
-        cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_first_error_is_kept),
-        cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_many_ops),
-        cmocka_unit_test(test_finish_ends_building),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_position),
+        cmocka_unit_test(test_linear),        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_linear_cross_entropy),
+        cmocka_unit_test(test_output_types),  cmocka_unit_test(test_dropout_streams),
+        cmocka_unit_test(test_decode_cache),  cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_specs),         cmocka_unit_test(test_first_error_is_kept),
+        cmocka_unit_test(test_parameters),    cmocka_unit_test(test_units),
+        cmocka_unit_test(test_many_ops),      cmocka_unit_test(test_finish_ends_building),
         cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

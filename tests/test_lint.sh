@@ -30,12 +30,12 @@ clean() { # FILE TEXT
 }
 faulty src/plan/a.c '#include "zr/comm.h"' 'no such arrow: plan -> comm'
 faulty src/device/cpu/a.c '#include "graph/secret.h"' 'private header of another layer'
+faulty src/device/cpu/a.c '#include "graph/ops/ops.h"' 'private header of another layer'
 faulty src/comm/threads.c '#include <mpi.h>' '<mpi.h> belongs to src/comm/mpi* alone'
 faulty src/plan/a.c '#include "../comm/a.h"' 'name the layer'
 faulty src/plan/a.c 'void f(void) { exit(1); }' 'a library does not call'
 clean src/comm/mpi.c '#include <mpi.h>'
 clean src/comm/mpi_comm.h '#include <mpi.h>'
-clean src/device/cpu/a.c '#include "graph/ops/ops.h"'
 clean src/plan/a.c '/* exit(1) */ void f(int n) { snprintf("printf(", n); } // abort()'
 faulty include/zr/graph.h '#include "zr/comm.h"' 'no such arrow: graph -> comm'
 

@@ -5,7 +5,8 @@
 #include "plan/internal.h"
 #include "plan_make.h"
 
-static zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 20};
+static zr_profile profile = {
+    .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 20, .scratch_bytes = zr_device_cpu_scratch}};
 
 static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
 {

@@ -30,7 +30,8 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 
 static zr_plan *plan_of(const zr_layout *layout)
 {
-    zr_profile profile = {.name = "test", .threads = 2, .panel_bytes = 1 << 16};
+    zr_profile profile = {
+        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
     return plan_gpt2(&config, layout, &profile);
 }
 

@@ -3,7 +3,8 @@
 #include "plan_bound.h"
 #include "plan_make.h"
 
-static const zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 20};
+static const zr_profile profile = {
+    .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 20, .scratch_bytes = zr_device_cpu_scratch}};
 
 static zr_plan *plan_of(const zr_layout *layout)
 {

@@ -69,7 +69,8 @@ static zr_layout layout_of(void)
 
 static zr_status plan_status(const zr_model *model, const zr_layout *layout, zr_plan **plan)
 {
-    zr_profile profile = {.name = "test", .threads = 1, .panel_bytes = 1 << 16};
+    zr_profile profile = {
+        .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
     return zr_plan_create(model, layout, &profile, plan);
 }
 

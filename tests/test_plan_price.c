@@ -29,14 +29,17 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 
 static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 {
-    zr_profile profile = {.name = "test", .threads = 1};
+    zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
     return plan_make(model, layout, &profile);
 }
 
-static zr_price price_of(const zr_plan *plan, zr_profile profile)
+/* Ranks of one process that receive so much. */
+#define LINK(rate) .link = {{.bytes_sec = rate}}
+
+static zr_price price_of(const zr_plan *plan, zr_machine machine)
 {
     zr_price price = {-1, -1, -1, -1};
-    assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_OK);
+    assert_int_equal(zr_plan_price(plan, &(zr_profile){.machine = machine}, &price), ZR_OK);
     return price;
 }
 
@@ -51,7 +54,7 @@ static void close_to(double have, double want)
 static void check_times(const zr_plan *plan, double flops_per_sec)
 {
     static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.5, 3.5}, {3.5, 5.5}};
-    const zr_profile profile = {.flops_f32 = flops_per_sec, .link_bytes_sec = 1000};
+    const zr_profile profile = {.machine = {.flops_f32 = flops_per_sec, LINK(1000)}};
     zr_step_time time[7];
     assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
     for (int i = 0; i < 7; i++) {
@@ -92,12 +95,12 @@ static void test_clocks(void **state)
         plan.layout.accum = accum;
         plan.schedule[ZR_FLUSH] = (zr_schedule){0};
         plan.schedule[ZR_TRAIN] = (zr_schedule){.step = step, .n_steps = 7, .wait = wait, .n_waits = 2};
-        zr_price price = price_of(&plan, (zr_profile){.flops_f32 = flops / 2, .link_bytes_sec = 1000});
+        zr_price price = price_of(&plan, (zr_machine){.flops_f32 = flops / 2, LINK(1000)});
         close_to(price.step_sec, accum * (1.2 + 2 + 0.3) + 2);
         close_to(price.compute_sec, accum * 2 + 2);
         close_to(price.comm_sec, accum * (1.2 + 0.6 + 0.3));
         close_to(price.exposed_sec, accum * (1.2 + 0.3));
-        price = price_of(&plan, (zr_profile){.flops_f32 = flops / 2, .link_bytes_sec = 1000, .link_copies = true});
+        price = price_of(&plan, (zr_machine){.flops_f32 = flops / 2, LINK(1000), .link_copies = true});
         close_to(price.step_sec, accum * (1.2 + 2 + 0.6 + 0.3) + 2);
         close_to(price.exposed_sec, price.comm_sec);
         check_times(&plan, flops / 2);
@@ -113,17 +116,17 @@ static void check_plan(const zr_layout *layout)
     zr_model model = zr_gpt2(&small);
     zr_plan *plan = plan_of(&model, layout);
     double moved = (double)(plan->traffic.bytes[ZR_REDUCE_SCATTER] + plan->traffic.bytes[ZR_ALL_GATHER]);
-    zr_price link = price_of(plan, (zr_profile){.link_bytes_sec = 1e6});
+    zr_price link = price_of(plan, (zr_machine){LINK(1e6)});
     close_to(link.comm_sec, moved / 1e6);
     close_to(link.step_sec, link.comm_sec);
     assert_true(link.compute_sec == 0);
 
-    zr_price work = price_of(plan, (zr_profile){.flops_f32 = 1e9});
+    zr_price work = price_of(plan, (zr_machine){.flops_f32 = 1e9});
     close_to(work.compute_sec, plan->flops_hardware / layout->ranks / 1e9);
     close_to(work.step_sec, work.compute_sec);
     assert_true(work.comm_sec == 0 && work.exposed_sec == 0);
 
-    zr_price all = price_of(plan, (zr_profile){.flops_f32 = 1e9, .memory_bytes_sec = 1e9, .link_bytes_sec = 1e6});
+    zr_price all = price_of(plan, (zr_machine){.flops_f32 = 1e9, .memory_bytes_sec = 1e9, LINK(1e6)});
     assert_true(all.compute_sec > work.compute_sec);
     if (layout->states == ZR_STATES_PAPER)
         close_to(all.comm_sec, link.comm_sec);
@@ -132,7 +135,7 @@ static void check_plan(const zr_layout *layout)
     assert_true(all.step_sec >= all.compute_sec && all.step_sec >= all.comm_sec);
     assert_true(all.step_sec <= (all.compute_sec + all.comm_sec) * (1 + 1e-12));
     close_to(all.exposed_sec, all.step_sec - all.compute_sec);
-    zr_price twice = price_of(plan, (zr_profile){.flops_f32 = 2e9, .memory_bytes_sec = 2e9, .link_bytes_sec = 2e6});
+    zr_price twice = price_of(plan, (zr_machine){.flops_f32 = 2e9, .memory_bytes_sec = 2e9, LINK(2e6)});
     close_to(2 * twice.step_sec, all.step_sec);
     zr_plan_destroy(&plan);
 }
@@ -163,7 +166,7 @@ static void test_collectives_in_turn(void **state)
     enum { N = 4 };
     zr_model model = zr_gpt2(&small);
     zr_layout layout = layout_of(1, N, ZR_BF16, 1);
-    const zr_profile profile = {.link_bytes_sec = 1e6};
+    const zr_machine machine = {LINK(1e6)};
     zr_plan *plan = plan_of(&model, &layout);
     double scatter = (double)plan->traffic.bytes[ZR_REDUCE_SCATTER],
            gather = (double)plan->traffic.bytes[ZR_ALL_GATHER];
@@ -171,7 +174,7 @@ static void test_collectives_in_turn(void **state)
     layout.reduce = ZR_REDUCE_TO_OWNER;
     layout.gather = ZR_GATHER_BROADCAST;
     plan = plan_of(&model, &layout);
-    close_to(price_of(plan, profile).comm_sec, (N * scatter + gather * N / (N - 1)) / 1e6);
+    close_to(price_of(plan, machine).comm_sec, (N * scatter + gather * N / (N - 1)) / 1e6);
     zr_plan_destroy(&plan);
 }
 
@@ -183,12 +186,12 @@ static void test_update_is_bound_by_memory(void **state)
     zr_layout layout = layout_of(0, 1, ZR_F32, 1);
     zr_plan *plan = plan_of(&model, &layout);
     zr_schedule *s = &plan->schedule[ZR_TRAIN];
-    const zr_profile profile = {.memory_bytes_sec = 1e9};
-    double whole = price_of(plan, profile).step_sec, padded = (double)(plan->params + plan->padding_elems);
+    const zr_machine machine = {.memory_bytes_sec = 1e9};
+    double whole = price_of(plan, machine).step_sec, padded = (double)(plan->params + plan->padding_elems);
     int32_t all = s->n_steps, updates = 0;
     while (s->step[s->n_steps - 1].kind == ZR_STEP_UPDATE) s->n_steps--, updates++;
     assert_int_equal(updates, plan->n_units);
-    double without = price_of(plan, profile).step_sec;
+    double without = price_of(plan, machine).step_sec;
     close_to(1e9 * (whole - without), 28 * padded);
     s->n_steps = all;
     zr_plan_destroy(&plan);
@@ -216,13 +219,13 @@ static void test_narrow_products(void **state)
     zr_model model = zr_gpt2(&small);
     zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
-    zr_profile profile = {.flops_f32 = 1e9, .flops_bf16 = 4e9};
+    zr_machine machine = {.flops_f32 = 1e9, .flops_bf16 = 4e9};
     double all = wide->flops_hardware / 2, attention = flops_in_f32(narrow);
     assert_true(attention > 0 && attention < all);
-    close_to(price_of(wide, profile).compute_sec, all / 1e9);
-    close_to(price_of(narrow, profile).compute_sec, attention / 1e9 + (all - attention) / 4e9);
-    profile.flops_bf16 = 0;
-    close_to(price_of(wide, profile).compute_sec, price_of(narrow, profile).compute_sec);
+    close_to(price_of(wide, machine).compute_sec, all / 1e9);
+    close_to(price_of(narrow, machine).compute_sec, attention / 1e9 + (all - attention) / 4e9);
+    machine.flops_bf16 = 0;
+    close_to(price_of(wide, machine).compute_sec, price_of(narrow, machine).compute_sec);
     zr_plan_destroy(&wide);
     zr_plan_destroy(&narrow);
 }
@@ -243,22 +246,22 @@ static void test_sizes_in_order(void **state)
 static void test_rates_by_size(void **state)
 {
     (void)state;
-    const zr_profile profile = {.flops_f32 = 100,
+    const zr_machine machine = {.flops_f32 = 100,
                                 .flops_bf16 = 400,
                                 .product = {{false, zr_product_sizes_of(64, 64, 64), 50},
                                             {false, zr_product_sizes_of(1024, 4096, 1024), 90},
                                             {true, zr_product_sizes_of(2, 2, 2), 7}},
                                 .n_products = 3};
-    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(4096, 1024, 1024)) == 90);
-    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(1, 1, 1)) == 50);
-    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(260, 260, 260)) == 50);
-    assert_true(zr_profile_flops(&profile, false, zr_product_sizes_of(512, 512, 512)) == 90);
-    assert_true(zr_profile_flops(&profile, true, zr_product_sizes_of(512, 512, 512)) == 7);
-    assert_true(zr_profile_flops(&profile, false, (zr_product_sizes){{0}}) == 100);
-    assert_true(zr_profile_flops(&profile, true, (zr_product_sizes){{0}}) == 400);
-    const zr_profile none = {.flops_bf16 = 3};
-    assert_true(zr_profile_flops(&none, true, zr_product_sizes_of(1, 1, 1)) == 3);
-    assert_true(zr_profile_flops(&none, false, zr_product_sizes_of(1, 1, 1)) == 0);
+    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(4096, 1024, 1024)) == 90);
+    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(1, 1, 1)) == 50);
+    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(260, 260, 260)) == 50);
+    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(512, 512, 512)) == 90);
+    assert_true(zr_machine_flops(&machine, true, zr_product_sizes_of(512, 512, 512)) == 7);
+    assert_true(zr_machine_flops(&machine, false, (zr_product_sizes){{0}}) == 100);
+    assert_true(zr_machine_flops(&machine, true, (zr_product_sizes){{0}}) == 400);
+    const zr_machine none = {.flops_bf16 = 3};
+    assert_true(zr_machine_flops(&none, true, zr_product_sizes_of(1, 1, 1)) == 3);
+    assert_true(zr_machine_flops(&none, false, zr_product_sizes_of(1, 1, 1)) == 0);
 }
 
 /* The whole price follows what products were measured at: bf16 that is half as fast as fp32 costs twice as much,
@@ -269,14 +272,14 @@ static void test_priced_as_measured(void **state)
     zr_model model = zr_gpt2(&small);
     zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
-    zr_profile profile = {
+    zr_machine machine = {
         .flops_f32 = 1e9,
         .flops_bf16 = 4e9,
         .product = {{false, zr_product_sizes_of(32, 57, 171), 8e8}, {true, zr_product_sizes_of(32, 57, 171), 4e8}},
         .n_products = 2};
     double attention = flops_in_f32(wide), products = wide->flops_hardware / 2 - attention;
-    close_to(price_of(wide, profile).compute_sec, attention / 1e9 + products / 8e8);
-    close_to(price_of(narrow, profile).compute_sec, attention / 1e9 + products / 4e8);
+    close_to(price_of(wide, machine).compute_sec, attention / 1e9 + products / 8e8);
+    close_to(price_of(narrow, machine).compute_sec, attention / 1e9 + products / 4e8);
     zr_plan_destroy(&wide);
     zr_plan_destroy(&narrow);
 }
@@ -288,12 +291,38 @@ static void test_no_training(void **state)
     zr_layout l = ZR_LAYOUT_INIT;
     l.train = false;
     l.seq = 16;
-    zr_profile profile = {.threads = 1};
+    zr_profile profile = {.facts = {.threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
     zr_plan *plan = NULL;
     zr_price price;
     assert_int_equal(zr_plan_create(&model, &l, &profile, &plan), ZR_OK);
     assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_ERR_STATE);
     assert_int_equal(zr_plan_times(plan, &profile, NULL), ZR_ERR_STATE);
+    zr_plan_destroy(&plan);
+}
+
+/* ---- links ------------------------------------------------------------------------------------ */
+
+/* Exchanges are priced at one link, of whatever level it is known; of several at the widest. */
+static void test_levels_of_links(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_layout layout = layout_of(2, 4, ZR_F32, 1);
+    zr_plan *plan = plan_of(&model, &layout);
+    const zr_price want = price_of(plan, (zr_machine){.flops_f32 = 1e9, LINK(1e6)});
+    zr_machine all = {.flops_f32 = 1e9};
+    for (int level = 0; level < ZR_LINK_LEVELS; level++) {
+        zr_machine one = {.flops_f32 = 1e9};
+        one.link[level].bytes_sec = 1e6;
+        one.link[level].latency_sec = 1; /* not modelled */
+        const zr_price price = price_of(plan, one);
+        assert_memory_equal(&price, &want, sizeof want);
+        all.link[level].bytes_sec = 1e8 / pow(10, level);
+        assert_true(zr_machine_link(&all).bytes_sec == all.link[level].bytes_sec);
+    }
+    const zr_price price = price_of(plan, all);
+    assert_memory_equal(&price, &want, sizeof want);
+    assert_true(zr_machine_link(&(zr_machine){.flops_f32 = 1e9}).bytes_sec == 0);
     zr_plan_destroy(&plan);
 }
 
@@ -309,10 +338,11 @@ static void test_profiles(void **state)
     for (const char *const *name = zr_profile_names(); *name; name++, n++) {
         assert_non_null(strstr(zr_error_message(), *name));
         assert_int_equal(zr_profile_named(*name, &profile), ZR_OK);
-        assert_string_equal(profile.name, *name);
-        assert_true(profile.threads >= 1 && profile.panel_bytes == 0);
-        assert_true(profile.flops_f32 > 0 && profile.memory_bytes_sec > 0 && profile.link_bytes_sec > 0);
-        assert_true(profile.bf16_products == (profile.flops_bf16 > 0));
+        assert_string_equal(profile.facts.name, *name);
+        assert_true(profile.facts.threads >= 1 && profile.facts.panel_bytes == 0);
+        const zr_machine *machine = &profile.machine;
+        assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr_machine_link(machine).bytes_sec > 0);
+        assert_true(profile.facts.bf16_products == (machine->flops_bf16 > 0));
     }
     assert_int_equal(n, 6);
     assert_int_equal(zr_profile_named("h20", &profile), ZR_ERR_NOT_FOUND);
@@ -331,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_sizes_in_order),
         cmocka_unit_test(test_rates_by_size),
         cmocka_unit_test(test_priced_as_measured),
+        cmocka_unit_test(test_levels_of_links),
         cmocka_unit_test(test_profiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

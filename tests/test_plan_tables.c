@@ -5,7 +5,7 @@
 
 #include "plan_make.h"
 
-static const zr_profile profile = {.name = "test", .threads = 1};
+static const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
 
 static zr_layout layout_of(int stage, int ranks)
 {

@@ -145,7 +145,11 @@ static const char small[] = "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_emb
 /* Plan the small model with overrides, for two ranks. NULL: the configuration refuses them. */
 static zr_plan *plan_of(const char *const *overrides, int n)
 {
-    static const zr_profile profile = {.name = "test", .threads = 2, .bf16_products = true, .panel_bytes = 1 << 20};
+    static const zr_profile profile = {.facts = {.name = "test",
+                                                 .threads = 2,
+                                                 .bf16_products = true,
+                                                 .panel_bytes = 1 << 20,
+                                                 .scratch_bytes = zr_device_cpu_scratch}};
     zr_config *config = NULL;
     zr_plan *plan = NULL;
     zr_status st = zr_config_parse(small, sizeof(small) - 1, "c.json", overrides, n, &config);

@@ -227,15 +227,17 @@ static void test_shares(void **state)
         double f32, memory, link;
     } want[] = {{1, 1, 30, 20, 10}, {2, 1, 60, 40, 10}, {4, 1, 100, 40, 10}, {2, 2, 50, 20, 8}, {1, 8, 12.5, 5, 2}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        zr_profile profile = {.threads = want[i].threads};
+        zr_profile profile = {.facts = {.threads = want[i].threads}};
+        const zr_machine *machine = &profile.machine;
         zr_rates_profile(&rates, ZR_F16, want[i].ranks, want[i].ranks, &profile);
-        assert_true(profile.flops_f32 == want[i].f32 && profile.flops_bf16 == 0.0);
-        assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == want[i].link);
-        assert_true(profile.link_copies);
+        assert_true(machine->flops_f32 == want[i].f32 && machine->flops_bf16 == 0.0);
+        assert_true(machine->memory_bytes_sec == want[i].memory &&
+                    machine->link[ZR_LINK_PROCESS].bytes_sec == want[i].link);
+        assert_true(machine->link_copies);
         zr_rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
-        assert_true(profile.flops_bf16 == 2 * want[i].f32);
-        assert_true(profile.memory_bytes_sec == want[i].memory && profile.link_bytes_sec == 0.0);
-        assert_true(!profile.link_copies);
+        assert_true(machine->flops_bf16 == 2 * want[i].f32);
+        assert_true(machine->memory_bytes_sec == want[i].memory && machine->link[ZR_LINK_PROCESS].bytes_sec == 0.0);
+        assert_true(!machine->link_copies);
     }
 }
 
@@ -248,16 +250,16 @@ static void test_shares_of_products(void **state)
                       .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
                       .product = {{false, sizes, 80}, {true, sizes, 150}},
                       .n_products = 2};
-    zr_profile profile = {.threads = 2};
+    zr_profile profile = {.facts = {.threads = 2}};
     zr_rates_profile(&rates, ZR_BF16, 2, 2, &profile);
-    assert_int_equal(profile.n_products, 2);
-    assert_true(fabs(zr_profile_flops(&profile, false, sizes) - 40) < 1e-12);
-    assert_true(fabs(zr_profile_flops(&profile, true, sizes) - 75) < 1e-12);
+    assert_int_equal(profile.machine.n_products, 2);
+    assert_true(fabs(zr_machine_flops(&profile.machine, false, sizes) - 40) < 1e-12);
+    assert_true(fabs(zr_machine_flops(&profile.machine, true, sizes) - 75) < 1e-12);
     zr_rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, and no bf16: the old are gone */
-    assert_true(fabs(zr_profile_flops(&profile, false, sizes) - 48) < 1e-12);
-    profile = (zr_profile){.threads = 2};
+    assert_true(fabs(zr_machine_flops(&profile.machine, false, sizes) - 48) < 1e-12);
+    profile = (zr_profile){.facts = {.threads = 2}};
     zr_rates_profile(&rates, ZR_F16, 1, 1, &profile);
-    assert_int_equal(profile.n_products, 1);
+    assert_int_equal(profile.machine.n_products, 1);
 }
 
 /* A library's product above what registers reach is the peak, and named as the library's; widened bf16 is none. */
@@ -282,11 +284,12 @@ static void test_peak(void **state)
     assert_true(f32.one == 30 && f32.all == 104 && library);
     rates.peak.dot_bf16 = (zr_rate){0, 0}; /* by instructions that zr has no loop for */
     assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
-    zr_profile profile = {.threads = 4};
+    zr_profile profile = {.facts = {.threads = 4}};
+    const zr_machine *machine = &profile.machine;
     zr_rates_profile(&rates, ZR_BF16, 1, 1, &profile);
-    for (int i = 0; i < profile.n_products; i++) {
-        const zr_product_rate *p = &profile.product[i];
-        assert_true(p->flops <= (p->bf16 ? profile.flops_bf16 : profile.flops_f32));
+    for (int i = 0; i < machine->n_products; i++) {
+        const zr_product_rate *p = &machine->product[i];
+        assert_true(p->flops <= (p->bf16 ? machine->flops_bf16 : machine->flops_f32));
     }
     rates.best_bf16 = 0;
     assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
@@ -337,7 +340,7 @@ static void test_same_plan(void **state)
 {
     (void)state;
     zr_rates rates = some_rates(1.0);
-    zr_profile blank = {.threads = 1}, known = blank;
+    zr_profile blank = {.facts = {.threads = 1, .scratch_bytes = zr_device_cpu_scratch}}, known = blank;
     zr_rates_profile(&rates, ZR_F32, 2, 2, &known);
     zr_plan *whole = make_plan(&blank, 0);
     int64_t limit = whole->memory.total_bytes * 3 / 4;
@@ -364,13 +367,13 @@ static void check_remembered(const zr_products *products)
     double sec = 0.0;
     zr_rates_add_products(&rates, products);
     assert_int_equal(rates.n_products, 3); /* of the four weights of a block and the head; two pairs are alike */
-    zr_profile profile = {.flops_f32 = 1.0, .flops_bf16 = 1.0, .n_products = rates.n_products};
-    memcpy(profile.product, rates.product, sizeof profile.product);
+    zr_machine machine = {.flops_f32 = 1.0, .flops_bf16 = 1.0, .n_products = rates.n_products};
+    memcpy(machine.product, rates.product, sizeof machine.product);
     for (int i = 0; i < products->n; i++) {
         const zr_product *p = &products->product[i];
         double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
         zr_product_sizes sizes = zr_product_sizes_of(p->m, p->n, p->k);
-        sec += flops / zr_profile_flops(&profile, p->dtype == ZR_BF16, sizes);
+        sec += flops / zr_machine_flops(&machine, p->dtype == ZR_BF16, sizes);
     }
     assert_true(fabs(sec / products->bound_sec - 1.0) < 1e-9);
     for (int i = 0; i < ZR_PRODUCT_RATES; i++) zr_rates_add_products(&rates, products);
@@ -413,7 +416,7 @@ static void test_products(void **state)
     zr_products products;
     /* On a device that takes for ever, as it believes: 512 of the 768 rows; of the head's blocks, which have fewer,
      * all. */
-    device->profile.flops_f32 = 1.0;
+    device->profile.machine.flops_f32 = 1.0;
     assert_int_equal(zr_products_measure(&model, 12, 64, ZR_F32, device, &products), ZR_OK);
     for (int i = 0; i < products.n; i++) {
         bool head = strncmp(products.product[i].what, "transformer.wte ", 16) == 0;

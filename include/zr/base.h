@@ -1,6 +1,7 @@
 /**
  * base: what every layer stands on - status codes, error text, the counter-based random numbers,
- * the memory and traffic ledgers, and the plain description of a machine (zr_profile).
+ * the memory and traffic ledgers, and the plain description of a machine: what its kernels take and what it reaches
+ * (zr_profile).
  *
  * Errors: every fallible function returns a must-use zr_status. The message of the last failure of
  * this thread, with the trace of calls it passed, is kept thread-locally (zr_error_message).
@@ -227,27 +228,66 @@ typedef struct zr_product_rate {
 
 #define ZR_PRODUCT_RATES 16
 
-/** What the planner needs to know of a device: scratch sizes follow from it. Filled by the device
- *  of this machine (zr_device.profile); a plan prints which profile it used. */
-typedef struct zr_profile {
-    char name[48];       /* "this machine (v4)" */
-    int threads;         /* compute threads of a rank */
-    bool bf16_products;  /* bf16 is multiplied as such; otherwise it is widened to fp32 */
-    int64_t panel_bytes; /* most room for an operand of a matrix product, packed; 0: none is packed */
-    double flops_f32;    /* peak FLOP/s of a rank, 0 when not measured */
-    double flops_bf16;   /* likewise */
+struct zr_graph;
+struct zr_op;
+struct zr_kernel;
+
+/** What kernels need of the device that they run on, and so all that a plan must know of it: how much scratch its
+ *  kernels take. Filled by the device. A plan prints the name of what it was made for. */
+typedef struct zr_device_facts {
+    char name[48];                   /* "this machine (v4)" */
+    int threads;                     /* compute threads of a rank */
+    bool bf16_products;              /* bf16 is multiplied as such; otherwise it is widened to fp32 */
+    int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
+    const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */
+    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel. NULL: no op takes any. */
+    int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
+} zr_device_facts;
+
+/** Scratch of one run of an op, by these facts. */
+ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
+                                       const struct zr_op *op);
+/** Does every op take the same scratch by both? Their names do not matter. */
+ZR_API bool zr_device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
+
+/** How far it is from one rank to another; the wider level comes later. */
+typedef enum zr_link_level {
+    ZR_LINK_PROCESS, /* threads of one process, which read each other's memory: what `zr info --bench` measures */
+    ZR_LINK_HOST,    /* within a host: memory that processes share, or the link between accelerators (NVLink) */
+    ZR_LINK_HOSTS,   /* across hosts: the network */
+    ZR_LINK_LEVELS
+} zr_link_level;
+
+/** 0: not known. */
+typedef struct zr_link {
+    double bytes_sec;   /* into one rank from the others, while all ranks of the level exchange */
+    double latency_sec; /* before the first byte of an exchange arrives; nothing is priced by it yet */
+} zr_link;
+
+/** What one rank reaches; 0: not measured, not known. */
+typedef struct zr_machine {
+    double flops_f32, flops_bf16; /* peaks, per second */
     double memory_bytes_sec;
-    double link_bytes_sec; /* into one rank from the others, 0 when not known */
-    bool link_copies;      /* that link is memory: a rank computes nothing while it copies */
-    int64_t memory_bytes;  /* of one rank's device, 0 when not known */
+    int64_t memory_bytes; /* how much there is */
+    zr_link link[ZR_LINK_LEVELS];
+    bool link_copies; /* exchanges are copies in memory: a rank computes nothing meanwhile */
     /** What products reach of these peaks; others run at the rate of the nearest in size. None: at the peak. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
-} zr_profile;
+} zr_machine;
 
-/** FLOP/s at which products of these sizes are priced: of the nearest that the profile has in that type, measured by
+/** FLOP/s at which products of these sizes are priced: of the nearest that the machine has in that type, measured by
  *  the ratios of their sizes; where it has none, or `sizes` are zeros, the type's peak. */
-ZR_API double zr_profile_flops(const zr_profile *profile, bool bf16, zr_product_sizes sizes);
+ZR_API double zr_machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
+/** The one link at which all exchanges are priced, since a plan does not know on which hosts its ranks are: that of the
+ *  widest level whose rate is known, which no exchange of all ranks outruns. Zeros: none is known. */
+ZR_API zr_link zr_machine_link(const zr_machine *machine);
+
+/** A device for the planner: plans are made by its facts and priced by its rates. */
+typedef struct zr_profile {
+    zr_device_facts facts;
+    zr_machine machine;
+} zr_profile;
 
 #ifdef __cplusplus
 }

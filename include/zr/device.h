@@ -27,7 +27,7 @@ typedef struct zr_kernel_args {
     int32_t n_in, n_out;
     const zr_tensor *in; /* absent optional operands have data NULL */
     const zr_tensor *out;
-    void *scratch; /* op's scratch_bytes, 64-byte aligned */
+    void *scratch; /* the kernel's scratch_bytes, 64-byte aligned */
     const zr_runtime *runtime;
     int threads;
     void *state; /* what prepare made */
@@ -40,6 +40,9 @@ typedef struct zr_kernel {
     zr_status (*prepare)(const zr_kernel_args *args, void **state);
     zr_status (*run)(const zr_kernel_args *args);
     void (*release)(void *state);
+    /** Scratch of one run, by the facts alone: plans are made where no device is. NULL: none, also where the kernel
+     *  takes the place of one that has some. */
+    int64_t (*scratch_bytes)(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 } zr_kernel;
 
 typedef struct zr_device_config {
@@ -114,9 +117,9 @@ typedef struct zr_device_ops {
     /** out[i] = std times element first+i of zr_rng_normal's sequence, rounded once more: (n) F32, the same bits
      *  at every level and number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
-    /** Measure the peak in this type: profile.flops_f32 (F16: the same, it is widened) or flops_bf16, 0 where bf16 is
-     *  widened too; between registers or of a product, whichever is more. Takes some 50 ms, and memory of its own
-     *  meanwhile. */
+    /** Measure the peak in this type: profile.machine.flops_f32 (F16: the same, it is widened) or flops_bf16, 0 where
+     *  bf16 is widened too; between registers or of a product, whichever is more. Takes some 50 ms, and memory of its
+     *  own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
     /** Measure all that zr_rates has, with the device's threads. Takes 1 to 2 seconds, and memory of its own
      *  meanwhile: on processors three arrays of four times the last cache each, at least 64 and at most 256 MiB.
@@ -126,7 +129,7 @@ typedef struct zr_device_ops {
 
 struct zr_device {
     const zr_device_ops *ops;
-    zr_profile profile;
+    zr_profile profile; /* its facts; rates as far as they were measured */
 };
 
 /** The processor. Kernels for the best level that it has and that ONEDNN_MAX_CPU_ISA leaves (x86-64-v2, v3, v4, v4
@@ -135,6 +138,8 @@ struct zr_device {
  * ("v2", "v3", "v4", "v4bf16", "v4amx"); ZR_ERR_CONFIG when it names one that is not there. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
+/** zr_device_facts.scratch_bytes of processors, the same at every level: for plans where no device is made. */
+ZR_API int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 /** Name of the level chosen, "v4bf16"; oneDNN's version. Borrowed, constant. */
 ZR_API const char *zr_device_cpu_level(void);
 ZR_API const char *zr_device_cpu_matmul(void);

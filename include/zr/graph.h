@@ -120,8 +120,6 @@ struct zr_op_def {
     /** Add the ops that compute the gradients of op's inputs, with zr_grad_*. NULL: none flow. */
     zr_status (*adjoint)(zr_graph *graph, const zr_op *op);
     zr_cost (*cost)(const zr_graph *graph, const zr_op *op);
-    /** Scratch of one run. NULL: none. */
-    int64_t (*scratch_bytes)(const zr_graph *graph, const zr_op *op, const zr_profile *profile);
     /** Its outputs are large for the work that makes them (attention): selective recompute makes them again. */
     bool selective;
     /** Its outputs cost little more than one pass over memory (norms, activation functions): under every policy they

@@ -273,8 +273,9 @@ typedef struct zr_step_cost {
 ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
 /** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
- *  streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_profile_flops, in the type
- *  that the op multiplies in. A rate of 0 is not known and costs no time. */
+ *  streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_machine_flops, in the type
+ *  that the op multiplies in, bytes between ranks at that of zr_machine_link. A rate of 0 is not known, and costs no
+ *  time. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
@@ -291,7 +292,8 @@ typedef struct zr_step_time {
  * it were the only one. ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 
-/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. */
+/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. Of its
+ *  kernels nothing is known: one thread, no panels; facts.scratch_bytes is NULL, and may be set to plan others'. */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Their names, NULL at the end. */
 ZR_API const char *const *zr_profile_names(void);

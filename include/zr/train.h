@@ -50,9 +50,10 @@ ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
 ZR_API zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
 /** Fill a profile's rates for one of `ranks` ranks, of which `local_ranks` work on this host at once, each with
- *  profile->threads threads and values of `dtype`: of each rate what its threads reach alone, at most its share of what
- *  all reach. FLOPs are the peaks and, by sizes, what products reach of them. The link is known within one host,
- *  where it is the memory and hides behind nothing; where there are others it is 0. */
+ *  profile->facts.threads threads and values of `dtype`: of each rate what its threads reach alone, at most its share
+ *  of what all reach. FLOPs are the peaks and, by sizes, what products reach of them. The link, that of threads
+ *  (ZR_LINK_PROCESS), is known within one host, where it is the memory and hides behind nothing; where there are others
+ *  it is 0. */
 ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */

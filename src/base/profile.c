@@ -1,9 +1,20 @@
 /*
- * Rates of matrix products by their sizes.
+ * What a profile says of an op's scratch, of a product's rate by its sizes, and of the link.
  */
 #include <math.h>
 
 #include "zr/base.h"
+
+int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op)
+{
+    return facts->scratch_bytes ? facts->scratch_bytes(facts, graph, op) : 0;
+}
+
+bool zr_device_facts_same(const zr_device_facts *a, const zr_device_facts *b)
+{
+    return a->threads == b->threads && a->bf16_products == b->bf16_products && a->panel_bytes == b->panel_bytes &&
+           a->kernels == b->kernels && a->scratch_bytes == b->scratch_bytes;
+}
 
 zr_product_sizes zr_product_sizes_of(int64_t m, int64_t n, int64_t k)
 {
@@ -20,15 +31,22 @@ static double distance(zr_product_sizes a, zr_product_sizes b)
     return sum;
 }
 
-double zr_profile_flops(const zr_profile *profile, bool bf16, zr_product_sizes sizes)
+double zr_machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes)
 {
-    double flops = bf16 ? profile->flops_bf16 : profile->flops_f32, nearest = INFINITY;
-    for (int i = 0; i < profile->n_products && sizes.size[0] > 0; i++) {
-        const zr_product_rate *product = &profile->product[i];
+    double flops = bf16 ? machine->flops_bf16 : machine->flops_f32, nearest = INFINITY;
+    for (int i = 0; i < machine->n_products && sizes.size[0] > 0; i++) {
+        const zr_product_rate *product = &machine->product[i];
         double apart = distance(sizes, product->sizes);
         if (product->bf16 != bf16 || apart >= nearest) continue;
         nearest = apart;
         flops = product->flops;
     }
     return flops;
+}
+
+zr_link zr_machine_link(const zr_machine *machine)
+{
+    for (int level = ZR_LINK_LEVELS - 1; level > ZR_LINK_PROCESS; level--)
+        if (machine->link[level].bytes_sec > 0) return machine->link[level];
+    return machine->link[ZR_LINK_PROCESS];
 }

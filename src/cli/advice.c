@@ -150,7 +150,7 @@ static const char *unknown_rates(const cli_choices *choices, char room[192])
                "take another's with --profile.";
     }
     /* Where memory was measured the link was as well, within this host. */
-    if (!choices->link_known && choices->profile->memory_bytes_sec > 0) {
+    if (!choices->link_known && choices->profile->machine.memory_bytes_sec > 0) {
         return "Times are without communication: the rate of the link between hosts is not known. Take one with "
                "--profile.";
     }
@@ -158,11 +158,11 @@ static const char *unknown_rates(const cli_choices *choices, char room[192])
         return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
                "once, or take another's with --profile.";
     }
-    if (choices->profile->memory_bytes_sec <= 0) {
+    if (choices->profile->machine.memory_bytes_sec <= 0) {
         return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
                "once, or take another's with --profile.";
     }
-    if (choices->profile->n_products > 0) {
+    if (choices->profile->machine.n_products > 0) {
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
                "peak rates. Most runs are slower.";
     }
@@ -260,7 +260,7 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
 {
     char flops[ZR_NUMBER_BYTES];
     fprintf(out, ", \"profile\": ");
-    cli_json_print(out, choices->profile->name, (int64_t)strlen(choices->profile->name));
+    cli_json_print(out, choices->profile->facts.name, (int64_t)strlen(choices->profile->facts.name));
     fprintf(out, ", \"limit\": ");
     print_limited(out, choices, choices->limit_bytes);
     if (choices->configured >= 0) {

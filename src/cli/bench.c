@@ -20,7 +20,7 @@ static zr_status measure(cli_bench *b, zr_device *device)
     const zr_model model = zr_family_builder(&shape);
     tell(b, "arithmetic, memory, and copies between ranks");
     ZR_TRY(device->ops->bench(device, &b->rates));
-    bool native = device->profile.bf16_products;
+    bool native = device->profile.facts.bf16_products;
     /* They say how many rows of a large product are enough. */
     zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);

@@ -280,14 +280,14 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings)
 {
     zr_layout base = zr_train_layout(config, ranks);
-    const zr_profile *profile = choices->profile;
-    bool narrow = base.dtype != ZR_F32 && profile->flops_bf16 > 0;
-    choices->compute_known = narrow || profile->flops_f32 > 0;
-    choices->link_known = ranks == 1 || profile->link_bytes_sec > 0;
+    const zr_machine *machine = &choices->profile->machine;
+    bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
+    choices->compute_known = narrow || machine->flops_f32 > 0;
+    choices->link_known = ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
     choices->ranks = ranks;
     choices->light_elems = light_elems(config);
     choices->step_tokens = config->train_batch_size * base.seq;
-    choices->peak_flops = narrow ? profile->flops_bf16 : profile->flops_f32;
+    choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
     if (choices->efficiency > 0) choices->peak_flops /= choices->efficiency;
     choices->configured = -1;
     choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;

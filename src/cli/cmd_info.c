@@ -8,7 +8,7 @@ typedef struct info {
     int cores;
     double memory_bytes;
     char mpi[160];
-    zr_profile profile;
+    zr_device_facts facts;
     zr_rates rates;
     bool measured; /* rates are remembered */
 } info;
@@ -25,10 +25,10 @@ static zr_status collect(info *i)
 {
     zr_device *device = NULL;
     ZR_TRY(make_device(&device));
-    i->profile = device->profile;
+    i->facts = device->profile.facts;
     zr_device_destroy(&device);
     zr_host_processor(i->processor, sizeof(i->processor));
-    i->cores = i->profile.threads;
+    i->cores = i->facts.threads;
     zr_status st = zr_rates_recall(&i->rates);
     i->measured = st == ZR_OK;
     if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
@@ -57,7 +57,7 @@ static void print_json(const info *i)
     printf("{\"version\":\"%s\", \"processor\":", zr_version());
     cli_json_print(stdout, i->processor, (int64_t)strlen(i->processor));
     printf(", \"cores\":%d, \"memory_available\":%.0f, \"kernels\":\"%s\", \"bf16_products\":%s, \"matmul\":\"%s\", ",
-           i->cores, i->memory_bytes, zr_device_cpu_level(), i->profile.bf16_products ? "true" : "false",
+           i->cores, i->memory_bytes, zr_device_cpu_level(), i->facts.bf16_products ? "true" : "false",
            zr_device_cpu_matmul());
     print_rates_json(i);
     printf("\"mpi\":");
@@ -76,7 +76,7 @@ static void print_text(const info *i)
     printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->cores,
            i->cores == 1 ? "" : "s");
     printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
-    printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->profile.bf16_products ? "yes" : "no");
+    printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->facts.bf16_products ? "yes" : "no");
     printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
     printf("devices     cpu\ntransports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");

@@ -78,7 +78,7 @@ static void print_head(const planning *p, int64_t n_params)
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
            cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
            (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
-           c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.name);
+           c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.facts.name);
 }
 
 static zr_status make_plan(const planning *p, zr_plan **made)
@@ -176,7 +176,7 @@ done:
 static void know_rates(const planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
-    bool narrow = p->config->bf16 && device->profile.bf16_products;
+    bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
     if (zr_rates_recall(&rates) == ZR_OK)
         zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
     else if (measured)
@@ -203,7 +203,7 @@ static void settle_limit(planning *p)
 {
     p->limit_bytes = p->config->memory.limit_bytes;
     bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
-    if (p->limit_bytes == 0) p->limit_bytes = p->profile.memory_bytes;
+    if (p->limit_bytes == 0) p->limit_bytes = p->profile.machine.memory_bytes;
     if (must && p->limit_bytes == 0) {
         p->limit_bytes = zr_train_host_limit(p->local_ranks);
         p->host_limit = p->limit_bytes > 0;
@@ -225,11 +225,11 @@ static zr_status find_max(planning *p)
 }
 
 /** No product reaches the peak of a data sheet: price them at a part of it. */
-static void take_part(zr_profile *profile, double part)
+static void take_part(zr_machine *machine, double part)
 {
-    profile->flops_f32 *= part;
-    profile->flops_bf16 *= part;
-    for (int i = 0; i < profile->n_products; i++) profile->product[i].flops *= part;
+    machine->flops_f32 *= part;
+    machine->flops_bf16 *= part;
+    for (int i = 0; i < machine->n_products; i++) machine->product[i].flops *= part;
 }
 
 static zr_status settle(planning *p)
@@ -239,7 +239,7 @@ static zr_status settle(planning *p)
     } else {
         ZR_TRY(profile_here(p));
     }
-    if (p->o->efficiency > 0) take_part(&p->profile, p->o->efficiency);
+    if (p->o->efficiency > 0) take_part(&p->profile.machine, p->o->efficiency);
     settle_limit(p);
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;

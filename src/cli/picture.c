@@ -174,7 +174,7 @@ static void time_text(const cli_picture *p, char text[256])
                  "NAME, or after `zr info --bench`, the axis is time.");
         return;
     }
-    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->profile->name,
+    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->profile->facts.name,
                      cli_seconds(p->price.step_sec, step));
     if (p->plan->layout.ranks > 1 && n > 0)
         snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
@@ -432,12 +432,12 @@ static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_stat
 /** Of each step as priced; where that is not known, its place in the schedule. */
 static zr_status set_times(cli_picture *p)
 {
-    const zr_profile *f = p->profile;
-    bool narrow = p->plan->layout.dtype != ZR_F32 && f->flops_bf16 > 0;
-    bool link = p->plan->layout.ranks == 1 || f->link_bytes_sec > 0;
-    p->timed = (narrow ? f->flops_bf16 : f->flops_f32) > 0 && f->memory_bytes_sec > 0 && link;
-    if (p->timed) ZR_TRY(zr_plan_times(p->plan, f, p->time));
-    if (p->timed) ZR_TRY(zr_plan_price(p->plan, f, &p->price));
+    const zr_machine *m = &p->profile->machine;
+    bool narrow = p->plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
+    bool link = p->plan->layout.ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    p->timed = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
+    if (p->timed) ZR_TRY(zr_plan_times(p->plan, p->profile, p->time));
+    if (p->timed) ZR_TRY(zr_plan_price(p->plan, p->profile, &p->price));
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         if (!p->timed) p->time[i] = (zr_step_time){i, i + 1};
         if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;

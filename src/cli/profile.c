@@ -13,16 +13,16 @@ typedef struct rate_key {
     bool must;
 } rate_key;
 
-#define AT(member) offsetof(zr_profile, member)
+#define AT(member) offsetof(zr_machine, member)
 static const rate_key own_keys[] = {{"flops_f32", AT(flops_f32), true},
                                     {"flops_bf16", AT(flops_bf16), false},
                                     {"memory_bytes_sec", AT(memory_bytes_sec), true},
-                                    {"link_bytes_sec", AT(link_bytes_sec), false}};
+                                    {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
 static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), true},
-                                      {"link_bytes_sec", AT(link_bytes_sec), false}};
+                                      {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
 enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
 
-static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_profile *profile)
+static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_machine *machine)
 {
     const json_t *json = json_object_get(root, key->key);
     if ((!json || json_is_null(json)) && !key->must) return ZR_OK;
@@ -30,18 +30,18 @@ static zr_status take_rate(const json_t *root, const char *file, const rate_key 
     ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
              "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
              json ? "not that" : "missing", key->must ? " above 0" : "");
-    memcpy((char *)profile + key->at, &rate, sizeof(rate));
+    memcpy((char *)machine + key->at, &rate, sizeof(rate));
     return ZR_OK;
 }
 
 /** "memory_bytes": a number, or a size in words. */
-static zr_status take_memory(const json_t *root, const char *file, zr_profile *profile)
+static zr_status take_memory(const json_t *root, const char *file, zr_machine *machine)
 {
     const json_t *json = json_object_get(root, "memory_bytes");
     bool good = !json || (json_is_integer(json) && json_integer_value(json) >= 0) ||
                 (json_is_real(json) && json_real_value(json) >= 0 && json_real_value(json) < 0x1p53);
-    if (json) profile->memory_bytes = (int64_t)json_number_value(json);
-    if (json_is_string(json)) good = zr__text_bytes(json_string_value(json), &profile->memory_bytes);
+    if (json) machine->memory_bytes = (int64_t)json_number_value(json);
+    if (json_is_string(json)) good = zr__text_bytes(json_string_value(json), &machine->memory_bytes);
     ZR_CHECK(good, ZR_ERR_DATA, "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted",
              file);
     return ZR_OK;
@@ -65,16 +65,19 @@ static zr_status check_keys(json_t *root, const char *file)
     return ZR_OK;
 }
 
+/** Its one link is that of every level: it does not say where ranks are. */
 static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
 {
+    zr_machine *machine = &profile->machine;
     ZR_TRY(check_keys(root, file));
-    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], profile));
-    ZR_TRY(take_memory(root, file, profile));
+    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], machine));
+    for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
+    ZR_TRY(take_memory(root, file, machine));
     const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name");
     ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);
     ZR_CHECK(!name || json_is_string(name), ZR_ERR_DATA, "--profile %s: \"name\" is text", file);
-    profile->link_copies = json_is_true(copies);
-    if (name) snprintf(profile->name, sizeof(profile->name), "%.40s", json_string_value(name));
+    machine->link_copies = json_is_true(copies);
+    if (name) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", json_string_value(name));
     return ZR_OK;
 }
 
@@ -128,21 +131,21 @@ static zr_rate same(double rate)
 /** Of all its cores, by the rules for the rates that are remembered. bf16 that is widened has no rates of its own. */
 static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
 {
-    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], profile));
+    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], &profile->machine));
     zr_rates rates = {.threads = 1,
                       .peak = {.fma_f32 = same(peak_of(root, "fma_f32_all_flops")),
                                .dot_bf16 = same(peak_of(root, "dot_bf16_all_flops"))},
                       .matmul_f32 = json_number_value(json_object_get(root, "matmul_f32_flops")),
                       .matmul_bf16 = json_number_value(json_object_get(root, "matmul_bf16_flops")),
-                      .triad = same(profile->memory_bytes_sec),
-                      .link = same(profile->link_bytes_sec)};
+                      .triad = same(profile->machine.memory_bytes_sec),
+                      .link = same(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
     zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);
     const char *processor = json_string_value(json_object_get(root, "processor"));
-    if (processor) snprintf(profile->name, sizeof(profile->name), "%.40s", processor);
+    if (processor) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", processor);
     return ZR_OK;
 }
 
@@ -152,8 +155,8 @@ static zr_status read_file(const char *path, zr_profile *profile)
     size_t bytes = 0;
     json_t *root = NULL;
     zr__text_escape(path, file, sizeof(file));
-    *profile = (zr_profile){.threads = 1};
-    snprintf(profile->name, sizeof(profile->name), "%.40s", file);
+    *profile = (zr_profile){.facts = {.threads = 1}};
+    snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", file);
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr__json_parse(text, bytes, file, &root);
     zr_free(text);
@@ -168,19 +171,25 @@ static zr_status read_file(const char *path, zr_profile *profile)
     else
         st = json_object_get(root, "triad_bytes_sec") ? take_bench(root, file, profile) : take_own(root, file, profile);
     json_decref(root);
-    profile->bf16_products = profile->flops_bf16 > 0;
+    profile->facts.bf16_products = profile->machine.flops_bf16 > 0;
     return st;
+}
+
+static zr_status named(const char *name, zr_profile *profile)
+{
+    if (zr_profile_named(name, profile) == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_ARG, "--profile: %s; or FILE.json with rates of your own", why);
 }
 
 zr_status cli_profile(const char *name, zr_profile *profile)
 {
     size_t n = strlen(name);
     bool file = strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
-    if (file) return read_file(name, profile);
-    if (zr_profile_named(name, profile) == ZR_OK) return ZR_OK;
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_ARG, "--profile: %s; or FILE.json with rates of your own", why);
+    ZR_TRY(file ? read_file(name, profile) : named(name, profile));
+    profile->facts.scratch_bytes = zr_device_cpu_scratch; /* another machine's kernels are not here */
+    return ZR_OK;
 }
 
 zr_status cli_preset(const char *name)

@@ -54,7 +54,7 @@ static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *st
                              .out = tensor + op->n_in,
                              .scratch = scratch ? zr__buffer(e, &s->buffer[last->buffer]) : NULL,
                              .runtime = &e->runtime,
-                             .threads = e->plan->profile.threads};
+                             .threads = e->plan->profile.facts.threads};
 }
 
 static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor, zr__run *run)

@@ -58,11 +58,9 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
     ZR_CHECK(plan->layout.ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d",
              plan->layout.ranks, comm->size);
-    ZR_CHECK(plan->profile.threads == device->profile.threads &&
-                 plan->profile.panel_bytes == device->profile.panel_bytes &&
-                 plan->profile.bf16_products == device->profile.bf16_products,
-             ZR_ERR_CONFIG, "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
-             plan->profile.name, device->profile.name);
+    ZR_CHECK(zr_device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
+             "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
+             plan->profile.facts.name, device->profile.facts.name);
     zr_engine *e = zr_alloc(sizeof *e);
     zr_status st = e ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for an engine");
     if (e) {

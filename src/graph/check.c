@@ -1,6 +1,5 @@
-/* What infer, cost and scratch functions ask of an op's operands. */
+/* What infer and cost functions ask of an op's operands. */
 #include "graph/internal.h"
-#include "graph/ops/product_blocks.h"
 
 #include <stdio.h>
 
@@ -133,11 +132,4 @@ double zr__bytes(const zr_graph *graph, const zr_op *op)
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.flops = 0, .bytes = zr__bytes(graph, op)};
-}
-
-int64_t zr__product_bytes(const zr_graph *graph, const zr_profile *profile, int64_t m, int64_t n, int64_t k, zr_dtype c)
-{
-    const bool library = zr_graph_get_spec(graph)->dtype == ZR_BF16 && profile->bf16_products;
-    if (library || profile->panel_bytes == 0) return 0;
-    return zr__product_layout_make(m, n, k, c, profile->threads, profile->panel_bytes).bytes;
 }

@@ -98,10 +98,6 @@ double zr__bytes(const zr_graph *graph, const zr_op *op);
 /** Cost of an op whose time is its bytes. Only the products of matrices count as flops here, as in
  *  the figures that papers give. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
-/** Scratch of a matrix product C (m,n) = A (m,k) B (k,n) of the graph's dtype, C in dtype `c`: none where the device
- *  leaves it to a library, or packs nothing. */
-int64_t zr__product_bytes(const zr_graph *graph, const zr_profile *profile, int64_t m, int64_t n, int64_t k,
-                          zr_dtype c);
 
 /* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
 

@@ -6,7 +6,7 @@
 
 typedef struct pricing {
     const zr_plan *plan;
-    const zr_profile *profile;
+    const zr_machine *machine;
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
     zr_step_time *time; /* of each step of one turn; NULL: not asked for */
@@ -69,8 +69,8 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
 static double op_seconds(const pricing *p, const zr_graph *graph, const zr_op *op)
 {
     zr_cost cost = op->def->cost(graph, op);
-    bool narrow = p->plan->layout.dtype != ZR_F32 && p->profile->flops_bf16 > 0 && !op->def->in_f32;
-    return seconds(cost.flops, zr_profile_flops(p->profile, narrow, cost.product));
+    bool narrow = p->plan->layout.dtype != ZR_F32 && p->machine->flops_bf16 > 0 && !op->def->in_f32;
+    return seconds(cost.flops, zr_machine_flops(p->machine, narrow, cost.product));
 }
 
 static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t index)
@@ -79,8 +79,8 @@ static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t inde
     const zr_step *step = &p->plan->schedule[kind].step[index];
     const zr_graph *graph = p->plan->graph[kind];
     double compute = step->kind == ZR_STEP_RUN ? op_seconds(p, graph, zr_graph_get_op(graph, step->op)) : 0;
-    double move = larger(seconds(cost.memory_bytes, p->profile->memory_bytes_sec),
-                         seconds(cost.wire_bytes, p->profile->link_bytes_sec));
+    double move = larger(seconds(cost.memory_bytes, p->machine->memory_bytes_sec),
+                         seconds(cost.wire_bytes, zr_machine_link(p->machine).bytes_sec));
     return larger(compute, move);
 }
 
@@ -104,7 +104,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || p->profile->link_copies) hold(p);
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || p->machine->link_copies) hold(p);
         double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, kind, i);
         for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
         p->clock[step->stream] = end[i] = start + takes;
@@ -146,7 +146,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
     ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
-    pricing p = {.plan = plan, .profile = profile};
+    pricing p = {.plan = plan, .machine = &profile->machine};
     ZR_TRY(walk(&p, ZR_TRAIN));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
@@ -158,7 +158,7 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
     ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
-    pricing p = {.plan = plan, .profile = profile, .time = time};
+    pricing p = {.plan = plan, .machine = &profile->machine, .time = time};
     ZR_TRY(walk(&p, ZR_TRAIN));
     return ZR_OK;
 }

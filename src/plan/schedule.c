@@ -305,7 +305,7 @@ static void write_run(writing *s, int32_t run)
         w->schedule->value_buffer[op->out[j]] = s->place[s->n_instances] = buffer[j];
         s->instance[op->out[j]] = s->n_instances++;
     }
-    int64_t scratch = op->def->scratch_bytes ? op->def->scratch_bytes(w->graph, op, &w->plan->profile) : 0;
+    int64_t scratch = zr_device_facts_scratch(&w->plan->profile.facts, w->graph, op);
     if (scratch > 0) zr__writer_use(w, zr__writer_buffer(w, ZR_WORK, op->unit, "scratch", scratch), true, true);
     write_losses(s, run);
 }

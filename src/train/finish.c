@@ -41,14 +41,14 @@ zr_status zr__run_highest(zr__run *r, double *number, int n)
 /** The type that this rank's matrix products are made in: fp16 is always widened. */
 zr_dtype zr__run_dtype(const zr__run *r)
 {
-    return r->plan->layout.dtype == ZR_BF16 && r->device->profile.bf16_products ? ZR_BF16 : ZR_F32;
+    return r->plan->layout.dtype == ZR_BF16 && r->device->profile.facts.bf16_products ? ZR_BF16 : ZR_F32;
 }
 
 /** 0: not measured. */
 double zr__run_peak_flops(const zr__run *r)
 {
-    const zr_profile *profile = &r->device->profile;
-    return zr__run_dtype(r) == ZR_BF16 ? profile->flops_bf16 : profile->flops_f32;
+    const zr_machine *machine = &r->device->profile.machine;
+    return zr__run_dtype(r) == ZR_BF16 ? machine->flops_bf16 : machine->flops_f32;
 }
 
 /* ---- end -------------------------------------------------------------------------------------- */
@@ -118,13 +118,13 @@ static void compare_with_plan(zr__run *r)
 
 static zr_status collect_timings(zr__run *r)
 {
-    const zr_profile *profile = &r->device->profile;
+    const zr_machine *machine = &r->device->profile.machine;
     if (!r->watch.timings) return ZR_OK;
     ZR_TRY(zr__run_agreed(r, zr__timings_collect(r->watch.timings, r->comm, &r->timings)));
     r->timings.peak_flops = zr__run_peak_flops(r);
-    r->timings.peak_f32_flops = profile->flops_f32;
-    r->timings.peak_memory_bytes_sec = profile->memory_bytes_sec;
-    r->timings.peak_link_bytes_sec = profile->link_bytes_sec;
+    r->timings.peak_f32_flops = machine->flops_f32;
+    r->timings.peak_memory_bytes_sec = machine->memory_bytes_sec;
+    r->timings.peak_link_bytes_sec = zr_machine_link(machine).bytes_sec;
     if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
     return ZR_OK;
 }

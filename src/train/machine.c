@@ -246,24 +246,27 @@ zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 }
 
 /** What products of these sizes reach of a rank's part of the peak. */
-static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_profile *profile)
+static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_machine *machine)
 {
     double whole = zr_rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
-    double part = bf16 ? profile->flops_bf16 : profile->flops_f32;
-    if (flops <= 0.0 || part <= 0.0 || profile->n_products == ZR_PRODUCT_RATES) return;
-    profile->product[profile->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
+    double part = bf16 ? machine->flops_bf16 : machine->flops_f32;
+    if (flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) return;
+    machine->product[machine->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
 }
 
 void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
-    int threads = profile->threads;
-    profile->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
+    int threads = profile->facts.threads;
+    zr_machine *machine = &profile->machine;
+    machine->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
-    if (dtype == ZR_BF16) profile->flops_bf16 = part_of(zr_rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
-    profile->n_products = 0;
+    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr_rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++)
-        add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, profile);
-    profile->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
-    profile->link_copies = local_ranks == ranks;
-    profile->link_bytes_sec = profile->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
+        add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, machine);
+    machine->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
+    machine->link_copies = local_ranks == ranks;
+    /* One link prices all exchanges: where some leave the host this would be too fast a one. */
+    double bytes_sec = machine->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
+    machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

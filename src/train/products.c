@@ -124,7 +124,7 @@ static zr_status make_operands(zr_device *device, const zr_graph *graph, const z
 {
     for (int i = 0; i < op->n_in; i++) ZR_TRY(make_tensor(device, graph, op->in[i], rows, &o->in[i]));
     for (int i = 0; i < op->n_out; i++) ZR_TRY(make_tensor(device, graph, op->out[i], rows, &o->out[i]));
-    int64_t bytes = op->def->scratch_bytes ? op->def->scratch_bytes(graph, op, &device->profile) : 0;
+    int64_t bytes = zr_device_facts_scratch(&device->profile.facts, graph, op);
     if (bytes > 0) ZR_TRY(device->ops->alloc(device, bytes, &o->scratch));
     return ZR_OK;
 }
@@ -163,7 +163,7 @@ static zr_status time_kernel(zr_device *device, const zr_op *op, const operands 
                            .out = o->out,
                            .scratch = o->scratch,
                            .runtime = &runtime,
-                           .threads = device->profile.threads};
+                           .threads = device->profile.facts.threads};
     if (kernel->prepare) ZR_TRY(kernel->prepare(&args, &args.state));
     zr_status st = time_runs(kernel, &args, sec);
     if (kernel->release) kernel->release(args.state);
@@ -173,8 +173,8 @@ static zr_status time_kernel(zr_device *device, const zr_op *op, const operands 
 /** Rows of the activations on which a run takes no longer than is good. */
 static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops, int64_t rows)
 {
-    bool narrow = dtype == ZR_BF16 && device->profile.flops_bf16 > 0.0;
-    double peak = narrow ? device->profile.flops_bf16 : device->profile.flops_f32;
+    const zr_machine *machine = &device->profile.machine;
+    double peak = dtype == ZR_BF16 && machine->flops_bf16 > 0.0 ? machine->flops_bf16 : machine->flops_f32;
     double some = (peak > 0.0 ? peak : GUESSED_FLOPS) * LONGEST_SEC / (flops / (double)rows);
     if (some >= (double)rows || rows <= LEAST_ROWS) return rows;
     int64_t part = (int64_t)(some / ROW_GRAIN) * ROW_GRAIN;

@@ -52,7 +52,7 @@ static zr_status settle_limit(zr__run *r)
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr_train_process_bytes(r->plan->memory.total_bytes, ranks);
-    int more = r->plan->profile.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
+    int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
     return zr_host_room(bytes, ranks * more);
 }
 

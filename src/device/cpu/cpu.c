@@ -49,7 +49,6 @@ static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
 typedef struct cpu_device {
     zr_device base;
     const level *level;
-    const zr_kernel *user;
 } cpu_device;
 
 /* ---- which level ----------------------------------------------------------------------------- */
@@ -142,7 +141,7 @@ static zr_status cpu_fork(zr_device *device, zr_device **side)
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     *cpu = *(const cpu_device *)device;
-    cpu->base.profile.threads = 1;
+    cpu->base.profile.facts.threads = 1;
     *side = &cpu->base;
     return ZR_OK;
 }
@@ -169,13 +168,24 @@ static const zr_kernel *find_kernel(const zr_kernel *table, const char *op)
     return NULL;
 }
 
+/* In the user's list, then in the families of a level. */
+static const zr_kernel *find_first(const zr_kernel *user, const zr_kernel *const *family, const char *op)
+{
+    const zr_kernel *found = find_kernel(user, op);
+    for (; !found && *family; family++) found = find_kernel(*family, op);
+    return found;
+}
+
 static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
 {
-    const cpu_device *cpu = (const cpu_device *)device;
-    const zr_kernel *found = find_kernel(cpu->user, op);
-    for (const zr_kernel *const *family = cpu->level->families; !found && *family; family++)
-        found = find_kernel(*family, op);
-    return found;
+    return find_first(device->profile.facts.kernels, level_of(device)->families, op);
+}
+
+/* Kernels are one source for all levels, so those of the lowest, which every processor runs, take what all take. */
+int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    const zr_kernel *kernel = find_first(facts->kernels, levels[0].families, op->def->name);
+    return kernel && kernel->scratch_bytes ? kernel->scratch_bytes(facts, graph, op) : 0;
 }
 
 static zr_status check_float(const char *what, zr_dtype dtype)
@@ -193,21 +203,22 @@ static zr_status cpu_sum(zr_device *device, void *out, zr_dtype out_dtype, bool 
     ZR_TRY(check_float("a sum", out_dtype));
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
-    level_of(device)->shards->sum(device->profile.threads, out, out_dtype, accumulate, pieces, n_pieces, dtype, n);
+    level_of(device)->shards->sum(device->profile.facts.threads, out, out_dtype, accumulate, pieces, n_pieces, dtype,
+                                  n);
     return ZR_OK;
 }
 
 static zr_status cpu_square_sum(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum)
 {
     ZR_TRY(check_float("the operand of a square sum", dtype));
-    *sum = level_of(device)->shards->square_sum(device->profile.threads, x, dtype, n);
+    *sum = level_of(device)->shards->square_sum(device->profile.facts.threads, x, dtype, n);
     return ZR_OK;
 }
 
 static zr_status cpu_square_exact(zr_device *device, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum)
 {
     ZR_TRY(check_float("the operand of an exact square sum", dtype));
-    (*level_of(device)->square_exact)(device->profile.threads, x, dtype, n, sum);
+    (*level_of(device)->square_exact)(device->profile.facts.threads, x, dtype, n, sum);
     return ZR_OK;
 }
 
@@ -250,7 +261,7 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
              "the 16-bit copy of a parameter is %s, wanted BF16 or F16", zr_dtype_name(args->param_dtype));
     if (args->n == 0) return ZR_OK;
     const int64_t grains = (args->n + UPDATE_GRAIN - 1) / UPDATE_GRAIN;
-    const int threads = grains < device->profile.threads ? (int)grains : device->profile.threads;
+    const int threads = grains < device->profile.facts.threads ? (int)grains : device->profile.facts.threads;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int t = 0; t < threads; t++) {
         int64_t begin = grains * t / threads * UPDATE_GRAIN, end = grains * (t + 1) / threads * UPDATE_GRAIN;
@@ -263,7 +274,7 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
 static zr_status cpu_zero(zr_device *device, void *x, int64_t bytes)
 {
     const int64_t piece = (int64_t)1 << 20;
-#pragma omp parallel for num_threads(device->profile.threads) schedule(static) if (bytes > piece)
+#pragma omp parallel for num_threads(device->profile.facts.threads) schedule(static) if (bytes > piece)
     for (int64_t first = 0; first < bytes; first += piece)
         memset((char *)x + first, 0, (size_t)(bytes - first < piece ? bytes - first : piece));
     return ZR_OK;
@@ -275,7 +286,7 @@ static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, cons
         ZR_TRY(check_float("the source of a cast", dtype));
         ZR_TRY(check_float("the target of a cast", out_dtype));
     }
-    level_of(device)->shards->cast(device->profile.threads, out, out_dtype, in, dtype, n);
+    level_of(device)->shards->cast(device->profile.facts.threads, out, out_dtype, in, dtype, n);
     return ZR_OK;
 }
 
@@ -288,21 +299,22 @@ static zr_status cpu_total(zr_device *device, const float *x, int64_t n, zr_exac
 
 static void cpu_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
-    (*level_of(device)->normal)(device->profile.threads, rng, first, n, std, out);
+    (*level_of(device)->normal)(device->profile.facts.threads, rng, first, n, std, out);
 }
 
 static void cpu_measure(zr_device *device, zr_dtype dtype)
 {
-    zr_profile *profile = &device->profile;
+    const zr_device_facts *facts = &device->profile.facts;
+    zr_machine *machine = &device->profile.machine;
     const zr__peak_ops *peaks = level_of(device)->peaks;
-    bool bf16 = dtype == ZR_BF16;          /* fp16 is multiplied as fp32 */
-    if (bf16 && !profile->bf16_products) { /* it is widened, and has no rate of its own */
-        profile->flops_bf16 = 0.0;
+    bool bf16 = dtype == ZR_BF16;        /* fp16 is multiplied as fp32 */
+    if (bf16 && !facts->bf16_products) { /* it is widened, and has no rate of its own */
+        machine->flops_bf16 = 0.0;
         return;
     }
-    double registers = zr__cpu_register_flops(bf16 ? peaks->dot_bf16 : peaks->fma_f32, 1).one * profile->threads;
-    double product = zr__cpu_peak_flops(level_of(device)->panels, profile->threads, bf16 ? ZR_BF16 : ZR_F32);
-    *(bf16 ? &profile->flops_bf16 : &profile->flops_f32) = registers > product ? registers : product;
+    double registers = zr__cpu_register_flops(bf16 ? peaks->dot_bf16 : peaks->fma_f32, 1).one * facts->threads;
+    double product = zr__cpu_peak_flops(level_of(device)->panels, facts->threads, bf16 ? ZR_BF16 : ZR_F32);
+    *(bf16 ? &machine->flops_bf16 : &machine->flops_f32) = registers > product ? registers : product;
 }
 
 static zr_peak peak_of(const level *at, int threads)
@@ -315,7 +327,7 @@ static zr_peak peak_of(const level *at, int threads)
 
 static zr_status cpu_bench(zr_device *device, zr_rates *rates)
 {
-    const int threads = device->profile.threads;
+    const int threads = device->profile.facts.threads;
     *rates = (zr_rates){.threads = threads};
     for (int i = 0; i < LEVELS && rates->n_levels < ZR_PEAKS; i++) {
         if (!zr__cpu_has(levels[i].name)) continue;
@@ -325,7 +337,7 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
     }
     const zr__panel_ops *panels = level_of(device)->panels;
     rates->matmul_f32 = zr__cpu_peak_flops(panels, threads, ZR_F32);
-    if (device->profile.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(panels, threads, ZR_BF16);
+    if (device->profile.facts.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(panels, threads, ZR_BF16);
     ZR_TRY(zr__cpu_bandwidth(level_of(device)->peaks, threads, &rates->triad, &rates->link));
     return ZR_OK;
 }
@@ -363,13 +375,14 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     cpu->level = find_level(name);
-    cpu->user = config->kernels;
     cpu->base.ops = &cpu_ops;
-    zr_profile *profile = &cpu->base.profile;
-    snprintf(profile->name, sizeof profile->name, "this machine (%s)", name);
-    profile->threads = config->threads ? config->threads : 1;
-    profile->bf16_products = cpu->level->panels->bf16_products;
-    profile->panel_bytes = ZR__PANEL_BYTES;
+    zr_device_facts *facts = &cpu->base.profile.facts;
+    snprintf(facts->name, sizeof facts->name, "this machine (%s)", name);
+    facts->threads = config->threads ? config->threads : 1;
+    facts->bf16_products = cpu->level->panels->bf16_products;
+    facts->panel_bytes = ZR__PANEL_BYTES;
+    facts->kernels = config->kernels;
+    facts->scratch_bytes = zr_device_cpu_scratch;
     *device = &cpu->base;
     return ZR_OK;
 }

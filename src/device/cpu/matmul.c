@@ -1,10 +1,20 @@
 #include "device/cpu/matmul.h"
 
+#include "device/cpu/product_blocks.h"
+
 struct zr__matmul {
     zr__product_spec spec;
     zr__product *product; /* the library's; NULL: the level's */
     const zr__panel_ops *level;
 };
+
+int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
+                           zr_dtype out_dtype)
+{
+    const bool library = dtype == ZR_BF16 && facts->bf16_products;
+    if (library || facts->panel_bytes == 0) return 0;
+    return zr__product_layout_make(m, n, k, out_dtype, facts->threads, facts->panel_bytes).bytes;
+}
 
 zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *level, zr__matmul **matmul)
 {

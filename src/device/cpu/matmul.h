@@ -12,7 +12,7 @@ typedef struct zr__matmul_operands {
     const void *a, *b, *bias; /* bias, earlier: not read when the spec has none */
     const float *earlier;
     void *c;
-    void *panels; /* the scratch that the op declares (graph/ops/product_blocks.h) */
+    void *panels; /* zr__matmul_scratch of the kernel's scratch */
 } zr__matmul_operands;
 
 /* What a level brings to a product. */
@@ -23,6 +23,11 @@ typedef struct zr__panel_ops {
 
 /* Most bytes of an operand that threads share in a product: with a part of C they fit a last-level cache. */
 #define ZR__PANEL_BYTES ((int64_t)4 << 20)
+
+/* Scratch of a product C (m,n) = A (m,k) B (k,n) of A's dtype `dtype` and C's `out_dtype`: none where the device leaves
+ * it to a library, or packs nothing. */
+int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
+                           zr_dtype out_dtype);
 
 /* A product of this level. C is dense: spec.ld is 0. Create, run and destroy it on one thread. */
 typedef struct zr__matmul zr__matmul;

@@ -10,7 +10,7 @@
 #include "device/cpu/peak.h"
 
 #include "device/cpu/cpu.h"
-#include "graph/ops/product_blocks.h"
+#include "device/cpu/product_blocks.h"
 
 /* No power of two, whose rows fall on each other in the cache. */
 enum { SIDE = 240, LEAST_RUNS = 16 };

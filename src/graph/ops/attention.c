@@ -1,6 +1,5 @@
 /* attention: causal self-attention of many heads, whole or, in decoding, one token at a time. */
 #include "graph/internal.h"
-#include "graph/ops/attention_blocks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,11 +29,6 @@ static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, 
     return (zr_cost){.flops = 2.0 * products * B * C * T * T, .bytes = zr__bytes(graph, op)};
 }
 
-static int64_t blocks_bytes(const zr_op *op, const zr_profile *profile, const zr_shape *y, bool backward)
-{
-    return profile->threads * zr__attention_scratch_bytes(y->dim[1], y->dim[2] / op->attr.i[0], backward);
-}
-
 /* ---- attention_dx ---------------------------------------------------------------------------- */
 
 static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -57,18 +51,12 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
 }
 
-static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    return blocks_bytes(op, profile, &zr__in(graph, op, 0)->shape, true);
-}
-
 static const zr_op_def attention_dx = {
     .name = "attention_dx",
     .in_f32 = true,
     .n_out = 1,
     .infer = dx_infer,
     .cost = dx_cost,
-    .scratch_bytes = dx_scratch,
 };
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -103,11 +91,6 @@ static zr_cost attention_cost(const zr_graph *graph, const zr_op *op)
     return pairs_cost(graph, op, 2, &zr__out(graph, op, 0)->shape);
 }
 
-static int64_t attention_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    return blocks_bytes(op, profile, &zr__out(graph, op, 0)->shape, false);
-}
-
 static const zr_op_def attention = {
     .name = "attention",
     .in_f32 = true,
@@ -116,7 +99,6 @@ static const zr_op_def attention = {
     .infer = attention_infer,
     .adjoint = attention_adjoint,
     .cost = attention_cost,
-    .scratch_bytes = attention_scratch,
 };
 
 /* ---- attention_cached ------------------------------------------------------------------------ */
@@ -139,19 +121,12 @@ static zr_cost cached_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 4.0 * (double)cache[1] * (double)cache[2], .bytes = zr__bytes(graph, op)};
 }
 
-static int64_t cached_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    (void)profile;
-    return op->attr.i[0] * zr_graph_get_spec(graph)->cache_len * 4; /* the scores */
-}
-
 static const zr_op_def attention_cached = {
     .name = "attention_cached",
     .in_f32 = true,
     .n_out = 1,
     .infer = cached_infer,
     .cost = cached_cost,
-    .scratch_bytes = cached_scratch,
 };
 
 /* ---- builder --------------------------------------------------------------------------------- */

@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-enum { ID_BYTES = 16 }; /* (token, place) of one token, sorted by token to add in order without atomics */
-
 /* A table's gradient: no operand shows the number of rows, so the output must have been prepared. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
@@ -47,18 +45,11 @@ static zr_status embedding_dw_infer(const zr_graph *graph, const zr_op *op, zr_t
     return zr__want_optional(graph, op, 2, "earlier", ZR_F32, out[0].shape);
 }
 
-static int64_t embedding_dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    const zr_shape *dy = &zr__in(graph, op, 1)->shape;
-    return ID_BYTES * zr_shape_rows(dy) + profile->threads * 4 * zr_shape_cols(dy);
-}
-
 static const zr_op_def embedding_dw = {
     .name = "embedding_dw",
     .n_out = 1,
     .infer = embedding_dw_infer,
     .cost = zr__cost_bytes,
-    .scratch_bytes = embedding_dw_scratch,
     .in_place = {3},
 };
 
@@ -122,17 +113,11 @@ static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_ty
     return zr__want_optional(graph, op, 1, "earlier", ZR_F32, out[0].shape);
 }
 
-static int64_t position_dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    return profile->threads * 4 * zr_shape_cols(&zr__in(graph, op, 0)->shape);
-}
-
 static const zr_op_def position_dw = {
     .name = "position_dw",
     .n_out = 1,
     .infer = position_dw_infer,
     .cost = zr__cost_bytes,
-    .scratch_bytes = position_dw_scratch,
 };
 
 static zr_status position_adjoint(zr_graph *graph, const zr_op *op)

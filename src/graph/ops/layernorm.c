@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-/* dgain and dbias are summed over rows in so many slices, whatever the number of threads, so that
- * the bits do not depend on it. */
-enum { SLICES = 16 };
-
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
 /* Does the norm centre its rows? */
@@ -46,12 +42,6 @@ static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static int64_t dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    (void)profile;
-    return SLICES * op->n_out * 4 * zr_shape_cols(&zr__in(graph, op, 0)->shape);
-}
-
 /* In place of dy, which is always there; earlier is not. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
@@ -59,7 +49,7 @@ static int64_t dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profi
     }
 #define NORM_DW(text, n)                                                                                               \
     {                                                                                                                  \
-        .name = text, .n_out = n, .infer = dw_infer, .cost = zr__cost_bytes, .scratch_bytes = dw_scratch               \
+        .name = text, .n_out = n, .infer = dw_infer, .cost = zr__cost_bytes                                            \
     }
 static const zr_op_def layernorm_dx = NORM_DX("layernorm_dx"), rmsnorm_dx = NORM_DX("rmsnorm_dx");
 static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = NORM_DW("rmsnorm_dw", 1);

@@ -26,17 +26,6 @@ static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
                      .product = zr_product_sizes_of(s.rows, s.N, s.K)};
 }
 
-static int64_t scratch_of(const zr_graph *graph, const zr_op *op, const zr_profile *profile, int64_t k)
-{
-    const zr_type *c = zr__out(graph, op, 0);
-    return zr__product_bytes(graph, profile, zr_shape_rows(&c->shape), zr_shape_cols(&c->shape), k, c->dtype);
-}
-
-static int64_t product_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    return scratch_of(graph, op, profile, zr_shape_cols(&zr__in(graph, op, 0)->shape));
-}
-
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
 static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -61,7 +50,6 @@ static const zr_op_def linear_dx = {
     .n_out = 1,
     .infer = dx_infer,
     .cost = dx_cost,
-    .scratch_bytes = product_scratch,
 };
 
 static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -82,17 +70,11 @@ static zr_cost dw_cost(const zr_graph *graph, const zr_op *op)
     return product_cost(graph, op, (sizes){zr_shape_rows(x), zr_shape_cols(x), zr_shape_cols(dy)});
 }
 
-static int64_t dw_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    return scratch_of(graph, op, profile, zr_shape_rows(&zr__in(graph, op, 0)->shape));
-}
-
 static const zr_op_def linear_dw = {
     .name = "linear_dw",
     .n_out = 1,
     .infer = dw_infer,
     .cost = dw_cost,
-    .scratch_bytes = dw_scratch,
 };
 
 static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -164,7 +146,6 @@ static const zr_op_def linear = {
     .infer = linear_infer,
     .adjoint = linear_adjoint,
     .cost = linear_cost,
-    .scratch_bytes = product_scratch,
 };
 
 zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)

@@ -6,7 +6,6 @@
  * twice.
  */
 #include "graph/internal.h"
-#include "graph/ops/linear_cross_entropy_blocks.h"
 
 /* Rows of a block. A longer one makes better products, a shorter one takes less memory: 512 rows of GPT-2's vocabulary
  * are 103 MB in fp32, and its products are as fast as those of all rows. */
@@ -35,6 +34,11 @@ int64_t zr__head_block(int64_t rows)
     return length < rows ? length : rows;
 }
 
+static int64_t blocks_of(const zr_op *op, sizes s)
+{
+    return ceil_div(s.rows, op->attr.i[0]);
+}
+
 /* x, w and targets, which begin at operand `x`. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
@@ -47,34 +51,14 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 
 /* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that w is
  * read, for every block but the first. */
-static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, zr__head_layout l, int products, int logits,
-                       int reads)
+static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
     double V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
     return (zr_cost){.flops = 2.0 * products * rows * V * C,
                      .bytes = zr__bytes(graph, op) + logits * rows * V * each +
-                              (double)(l.blocks - 1) * reads * V * C * each,
-                     .product = zr_product_sizes_of(l.rows, s.V, s.C)};
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* A block's logits, and behind them what the products pack, one at a time: the logits' own and, in the backward, dx
- * and dw. */
-static int64_t scratch_of(const zr_graph *graph, const zr_profile *profile, sizes s, const zr__head_layout *l,
-                          bool backward, zr_dtype dw)
-{
-    const zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    int64_t bytes = zr__product_bytes(graph, profile, l->rows, s.V, s.C, g);
-    if (backward) {
-        bytes = max64(bytes, zr__product_bytes(graph, profile, l->rows, s.C, s.V, g));
-        bytes = max64(bytes, zr__product_bytes(graph, profile, s.V, s.C, l->rows, l->sum_in_dw ? dw : ZR_F32));
-    }
-    return l->panels + bytes;
+                              (double)(blocks_of(op, s) - 1) * reads * V * C * each,
+                     .product = zr_product_sizes_of(op->attr.i[0], s.V, s.C)};
 }
 
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
@@ -90,31 +74,19 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static zr__head_layout dx_layout(const zr_graph *graph, const zr_op *op)
-{
-    sizes s = sizes_of(graph, op, 1);
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    return zr__head_layout_make(s.rows, op->attr.i[0], s.V, s.C, g, zr__out(graph, op, 1)->dtype);
-}
-
 /* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
- * What dw adds up to is read and written for every block but the first; where dw cannot hold it, it is also written
- * for the first, and read to be rounded. */
+ * What dw adds up to is read and written for every block but the first; where dw cannot hold it (16 bits hold the
+ * product of one block, rounded once, and no sum), it is also written for the first, and read to be rounded. */
 static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 {
     sizes s = sizes_of(graph, op, 1);
-    zr__head_layout l = dx_layout(graph, op);
-    zr_cost cost = cost_of(graph, op, s, l, 3, 5, 2);
-    zr_dtype sum = l.sum_in_dw ? zr__out(graph, op, 1)->dtype : ZR_F32;
-    int64_t passes = 2 * (l.sum_in_dw ? l.blocks - 1 : l.blocks);
-    cost.bytes += (double)passes * (double)s.V * (double)s.C * (double)zr_dtype_bytes(sum);
+    zr_dtype dw = zr__out(graph, op, 1)->dtype, g = zr_graph_get_spec(graph)->dtype;
+    zr_cost cost = cost_of(graph, op, s, 3, 5, 2);
+    int64_t blocks = blocks_of(op, s);
+    bool in_dw = dw == ZR_F32 || (blocks == 1 && dw == g);
+    int64_t passes = 2 * (in_dw ? blocks - 1 : blocks);
+    cost.bytes += (double)passes * (double)s.V * (double)s.C * (double)zr_dtype_bytes(in_dw ? dw : ZR_F32);
     return cost;
-}
-
-static int64_t dx_scratch(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    const zr__head_layout l = dx_layout(graph, op);
-    return scratch_of(graph, profile, sizes_of(graph, op, 1), &l, true, zr__out(graph, op, 1)->dtype);
 }
 
 static const zr_op_def linear_cross_entropy_dx = {
@@ -122,7 +94,6 @@ static const zr_op_def linear_cross_entropy_dx = {
     .n_out = 3,
     .infer = dx_infer,
     .cost = dx_cost,
-    .scratch_bytes = dx_scratch,
     .in_place = {2}, /* a block of x is done with when its dx is made */
 };
 
@@ -153,22 +124,9 @@ static zr_status adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* It has no dw. */
-static zr__head_layout layout_of(const zr_graph *graph, const zr_op *op)
-{
-    sizes s = sizes_of(graph, op, 0);
-    return zr__head_layout_make(s.rows, op->attr.i[0], s.V, s.C, zr_graph_get_spec(graph)->dtype, ZR_F32);
-}
-
 static zr_cost cost(const zr_graph *graph, const zr_op *op)
 {
-    return cost_of(graph, op, sizes_of(graph, op, 0), layout_of(graph, op), 1, 2, 1);
-}
-
-static int64_t scratch_bytes(const zr_graph *graph, const zr_op *op, const zr_profile *profile)
-{
-    const zr__head_layout l = layout_of(graph, op);
-    return scratch_of(graph, profile, sizes_of(graph, op, 0), &l, false, ZR_F32);
+    return cost_of(graph, op, sizes_of(graph, op, 0), 1, 2, 1);
 }
 
 static const zr_op_def linear_cross_entropy = {
@@ -177,7 +135,6 @@ static const zr_op_def linear_cross_entropy = {
     .infer = infer,
     .adjoint = adjoint,
     .cost = cost,
-    .scratch_bytes = scratch_bytes,
 };
 
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)

@@ -160,11 +160,11 @@ static zr_status merge_heads(const zr_kernel_args *args)
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[] = {
-    {"slice", NULL, slice, NULL},
-    {"slice_dx", NULL, slice_dx, NULL},
-    {"concat", NULL, concat, NULL},
-    {"transpose", NULL, transpose, NULL},
-    {"split_heads", NULL, split_heads, NULL},
-    {"merge_heads", NULL, merge_heads, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"slice", .run = slice},
+    {"slice_dx", .run = slice_dx},
+    {"concat", .run = concat},
+    {"transpose", .run = transpose},
+    {"split_heads", .run = split_heads},
+    {"merge_heads", .run = merge_heads},
+    {0},
 };

@@ -7,11 +7,12 @@
 #include <math.h>
 #include <omp.h>
 
+#include "device/cpu/attention_blocks.h"
 #include "device/cpu/dropout.h"
 #include "device/cpu/rows.h"
+#include "device/cpu/scratch.h"
 #include "device/cpu/tile.h"
 #include "device/cpu/transpose.h"
-#include "graph/ops/attention_blocks.h"
 
 #define NB ZR__ATTENTION_BLOCK
 
@@ -240,6 +241,18 @@ static zr_status attention(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* y: (B,T,C), or its gradient. Threads are not on the same head. */
+static int64_t blocks_bytes(const zr_device_facts *facts, const zr_op *op, const zr_type *y, bool backward)
+{
+    const int64_t T = y->shape.dim[1], D = y->shape.dim[2] / op->attr.i[0];
+    return facts->threads * zr__attention_scratch_bytes(T, D, backward);
+}
+
+static int64_t attention_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return blocks_bytes(facts, op, zr__out_type(graph, op, 0), false);
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Of one query and n keys from j0 on: p = P and ds = dP become p = kept P and ds = P (kept dP - delta). */
@@ -332,6 +345,11 @@ static zr_status attention_dx(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+static int64_t attention_dx_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return blocks_bytes(facts, op, zr__in_type(graph, op, 0), true);
+}
+
 /* ---- one token ------------------------------------------------------------------------------- */
 
 static float dot_part(const float *q, const zr_tensor *x, int64_t first, int64_t n)
@@ -394,10 +412,17 @@ static zr_status attention_cached(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* The scores of all heads. */
+static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    (void)facts;
+    return op->attr.i[0] * zr__in_type(graph, op, 1)->shape.dim[1] * (int64_t)sizeof(float);
+}
+
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[] = {
-    {"attention", NULL, attention, NULL},
-    {"attention_dx", NULL, attention_dx, NULL},
-    {"attention_cached", NULL, attention_cached, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"attention", .run = attention, .scratch_bytes = attention_scratch},
+    {"attention_dx", .run = attention_dx, .scratch_bytes = attention_dx_scratch},
+    {"attention_cached", .run = attention_cached, .scratch_bytes = attention_cached_scratch},
+    {0},
 };

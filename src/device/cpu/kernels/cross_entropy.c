@@ -29,7 +29,7 @@ static zr_status cross_entropy_dx(const zr_kernel_args *args)
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_cross_entropy)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_cross_entropy)[] = {
-    {"cross_entropy", NULL, cross_entropy, NULL},
-    {"cross_entropy_dx", NULL, cross_entropy_dx, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"cross_entropy", .run = cross_entropy},
+    {"cross_entropy_dx", .run = cross_entropy_dx},
+    {0},
 };

@@ -223,8 +223,7 @@ static zr_status fill(const zr_kernel_args *args)
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
-    {"gelu", NULL, gelu, NULL},       {"gelu_dx", NULL, gelu_dx, NULL}, {"relu", NULL, relu, NULL},
-    {"relu_dx", NULL, relu_dx, NULL}, {"silu", NULL, silu, NULL},       {"silu_dx", NULL, silu_dx, NULL},
-    {"add", NULL, add, NULL},         {"mul", NULL, mul, NULL},         {"scale", NULL, scale, NULL},
-    {"dropout", NULL, dropout, NULL}, {"fill", NULL, fill, NULL},       {NULL, NULL, NULL, NULL},
+    {"gelu", .run = gelu},   {"gelu_dx", .run = gelu_dx}, {"relu", .run = relu}, {"relu_dx", .run = relu_dx},
+    {"silu", .run = silu},   {"silu_dx", .run = silu_dx}, {"add", .run = add},   {"mul", .run = mul},
+    {"scale", .run = scale}, {"dropout", .run = dropout}, {"fill", .run = fill}, {0},
 };

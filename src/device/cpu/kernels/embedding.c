@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include "device/cpu/rows.h"
+#include "device/cpu/scratch.h"
 
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
@@ -183,6 +184,14 @@ static zr_status embedding_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* Two keys of each token, and a row of each thread. */
+static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    const zr_shape *dy = &zr__in_type(graph, op, 1)->shape;
+    return 2 * (int64_t)sizeof(uint64_t) * zr_shape_rows(dy) +
+           facts->threads * (int64_t)sizeof(float) * zr_shape_cols(dy);
+}
+
 static zr_status position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
@@ -222,11 +231,17 @@ static zr_status position_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* A row of each thread. */
+static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return facts->threads * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 0)->shape);
+}
+
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_embedding)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_embedding)[] = {
-    {"embedding", NULL, embedding, NULL},
-    {"embedding_dw", NULL, embedding_dw, NULL},
-    {"position", NULL, position, NULL},
-    {"position_dw", NULL, position_dw, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"embedding", .run = embedding},
+    {"embedding_dw", .run = embedding_dw, .scratch_bytes = embedding_dw_scratch},
+    {"position", .run = position},
+    {"position_dw", .run = position_dw, .scratch_bytes = position_dw_scratch},
+    {0},
 };

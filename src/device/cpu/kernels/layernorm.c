@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/rows.h"
+#include "device/cpu/scratch.h"
 
 #define ROW_CHUNKS 16 /* partial sums of layernorm_dw: fixed, so that threads do not show in the bits */
 
@@ -245,7 +246,7 @@ static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
     const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK, outs = args->n_out;
-    float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) */
+    float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) F32 */
 #pragma omp parallel num_threads(zr__team(args, rows *C))
     {
 #pragma omp for collapse(2) schedule(static)
@@ -282,13 +283,19 @@ static zr_status rmsnorm_dw(const zr_kernel_args *args)
     return norm_dw(args, (norm_saved){NULL, args->in[2].data});
 }
 
+static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    (void)facts;
+    return ROW_CHUNKS * op->n_out * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 1)->shape);
+}
+
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[] = {
-    {"layernorm", NULL, layernorm, NULL},
-    {"layernorm_dx", NULL, layernorm_dx, NULL},
-    {"layernorm_dw", NULL, layernorm_dw, NULL},
-    {"rmsnorm", NULL, rmsnorm, NULL},
-    {"rmsnorm_dx", NULL, rmsnorm_dx, NULL},
-    {"rmsnorm_dw", NULL, rmsnorm_dw, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"layernorm", .run = layernorm},
+    {"layernorm_dx", .run = layernorm_dx},
+    {"layernorm_dw", .run = layernorm_dw, .scratch_bytes = dw_scratch},
+    {"rmsnorm", .run = rmsnorm},
+    {"rmsnorm_dx", .run = rmsnorm_dx},
+    {"rmsnorm_dw", .run = rmsnorm_dw, .scratch_bytes = dw_scratch},
+    {0},
 };

@@ -3,6 +3,7 @@
  */
 #include "device/cpu/matmul.h"
 #include "device/cpu/rows.h"
+#include "device/cpu/scratch.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -112,6 +113,24 @@ static zr_status run_dw(const zr_kernel_args *args)
                                                               .panels = args->scratch});
 }
 
+static int64_t product_bytes(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op, int64_t k)
+{
+    const zr_type *c = zr__out_type(graph, op, 0);
+    return zr__matmul_scratch(facts, zr_shape_rows(&c->shape), zr_shape_cols(&c->shape), k,
+                              zr__in_type(graph, op, 0)->dtype, c->dtype);
+}
+
+/* Of y and dx, which are summed over the columns of the first operand. */
+static int64_t product_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return product_bytes(facts, graph, op, zr_shape_cols(&zr__in_type(graph, op, 0)->shape));
+}
+
+static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return product_bytes(facts, graph, op, zr_shape_rows(&zr__in_type(graph, op, 0)->shape));
+}
+
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
 /* Most columns summed at a time, and rows whose sum is made apart before it joins the total: the error
@@ -171,9 +190,9 @@ static zr_status run_db(const zr_kernel_args *args)
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear)[] = {
-    {"linear", prepare_forward, run_product, release},
-    {"linear_dx", prepare_dx, run_product, release},
-    {"linear_dw", prepare_dw, run_dw, release},
-    {"linear_db", NULL, run_db, NULL},
+    {"linear", .prepare = prepare_forward, .run = run_product, .release = release, .scratch_bytes = product_scratch},
+    {"linear_dx", .prepare = prepare_dx, .run = run_product, .release = release, .scratch_bytes = product_scratch},
+    {"linear_dw", .prepare = prepare_dw, .run = run_dw, .release = release, .scratch_bytes = dw_scratch},
+    {"linear_db", .run = run_db},
     {0},
 };

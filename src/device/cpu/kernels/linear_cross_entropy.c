@@ -3,8 +3,9 @@
  * gradient in the scratch, and the products that want either are made while it is there.
  */
 #include "device/cpu/cross_entropy_rows.h"
+#include "device/cpu/linear_cross_entropy_blocks.h"
 #include "device/cpu/matmul.h"
-#include "graph/ops/linear_cross_entropy_blocks.h"
+#include "device/cpu/scratch.h"
 
 /* Of both ops; in the forward dlosses, dx and dw are NULL. */
 typedef struct operands {
@@ -157,9 +158,33 @@ static zr_status run(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* ---- scratch ---------------------------------------------------------------------------------- */
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A block's logits, and behind them what the products pack, one at a time: the logits' own and, in the backward, dx
+ * and dw. */
+static int64_t scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    const bool backward = op->n_out > 1;
+    const zr_type *x = zr__in_type(graph, op, backward ? 1 : 0), *w = zr__in_type(graph, op, backward ? 2 : 1);
+    const int64_t V = w->shape.dim[0], C = w->shape.dim[1];
+    const zr_dtype g = x->dtype, dw = backward ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
+    const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw);
+    int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, g, g);
+    if (backward) {
+        bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
+        bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));
+    }
+    return l.panels + bytes;
+}
+
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear_cross_entropy)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear_cross_entropy)[] = {
-    {"linear_cross_entropy", prepare, run, release},
-    {"linear_cross_entropy_dx", prepare, run, release},
-    {NULL, NULL, NULL, NULL},
+    {"linear_cross_entropy", .prepare = prepare, .run = run, .release = release, .scratch_bytes = scratch},
+    {"linear_cross_entropy_dx", .prepare = prepare, .run = run, .release = release, .scratch_bytes = scratch},
+    {0},
 };

@@ -3,7 +3,8 @@
  * registers.
  *
  * The operand on the shorter side of C is packed for all threads, the other by each thread for itself, in blocks that
- * stay in its cache (graph/ops/product_blocks.h). So nearly nothing is packed twice, and the longer side is shared out.
+ * stay in its cache (device/cpu/product_blocks.h). So nearly nothing is packed twice, and the longer side is shared
+ * out.
  *
  * An element of C is the sum over k in stretches of equal length, each one chain of multiply-adds in order of k, which
  * are added in order. So its bits depend on k and the level alone: not on m or n, on where it lies in a tile, or on the
@@ -13,7 +14,7 @@
 
 #include "device/cpu/matmul.h"
 #include "device/cpu/pack.h"
-#include "graph/ops/product_blocks.h"
+#include "device/cpu/product_blocks.h"
 
 /* Longest stretch of k, and most elements of a thread's own block. Without AVX-512 caches are taken to be small. */
 #if ZR_VEC == 16

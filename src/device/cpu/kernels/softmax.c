@@ -117,7 +117,9 @@ static zr_status mean_dx(const zr_kernel_args *args)
 
 extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_softmax)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_softmax)[] = {
-    {"softmax", NULL, softmax, NULL}, {"softmax_dx", NULL, softmax_dx, NULL},
-    {"mean", NULL, mean, NULL},       {"mean_dx", NULL, mean_dx, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"softmax", .run = softmax},
+    {"softmax_dx", .run = softmax_dx},
+    {"mean", .run = mean},
+    {"mean_dx", .run = mean_dx},
+    {0},
 };

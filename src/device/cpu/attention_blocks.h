@@ -1,12 +1,12 @@
 /**
  * attention_blocks: where the packed fp32 blocks of the attention kernels lie in a thread's scratch.
- * The op declares the bytes and the kernel carves them, so both read this one layout.
+ * The kernel's scratch_bytes asks for them and its run carves them, by this one layout.
  *
  * A thread works on one head of one row at a time. Scratch grows with T, never with T x T: scores
  * exist for ZR__ATTENTION_BLOCK x ZR__ATTENTION_BLOCK at a time.
  */
-#ifndef ZR_GRAPH_OPS_ATTENTION_BLOCKS_H
-#define ZR_GRAPH_OPS_ATTENTION_BLOCKS_H
+#ifndef ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
+#define ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

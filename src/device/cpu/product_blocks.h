@@ -1,13 +1,13 @@
 /**
  * product_blocks: the scratch of a matrix product C (m,n) = A (m,k) B (k,n) that the device makes by itself, from
- * packed operands. The op declares the bytes and the kernel carves them, so both read this one layout.
+ * packed operands. What a kernel's scratch_bytes asks for and what the product carves is this one layout.
  *
  * Of the operands, the one on the shorter side of C is packed for all threads, the other by each thread for itself, a
  * block at a time; both in stretches of k. Where the sums of several stretches are to be rounded to 16 bits at the end,
  * a part of C waits in fp32.
  */
-#ifndef ZR_GRAPH_OPS_PRODUCT_BLOCKS_H
-#define ZR_GRAPH_OPS_PRODUCT_BLOCKS_H
+#ifndef ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
+#define ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
 
 #include "zr/tensor.h"
 

@@ -1,9 +1,9 @@
 /**
- * linear_cross_entropy_blocks: what lies in the scratch of a block of rows, whose length the op says. The op declares
- * the bytes and the kernel carves them, so both read this one layout.
+ * linear_cross_entropy_blocks: what lies in the scratch of a block of rows, whose length the op says. The kernel's
+ * scratch_bytes asks for the bytes and its run carves them, by this one layout.
  */
-#ifndef ZR_GRAPH_OPS_LINEAR_CROSS_ENTROPY_BLOCKS_H
-#define ZR_GRAPH_OPS_LINEAR_CROSS_ENTROPY_BLOCKS_H
+#ifndef ZR_DEVICE_CPU_LINEAR_CROSS_ENTROPY_BLOCKS_H
+#define ZR_DEVICE_CPU_LINEAR_CROSS_ENTROPY_BLOCKS_H
 
 #include "zr/tensor.h"
 

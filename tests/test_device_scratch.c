@@ -1,0 +1,244 @@
+//TEST timeout=20
+/* The scratch that kernels ask for by a device's facts: the processor's own, the same at every level, and a user's. */
+#include "device/cpu/attention_blocks.h"
+#include "device/cpu/product_blocks.h"
+#include "device_levels.h"
+#include "zr/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { B = 2, T = 4, C = 6, V = 9 };
+
+static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
+
+#define SHAPE(n, ...) ((zr_shape){n, {__VA_ARGS__}})
+
+static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
+{
+    bool decode = mode == ZR_MODE_DECODE;
+    zr_graph_spec spec = {mode, decode ? 1 : B, decode ? 1 : T, decode ? T : 0, dtype, dtype};
+    zr_graph *graph = NULL;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    zr_graph_unit(graph, "u");
+    return graph;
+}
+
+static zr_graph *small_model(zr_dtype dtype, bool fused)
+{
+    zr_graph *g = graph_new(ZR_MODE_TRAIN, dtype);
+    zr_value table = zr_param(g, NORMAL, SHAPE(2, V, C), "table"), places = zr_param(g, NORMAL, SHAPE(2, T, C), "p");
+    zr_value gain = zr_param(g, NORMAL, SHAPE(1, C), "gain"), bias = zr_param(g, NORMAL, SHAPE(1, C), "bias");
+    zr_value w = zr_param(g, NORMAL, SHAPE(2, C, 3 * C), "w"), b = zr_param(g, NORMAL, SHAPE(1, 3 * C), "b");
+    zr_value head = zr_param(g, NORMAL, SHAPE(2, V, C), "head");
+    zr_value ids = zr_input(g, "ids", ZR_I32, SHAPE(2, B, T)), targets = zr_input(g, "targets", ZR_I32, SHAPE(2, B, T));
+    zr_value x = zr_position(g, zr_embedding(g, ids, table), places);
+    x = zr_linear(g, zr_layernorm(g, x, gain, bias, 1e-5), w, b, false);
+    x = zr_gelu(g, zr_attention(g, x, 2, 0));
+    zr_graph_losses(g, fused ? zr_linear_cross_entropy(g, x, head, targets)
+                             : zr_cross_entropy(g, zr_linear(g, x, head, ZR_NONE, true), targets));
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    return g;
+}
+
+static const zr_op *find(const zr_graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < zr_graph_ops(graph); i++)
+        if (strcmp(zr_graph_get_op(graph, i)->def->name, name) == 0) return zr_graph_get_op(graph, i);
+    fail_msg("no op %s", name);
+    return NULL;
+}
+
+static int64_t scratch(const zr_graph *graph, const char *name, const zr_device_facts *facts)
+{
+    return zr_device_facts_scratch(facts, graph, find(graph, name));
+}
+
+static zr_device_facts facts_of(int threads, int64_t panel_bytes)
+{
+    return (zr_device_facts){.threads = threads, .panel_bytes = panel_bytes, .scratch_bytes = zr_device_cpu_scratch};
+}
+
+/* ---- the processor's kernels ------------------------------------------------------------------- */
+
+/* What the device packs by itself, here in the first product and in the head's gradients; nothing where a library
+ * multiplies bf16, or on a machine of which no more is known than its name. */
+static void check_products(const zr_graph *g, zr_device_facts *facts, bool library)
+{
+    static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
+    const int64_t k[] = {C, V, B * T}, m[] = {B * T, B * T, V}, n[] = {3 * C, C, C};
+    for (int i = 0; i < 3; i++) {
+        int64_t bytes = zr__product_layout_make(m[i], n[i], k[i], ZR_F32, facts->threads, facts->panel_bytes).bytes;
+        facts->bf16_products = false;
+        assert_true(bytes > 0);
+        assert_int_equal(scratch(g, products[i], facts), bytes);
+        facts->bf16_products = true; /* says nothing of fp16 and fp32 */
+        assert_int_equal(scratch(g, products[i], facts), library ? 0 : bytes);
+        const zr_device_facts named = facts_of(facts->threads, 0);
+        assert_int_equal(scratch(g, products[i], &named), 0);
+    }
+    facts->bf16_products = false;
+}
+
+static void test_scratch(void **state)
+{
+    (void)state;
+    zr_device_facts facts = facts_of(3, 1000);
+    zr_graph *g = small_model(ZR_BF16, false);
+    assert_int_equal(scratch(g, "embedding_dw", &facts), 16 * B * T + 3 * 4 * C);
+    assert_int_equal(scratch(g, "position_dw", &facts), 3 * 4 * C);
+    assert_int_equal(scratch(g, "layernorm_dw", &facts), 16 * 2 * 4 * C);
+    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true));
+    check_products(g, &facts, true);
+    assert_int_equal(scratch(g, "linear_db", &facts), 0);
+    zr_graph_destroy(&g);
+    g = small_model(ZR_F32, false);
+    check_products(g, &facts, false);
+    zr_graph_destroy(&g);
+    g = small_model(ZR_F16, false);
+    check_products(g, &facts, false);
+    zr_graph_destroy(&g);
+}
+
+static zr_graph *head_model(zr_dtype dtype, int64_t seq)
+{
+    zr_graph_spec spec = {ZR_MODE_TRAIN, B, seq, 0, dtype, dtype};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "u");
+    zr_value table = zr_param(g, NORMAL, SHAPE(2, V, C), "table"), head = zr_param(g, NORMAL, SHAPE(2, V, C), "head");
+    zr_value ids = zr_input(g, "ids", ZR_I32, SHAPE(2, B, seq)), next = zr_input(g, "next", ZR_I32, SHAPE(2, B, seq));
+    zr_graph_losses(g, zr_linear_cross_entropy(g, zr_embedding(g, ids, table), head, next));
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    return g;
+}
+
+/* A block's logits, then the sum of dw where that has 16 bits and there are several blocks, and behind them, for one
+ * product after the other, what it packs. */
+static void check_head(zr_dtype g, int64_t seq, int64_t rows)
+{
+    const zr_device_facts facts = facts_of(3, 1000);
+    zr_graph *graph = head_model(g, seq);
+    const bool apart = g != ZR_F32 && rows < B * seq;
+    const int64_t logits = (rows * V * zr_dtype_bytes(g) + 63) / 64 * 64, sum = apart ? (V * C * 4 + 63) / 64 * 64 : 0;
+    const int64_t forward = zr__product_layout_make(rows, V, C, g, 3, 1000).bytes;
+    const int64_t others[] = {zr__product_layout_make(rows, C, V, g, 3, 1000).bytes,
+                              zr__product_layout_make(V, C, rows, apart ? ZR_F32 : g, 3, 1000).bytes};
+    int64_t most = forward;
+    for (int i = 0; i < 2; i++)
+        if (others[i] > most) most = others[i];
+    assert_int_equal(find(graph, "linear_cross_entropy")->attr.i[0], rows);
+    assert_int_equal(scratch(graph, "linear_cross_entropy", &facts), logits + forward);
+    assert_int_equal(scratch(graph, "linear_cross_entropy_dx", &facts), logits + sum + most);
+    zr_graph_destroy(&graph);
+}
+
+static void test_head(void **state)
+{
+    (void)state;
+    for (zr_dtype g = ZR_F32; g <= ZR_F16; g++) {
+        check_head(g, T, B * T);
+        check_head(g, 301, 304); /* and 298 */
+    }
+}
+
+static void test_decode(void **state)
+{
+    (void)state;
+    const zr_device_facts facts = facts_of(3, 0);
+    zr_graph *g = graph_new(ZR_MODE_DECODE, ZR_BF16);
+    zr_attention(g, zr_input(g, "qkv", ZR_BF16, SHAPE(3, 1, 1, 3 * C)), 2, 0.5);
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    assert_int_equal(scratch(g, "attention_cached", &facts), 2 * T * 4);
+    zr_graph_destroy(&g);
+}
+
+/* A plan may be made where no device of its level is: every level's kernel asks for the same. */
+static void check_level(zr_device *device)
+{
+    const zr_device_facts *facts = &device->profile.facts;
+    assert_true(facts->scratch_bytes == zr_device_cpu_scratch);
+    for (int fused = 0; fused <= 1; fused++) {
+        zr_graph *g = small_model(ZR_BF16, fused);
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+            const zr_op *op = zr_graph_get_op(g, i);
+            const zr_kernel *kernel = device->ops->kernel(device, op->def->name);
+            int64_t own = kernel->scratch_bytes ? kernel->scratch_bytes(facts, g, op) : 0;
+            assert_int_equal(zr_device_facts_scratch(facts, g, op), own);
+        }
+        zr_graph_destroy(&g);
+    }
+}
+
+static void test_levels(void **state)
+{
+    (void)state;
+    each_device(check_level);
+}
+
+/* ---- a user's ------------------------------------------------------------------------------------ */
+
+static int64_t gelu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    return facts->threads * zr_shape_elems(&zr_graph_value(graph, op->in[0])->type.shape);
+}
+
+static zr_status do_nothing(const zr_kernel_args *args)
+{
+    (void)args;
+    return ZR_OK;
+}
+
+/* The user's kernel is asked in place of the device's; where it wants none there is none. */
+static void test_own_kernels(void **state)
+{
+    (void)state;
+    static const zr_kernel kernels[] = {
+        {"gelu", .run = do_nothing, .scratch_bytes = gelu_scratch}, {"attention", .run = do_nothing}, {0}};
+    const zr_device_config config = {3, kernels};
+    zr_device *device = NULL;
+    assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
+    const zr_device_facts facts = device->profile.facts;
+    zr_device_destroy(&device);
+    zr_graph *g = small_model(ZR_F32, false);
+    assert_int_equal(scratch(g, "gelu", &facts), 3 * B * T * C);
+    assert_int_equal(scratch(g, "attention", &facts), 0);
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true));
+    const zr_device_facts none = {.threads = 3, .panel_bytes = 1000};
+    assert_int_equal(scratch(g, "attention_dx", &none), 0);
+    zr_graph_destroy(&g);
+}
+
+static void test_same(void **state)
+{
+    (void)state;
+    static const zr_kernel kernels[] = {{0}};
+    const zr_device_facts a = facts_of(2, 1000);
+    zr_device_facts b = a;
+    snprintf(b.name, sizeof b.name, "by another name");
+    assert_true(zr_device_facts_same(&a, &b));
+    b.threads = 3;
+    assert_false(zr_device_facts_same(&a, &b));
+    b = a;
+    b.bf16_products = true;
+    assert_false(zr_device_facts_same(&a, &b));
+    b = a;
+    b.panel_bytes = 0;
+    assert_false(zr_device_facts_same(&a, &b));
+    b = a;
+    b.kernels = kernels;
+    assert_false(zr_device_facts_same(&a, &b));
+    b = a;
+    b.scratch_bytes = NULL;
+    assert_false(zr_device_facts_same(&a, &b));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scratch), cmocka_unit_test(test_head),        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_levels),  cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
