@@ -116,7 +116,8 @@ static zr_status compare(const char *preset, int stage, zr_recompute policy, con
     zr_plan *plan = NULL;
     ZR_TRY(zr_plan_create(&model, &layout, profile, &plan));
     heap h = {.block = calloc((size_t)plan->schedule[ZR_TRAIN].n_buffers * 2 + 4, sizeof *h.block)};
-    int64_t bound = plan_bound(plan, ZR_TRAIN), map = plan->arena_bytes - plan->persistent_bytes;
+    int64_t bound = plan_bound(plan, ZR_TRAIN),
+            map = plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE];
     int64_t first = smallest(&h, plan, bound);
     h.best_fit = true;
     int64_t best = smallest(&h, plan, bound);

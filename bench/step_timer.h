@@ -84,7 +84,7 @@ static inline zr_status timer_rank(zr_comm *comm, void *arg)
     for (int v = 0; v < t->n; v++) {
         ZR_TRY_GOTO(st, zr_plan_create(&model, &t->variant[v].layout, &device->profile, &plan[v]), done);
         ZR_TRY_GOTO(st, zr_engine_create(plan[v], device, comm, 1, &engine[v]), done);
-        ZR_TRY_GOTO(st, zr_engine_fill(engine[v], NULL, NULL), done);
+        ZR_TRY_GOTO(st, zr_engine_fill(engine[v], ZR_STATE_PARAM, NULL, NULL), done);
         if (comm->rank != 0) continue;
         t->variant[v].memory = plan[v]->memory;
         t->variant[v].traffic = plan[v]->traffic;

@@ -56,7 +56,7 @@ static zr_status train(zr_comm *comm, zr_device *device, const zr_plan *plan)
 {
     zr_engine *engine = NULL;
     zr_status st = zr_engine_create(plan, device, comm, 1234, &engine);
-    if (st == ZR_OK) st = zr_engine_fill(engine, NULL, NULL);
+    if (st == ZR_OK) st = zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL);
     for (int64_t step = 0; st == ZR_OK && step < STEPS; step++) {
         zr_step_result result;
         st = zr_engine_step(engine, &(zr_step_args){.step = step, .lr = 3e-3, .clip = 1.0, .batch = fill_batch},

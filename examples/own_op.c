@@ -154,7 +154,7 @@ typedef struct result {
 
 static zr_status run(zr_comm *comm, zr_engine *engine, result *r)
 {
-    ZR_TRY(zr_engine_fill(engine, NULL, NULL));
+    ZR_TRY(zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL));
     for (int64_t step = 0; step < STEPS; step++) {
         zr_step_result done;
         ZR_TRY(zr_engine_step(engine, &(zr_step_args){.step = step, .lr = 1e-3, .batch = fill_batch}, &done));

@@ -88,7 +88,7 @@ static inline zr_status truth_keep(void *arg, const zr_param_info *param, int64_
 static inline zr_status truth_keep_gradients(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
-    return zr_engine_read_grad(engine, truth_keep, run->arg);
+    return zr_engine_read(engine, ZR_STATE_GRAD, truth_keep, run->arg);
 }
 
 /* Run it; its first step must be the truth. */

@@ -11,6 +11,7 @@ static inline int64_t plan_bound(const zr_plan *plan, zr_schedule_kind kind)
     const zr_schedule *s = &plan->schedule[kind];
     int64_t *change = calloc((size_t)s->n_steps + 1, sizeof *change), live = 0, most = 0;
     for (int32_t b = plan->n_persistent; b < s->n_buffers; b++) {
+        if (s->buffer[b].space != ZR_SPACE_DEVICE) continue;
         change[s->buffer[b].first_step] += s->buffer[b].bytes;
         change[s->buffer[b].last_step + 1] -= s->buffer[b].bytes;
     }

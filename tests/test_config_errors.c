@@ -129,7 +129,6 @@ static void not_built(void **state)
                                        "train.save_interval=10",
                                        "gradient_reduction=step",
                                        "fp16.fp16_master_weights_and_grads=true",
-                                       "activation_checkpointing.cpu_checkpointing=true",
                                        "zero_optimization.offload_optimizer.device=cpu",
                                        "zero_optimization.offload_param.device=nvme",
                                        "data_types.grad_accum_dtype=bf16",

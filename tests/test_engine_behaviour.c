@@ -264,7 +264,7 @@ static zr_status two_engines(zr_comm *comm, void *arg)
         ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device[i]), done);
         ZR_TRY_GOTO(st, zr_plan_create(&model, &run[i]->layout, &device[i]->profile, &plan[i]), done);
         ZR_TRY_GOTO(st, zr_engine_create(plan[i], device[i], comm, run[i]->seed, &engine[i]), done);
-        ZR_TRY_GOTO(st, zr_engine_fill(engine[i], NULL, NULL), done);
+        ZR_TRY_GOTO(st, zr_engine_fill(engine[i], ZR_STATE_PARAM, NULL, NULL), done);
     }
     for (int s = 0; s < 3; s++)
         for (int i = 0; i < 2; i++) {
@@ -380,7 +380,7 @@ static zr_status compare(void *arg, const zr_param_info *param, int64_t first, i
 static zr_status read_back(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
-    return zr_engine_read(engine, compare, run->arg);
+    return zr_engine_read(engine, ZR_STATE_PARAM, compare, run->arg);
 }
 
 /* What was filled in is read, each element once: fp32 masters where there are any, and rounded values otherwise. */
@@ -419,7 +419,7 @@ static zr_status add_gradient(void *arg, const zr_param_info *param, int64_t fir
 static zr_status read_gradient(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
-    return zr_engine_read_grad(engine, add_gradient, run->arg);
+    return zr_engine_read(engine, ZR_STATE_GRAD, add_gradient, run->arg);
 }
 
 /* Lean keeps the gradient where its norm must be known first, and says so where it does not. A loss scale is taken out

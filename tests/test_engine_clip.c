@@ -21,7 +21,7 @@ static zr_status keep(void *arg, const zr_param_info *param, int64_t first, int6
 static zr_status keep_weights(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
-    return zr_engine_read(engine, keep, run->arg);
+    return zr_engine_read(engine, ZR_STATE_PARAM, keep, run->arg);
 }
 
 static trainer plain(int stage, int ranks, int steps)

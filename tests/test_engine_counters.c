@@ -266,7 +266,7 @@ static void poison(trainer *run, zr_device *device)
     zr_model model = zr_gpt2(&run->config);
     zr_plan *plan = NULL;
     if (zr_plan_create(&model, &run->layout, &device->profile, &plan) != ZR_OK) return;
-    poisoned.persistent = plan->persistent_bytes;
+    poisoned.persistent = plan->persistent_bytes[ZR_SPACE_DEVICE];
     zr_plan_destroy(&plan);
     ops = *device->ops;
     ops.alloc = poison_alloc;

@@ -135,7 +135,7 @@ static zr_status create_short_of_memory(zr_comm *comm, void *arg)
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
-    refused_bytes = comm->rank == 1 ? plan->arena_bytes : 0;
+    refused_bytes = comm->rank == 1 ? plan->space_bytes[ZR_SPACE_DEVICE] : 0;
     st = zr_engine_create(plan, device, comm, run->seed, &engine);
     refused_bytes = 0;
     ZR_CHECK(st == ZR_ERR_MEMORY && !engine, ZR_ERR_INTERNAL, "rank %d: %s: %s", comm->rank, zr_status_text(st),
@@ -143,7 +143,7 @@ static zr_status create_short_of_memory(zr_comm *comm, void *arg)
     ZR_CHECK(comm->rank == 1 || strncmp(zr_error_message(), "rank 1: ", 8) == 0, ZR_ERR_INTERNAL, "%s",
              zr_error_message());
     st = zr_engine_create(plan, device, comm, run->seed, &engine); /* the ranks are still in step */
-    if (st == ZR_OK) st = zr_engine_fill(engine, NULL, NULL);
+    if (st == ZR_OK) st = zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL);
 done:
     zr_engine_destroy(&engine);
     zr_plan_destroy(&plan);

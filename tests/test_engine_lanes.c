@@ -117,7 +117,8 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
             ZR_CHECK(e->wait_sec <= e->begin_sec && e->begin_sec <= e->end_sec, ZR_ERR_INTERNAL, "step %d: times",
                      e->step);
             for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
-                const zr_event *earlier = event_of(s, schedule, schedule->wait[w], e->micro);
+                const zr_wait *wait = &schedule->wait[w];
+                const zr_event *earlier = event_of(s, schedule, wait->step, e->micro - wait->before);
                 if (!earlier) continue; /* a step that was not due, or of the steps before */
                 waits++;
                 ZR_CHECK(earlier->end_sec <= e->begin_sec, ZR_ERR_INTERNAL, "step %d began before step %d had ended",

@@ -383,7 +383,7 @@ static zr_status check_stayed(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)run;
     (void)comm;
-    return zr_engine_read(engine, has_stayed, NULL);
+    return zr_engine_read(engine, ZR_STATE_PARAM, has_stayed, NULL);
 }
 
 static void shrink(const zr_update_args *args)

@@ -120,7 +120,7 @@ static void test_stage(void **state)
     zr_plan *plan = plan_of(&small, &l);
     assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
     assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 2 * 4 * 1056);
-    assert_int_equal(plan->memory.total_bytes, plan->arena_bytes + 2 * 4 * 1056);
+    assert_int_equal(plan->memory.total_bytes, plan->space_bytes[ZR_SPACE_DEVICE] + 2 * 4 * 1056);
     zr_plan_destroy(&plan);
     l.reduce_bucket_elems = l.gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
     zr_gpt2_config large = small;
@@ -198,15 +198,12 @@ typedef struct work {
 } work;
 
 static work done;
-zr_status __real_zr__pack(const zr_plan *plan, zr_schedule *s, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, int32_t (*clock)[ZR_STREAMS], zr__packed *packed)
+typedef int32_t (*clocks)[ZR_STREAMS];
+zr_status __real_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed)
 {
-    zr_status st = __real_zr__pack(plan, s, clock, packed);
-    done.steps += s->n_steps;
-    done.waits += s->n_waits;
-    done.uses += s->n_uses;
-    done.buffers += s->n_buffers;
+    zr_status st = __real_zr__pack(plan, s, space, clock, packed);
     done.looks += packed->looks;
     return st;
 }
@@ -223,6 +220,12 @@ static work work_of(int stage, bool lean, int64_t layers)
     }
     done = (work){0};
     zr_plan *plan = plan_of(&config, &l);
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        done.steps += plan->schedule[k].n_steps;
+        done.waits += plan->schedule[k].n_waits;
+        done.uses += plan->schedule[k].n_uses;
+        done.buffers += plan->schedule[k].n_buffers;
+    }
     zr_plan_destroy(&plan);
     return done;
 }

@@ -231,9 +231,11 @@ static void test_world_accumulators(void **state)
             l.world = true;
             zr_plan *plan = plan_of("gpt2-124m", &l);
             const zr_plan_unit *u = &plan->unit[1];
-            assert_int_equal(u->accums, n[i]);
+            assert_int_equal(u->n_above + 1, n[i]);
             int64_t lowest = stage == 0 ? u->padded_elems : u->shard_elems;
-            assert_int_equal(plan->persistent[u->accum].bytes, 4 * (lowest + (n[i] - 1) * u->shard_elems));
+            assert_int_equal(plan->persistent[u->sums.buffer].bytes, 4 * lowest);
+            for (int32_t a = 0; a < u->n_above; a++)
+                assert_int_equal(plan->persistent[u->above + a].bytes, 4 * u->shard_elems);
             zr_plan_destroy(&plan);
         }
 }

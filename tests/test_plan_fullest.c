@@ -20,7 +20,8 @@ static int64_t live_at(const zr_plan *plan, int32_t step)
     const zr_schedule *s = &plan->schedule[ZR_TRAIN];
     int64_t live = 0;
     for (int32_t b = 0; b < s->n_buffers; b++)
-        if (s->buffer[b].persistent || (s->buffer[b].first_step <= step && step <= s->buffer[b].last_step))
+        if (s->buffer[b].space != ZR_SPACE_HOST &&
+            (s->buffer[b].persistent || (s->buffer[b].first_step <= step && step <= s->buffer[b].last_step)))
             live += s->buffer[b].bytes;
     return live;
 }
@@ -34,7 +35,8 @@ static void check(const zr_plan *plan)
         assert_in_range(fullest.category_bytes[c], 0, plan->memory.category_bytes[c]);
         sum += fullest.category_bytes[c];
     }
-    for (int32_t b = 0; b < plan->n_persistent; b++) persistent += plan->persistent[b].bytes;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].space != ZR_SPACE_HOST) persistent += plan->persistent[b].bytes;
     assert_int_equal(fullest.live_bytes, sum);
     assert_int_equal(fullest.live_bytes, persistent + plan_bound(plan, ZR_TRAIN));
     assert_int_equal(fullest.live_bytes, live_at(plan, fullest.step));

@@ -53,7 +53,7 @@ static void close_to(double have, double want)
 /* When each step of test_clocks runs, of however many micro-batches the first. */
 static void check_times(const zr_plan *plan, double flops_per_sec)
 {
-    static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.5, 3.5}, {3.5, 5.5}};
+    static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.2, 3.2}, {3.5, 5.5}};
     const zr_profile profile = {.machine = {.flops_f32 = flops_per_sec, LINK(1000)}};
     zr_step_time time[7];
     assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
@@ -76,25 +76,34 @@ static void test_clocks(void **state)
     double flops = op->def->cost(real->graph[ZR_TRAIN], op).flops;
     assert_true(flops == 2.0 * 2 * 16 * 8 * 16);
 
-    int32_t wait[] = {1, 2};
+    zr_wait wait[] = {{.step = 1}, {.step = 2}, {.step = 4}};
+    const zr_use piece = {.buffer = ZR_NONE, .dtype = ZR_F32}, use[] = {piece, piece};
     zr_step step[] = {
         {.kind = ZR_STEP_REPEAT, .stream = ZR_STREAM_COMPUTE},
-        {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 100}, /* 3 others x 100 x 4 bytes: 1.2 s */
+        {.kind = ZR_STEP_GATHER,
+         .stream = ZR_STREAM_COMM,
+         .group = ZR_GROUP_DATA,
+         .range.count = 100}, /* 3 others x 100 x 4 bytes: 1.2 s */
         {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 0, .n_waits = 1}, /* 2 s */
-        {.kind = ZR_STEP_GATHER, .stream = ZR_STREAM_COMM, .count = 50},              /* 0.6 s beside it */
+        {.kind = ZR_STEP_GATHER,
+         .stream = ZR_STREAM_COMM,
+         .group = ZR_GROUP_DATA,
+         .range.count = 50}, /* 0.6 s beside it */
         {.kind = ZR_STEP_REDUCE_SCATTER,
          .stream = ZR_STREAM_COMM,
-         .count = 25,
+         .group = ZR_GROUP_DATA,
+         .range.count = 25,
          .waits = 1,
          .n_waits = 1}, /* 0.3 s after */
         {.kind = ZR_STEP_END, .stream = ZR_STREAM_COMPUTE},
-        {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE},
+        {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 2, .n_waits = 1},
     };
     for (int accum = 1; accum <= 3; accum++) {
         zr_plan plan = *real;
-        plan.layout.accum = accum;
+        step[0].rounds = accum;
         plan.schedule[ZR_FLUSH] = (zr_schedule){0};
-        plan.schedule[ZR_TRAIN] = (zr_schedule){.step = step, .n_steps = 7, .wait = wait, .n_waits = 2};
+        plan.schedule[ZR_TRAIN] =
+            (zr_schedule){.step = step, .n_steps = 7, .use = (zr_use *)use, .n_uses = 2, .wait = wait, .n_waits = 3};
         zr_price price = price_of(&plan, (zr_machine){.flops_f32 = flops / 2, LINK(1000)});
         close_to(price.step_sec, accum * (1.2 + 2 + 0.3) + 2);
         close_to(price.compute_sec, accum * 2 + 2);

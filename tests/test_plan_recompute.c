@@ -203,7 +203,8 @@ static void test_map(void **state)
                 zr_plan *plan = NULL;
                 assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_OK);
                 double bound = (double)plan_bound(plan, ZR_TRAIN);
-                double ratio = (double)(plan->arena_bytes - plan->persistent_bytes) / bound;
+                double ratio =
+                    (double)(plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE]) / bound;
                 if (ratio > worst) worst = ratio;
                 assert_true(ratio >= 1);
                 zr_plan_destroy(&plan);

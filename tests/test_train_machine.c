@@ -353,7 +353,8 @@ static void test_same_plan(void **state)
     assert_int_equal(s->n_buffers, t->n_buffers);
     for (int32_t i = 0; i < s->n_steps; i++)
         assert_true(s->step[i].kind == t->step[i].kind && s->step[i].op == t->step[i].op &&
-                    s->step[i].first == t->step[i].first && s->step[i].count == t->step[i].count);
+                    s->step[i].range.first == t->step[i].range.first &&
+                    s->step[i].range.count == t->step[i].range.count);
     for (int32_t i = 0; i < s->n_buffers; i++) assert_true(s->buffer[i].offset == t->buffer[i].offset);
     zr_plan_destroy(&whole);
     zr_plan_destroy(&a);

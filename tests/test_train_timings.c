@@ -104,7 +104,7 @@ static spans open_spans(const zr_plan *plan)
     bool inside = false;
     for (int32_t i = 0; i < schedule->n_steps; i++) {
         inside = (inside || schedule->step[i].kind == ZR_STEP_REPEAT) && schedule->step[i].kind != ZR_STEP_END;
-        s.repeated[i] = inside && !schedule->step[i].once;
+        s.repeated[i] = inside && schedule->step[i].when != ZR_WHEN_STALE;
     }
     return s;
 }
@@ -138,10 +138,9 @@ static void check_waits(const spans *s, int rank, int step, int micro, int32_t i
     const zr_step *at = &schedule->step[index];
     double begin = span_at(s, rank, step, micro, index)->begin;
     for (int32_t w = at->waits; w < at->waits + at->n_waits; w++) {
-        int32_t on = schedule->wait[w];
-        zr_step_kind kind = schedule->step[on].kind;
-        if (kind == ZR_STEP_REPEAT || kind == ZR_STEP_END) continue;
-        int of = !s->repeated[on] ? 0 : s->repeated[index] ? micro : ACCUM - 1;
+        int32_t on = schedule->wait[w].step;
+        int of = !s->repeated[on] ? 0 : s->repeated[index] ? micro - schedule->wait[w].before : ACCUM - 1;
+        if (of < 0) continue; /* before the first there is no round */
         double end = span_at(s, rank, step, of, on)->end;
         if (begin < end - NS) fail_msg("step %d begins at %.3f us, step %d ends at %.3f", index, begin, on, end);
     }
@@ -180,7 +179,7 @@ static double check_trace(const zr_plan *plan, const char *name)
         names += is(event, "name", "process_name") || is(event, "name", "thread_name");
         if (is(event, "ph", "X")) see(&s, event);
     }
-    assert_int_equal(names, RANKS * (1 + ZR_STREAMS));
+    assert_int_equal(names, RANKS * (1 + plan->n_streams));
     check_all_seen(&s);
     assert_true(s.flops == plan->flops_hardware * TRACED);
     free(s.repeated);
@@ -375,7 +374,7 @@ static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const d
     zr_comm *self = NULL;
     zr_timings out;
     zr__timings_begin(timings);
-    for (int s = 0; s < ZR_STREAMS; s++)
+    for (int s = 0; s < plan->n_streams; s++)
         for (int i = 0; i < n; i++)
             zr__timings_event(timings, &(zr_event){.step = step_on(plan, (zr_stream)s),
                                                    .stream = (zr_stream)s,

@@ -140,7 +140,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
     ZR_TRY(zr_engine_flush(engine));
     if (run->after) ZR_TRY(run->after(run, engine, comm));
     uint64_t hash = 0, total = 0;
-    ZR_TRY(zr_engine_read(engine, trainer_hash, &hash));
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, trainer_hash, &hash));
     double part[4], *all = malloc(sizeof part * (size_t)comm->size);
     for (int k = 0; k < 4; k++) part[k] = (double)(hash >> 16 * k & 0xffff);
     zr_status st = zr_comm_scalars(comm, part, 4, all);
@@ -167,7 +167,7 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
     if (comm->rank == 0) ZR_TRY_GOTO(st, zr_plan_check(plan), done); /* the plan is the same on all */
     ZR_TRY_GOTO(st, zr_engine_create(plan, device, comm, run->seed, &engine), done);
-    ZR_TRY_GOTO(st, zr_engine_fill(engine, run->fill, run->fill_arg), done);
+    ZR_TRY_GOTO(st, zr_engine_fill(engine, ZR_STATE_PARAM, run->fill, run->fill_arg), done);
     ZR_TRY_GOTO(st, trainer_steps(run, plan, engine, comm), done);
 done:
     zr_engine_destroy(&engine);

@@ -62,6 +62,7 @@ typedef struct zr_config {
     } data;
     struct {
         int64_t tensor;
+        int64_t ranks_per_host; /* 0: auto, as the transport finds it */
     } parallel;
     struct {
         zr_config_layout layout;
@@ -116,15 +117,19 @@ typedef struct zr_config {
         int64_t persistence_elems, model_persistence_elems; /* second: 0: any */
         int64_t max_live_elems;                             /* 0: two units */
         int64_t max_reuse_elems;
+        int64_t mics_shard_ranks;    /* states are sharded over so many; -1: all */
+        int64_t hpz_partition_ranks; /* a second copy of the parameters over so many; 1: none */
     } zero;
     struct {
         zr_config_policy policy;
         int64_t every;
-    } recompute; /* section activation_checkpointing */
+        bool cpu; /* checkpoints are kept in the host's memory */
+    } recompute;  /* section activation_checkpointing */
     struct {
         zr_config_reduce reduce;
         zr_config_gather gather;
         bool fused; /* "buffer": one of the whole model */
+        zr_config_switch hierarchical;
     } collectives;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */

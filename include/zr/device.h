@@ -13,6 +13,36 @@ extern "C" {
 
 typedef struct zr_device zr_device;
 
+/* ---- queues ----------------------------------------------------------------------------------- */
+
+/** Where work is issued: what a queue is given runs in that order. A processor runs it at once, on the thread that
+ *  issues, or on a thread of its own. One thread issues to all queues of a device. */
+typedef struct zr_queue {
+    zr_device *device; /* as this queue's work sees it: its operations belong to the queue */
+} zr_queue;
+
+/** A piece of work: run is called once, with the queue's own device, and issues what it does to that. */
+typedef struct zr_task {
+    zr_status (*run)(void *arg, zr_device *device, int64_t index);
+    /** NULL: no times are wanted. Called when it has ended: when the queue was free for it, when it began (in between,
+     *  the queue waited for others), when it ended; zr_clock_sec. */
+    void (*ended)(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec);
+    void *arg;
+    int64_t index;
+} zr_task;
+
+/** All that was issued to a queue up to some moment. */
+typedef struct zr_mark {
+    zr_queue *queue; /* NULL: nothing */
+    int64_t ticket;
+} zr_mark;
+
+typedef struct zr_queue_config {
+    const char *name; /* "comm" */
+    bool beside;      /* runs beside the thread that issues, and takes little from what computes there */
+    int32_t most;     /* tasks and waits that may be issued and not yet ended */
+} zr_queue_config;
+
 /** What changes from step to step; all that a kernel may depend on beside its operands. */
 typedef struct zr_runtime {
     uint64_t seed;
@@ -88,12 +118,29 @@ typedef struct zr_rates {
  *  device. No function allocates. */
 typedef struct zr_device_ops {
     void (*destroy)(zr_device *device);
-    /** The same device as a second thread may use it beside this one: what sums and casts there takes little from what
-     *  computes here (on processors one thread). To be destroyed before the first. */
-    zr_status (*fork)(zr_device *device, zr_device **side);
-    /** 64-byte aligned, zeroed. Fatal ZR_ERR_MEMORY with the bytes. */
+    /** To be destroyed before the device. */
+    zr_status (*queue_create)(zr_device *device, const zr_queue_config *config, zr_queue **queue);
+    void (*queue_destroy)(zr_queue *queue);
+    /** The status of the task where it runs at once; otherwise a failure shows in `sync`, and what was issued
+     *  behind it does not run. */
+    zr_status (*issue)(zr_queue *queue, const zr_task *task);
+    zr_mark (*mark)(zr_queue *queue);
+    /** What is issued to `queue` from now on runs when the mark's queue has come so far. A queue that runs at once
+     *  waits here, and returns the failure of the other. */
+    zr_status (*await)(zr_queue *queue, zr_mark mark);
+    /** Wait for all that was issued; the first failure since the last sync, whose message is this thread's. */
+    zr_status (*sync)(zr_queue *queue);
+    /** What has not begun never does. */
+    void (*cancel)(zr_queue *queue);
+    /** 64-byte aligned, zeroed. Fatal ZR_ERR_MEMORY with the bytes. Memory of the device: the host may not touch it but
+     *  through the device's operations in a queue. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
+    /** Likewise, memory that both touch. */
+    zr_status (*alloc_host)(zr_device *device, int64_t bytes, void **memory);
+    void (*free_host)(zr_device *device, void *memory);
+    /** Bytes between memory of the device and of the host, or within either. */
+    zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** out[i] = [out[i] +] tree sum over r of piece[r][i]: F32, in a fixed binary tree over r
      *  (pairs (0,1), (2,3) ..., then pairs of pairs; an odd one passes up), rounded once to out's

@@ -57,22 +57,26 @@ ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *d
                                                zr_engine **engine);
 ZR_API void zr_engine_destroy(zr_engine **engine);
 
-/** Give elements [first, first+n) of a parameter: into `out`, (n) F32. */
+/** What of a tensor is filled or read, all as F32. */
+enum {
+    ZR_STATE_PARAM, /* the fp32 master; where there is none the parameter itself */
+    ZR_STATE_GRAD,  /* of the last step, before clipping and without the loss scale; it is only read */
+    ZR_STATE_SLOT   /* and on: states of the optimizer */
+};
+
+/** Give elements [first, first+n) of a parameter's state: into `out`, (n) F32. */
 typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** Set all parameters: fn is called for the ranges whose master this rank owns, in pieces, where they
- *  live; then parameters are rounded and gathered. fn NULL: as the model says (zr_init).
+/** Set a state of all parameters: fn is called for the ranges that this rank updates, in pieces, where they
+ *  live; then parameters are rounded and gathered. fn NULL: parameters as the model says (zr_init).
  *  Collective. */
-ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, zr_fill_fn fn, void *arg);
+ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
-/** Read parameters (fp32 masters): fn is called with pieces that together, over all ranks, give every
- *  element once: each rank passes what it owns. Not collective. */
+/** Read a state: fn is called with pieces that together, over all ranks, give every element of every parameter once.
+ *  ZR_ERR_STATE for gradients before the first step, and where the layout lean has used the gradient up.
+ *  Not collective. */
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
-ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, zr_read_fn fn, void *arg);
-
-/** Read the gradient of the last step as fp32, before clipping and without the loss scale, in the same manner.
- *  ZR_ERR_STATE before the first step, and where the layout lean has used the gradient up. */
-ZR_API ZR_NODISCARD zr_status zr_engine_read_grad(zr_engine *engine, zr_read_fn fn, void *arg);
+ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
 /** One optimizer step. Collective. ZR_ERR_DIVERGED on all ranks when a gradient or the loss is not finite and the
  * layout lean updates units before it can know (no norm_first). With result->skipped it was found before the first
@@ -99,17 +103,17 @@ ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *
  *  valid until the next call. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token, int64_t position, zr_tensor *output);
 
-/** A value of a graph after its last run, while its bytes are not reused: inputs, losses, outputs;
- *  for tests. */
-ZR_API ZR_NODISCARD zr_status zr_engine_value(const zr_engine *engine, zr_schedule_kind kind, zr_value value,
-                                              zr_tensor *tensor);
+/** A value of a graph after its last run, while its bytes are not reused, into `out` (its elements in its type):
+ * inputs, losses, outputs; for tests. */
+ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kind kind, zr_value value, void *out);
 
-/** What was taken and moved: memory by category as the schedule was walked; its total as the allocations of the arena
- *  and of the exchange stage really took (zr_alloc, a window's size); traffic of training steps (and their flush) only,
+/** What was taken and moved: memory by category as the schedule was walked; the total of each space as its allocation
+ *  really took (zr_alloc, a window's size); traffic of training steps (and their flush) only,
  *  counted by the transport where bytes moved; steps done. */
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
+    zr_traffic across; /* of it, as zr_plan.across */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
@@ -120,11 +124,11 @@ typedef struct zr_event {
     int32_t step;     /* in plan->schedule[schedule].step */
     zr_stream stream; /* that step's */
     int64_t micro;    /* micro-batch of the optimizer step, from 0 */
-    double wait_sec;  /* when its stream was free: from here to begin_sec it waited for other steps */
+    double wait_sec;  /* when its queue was free: from here to begin_sec it waited for other steps */
     double begin_sec, end_sec;
 } zr_event;
 
-/** Call fn after every step of every schedule, NULL: no more. It is called on the thread that ran the step: calls for
+/** Call fn after every step of every schedule, NULL: no more. The queue that ran the step calls it: calls for
  *  one stream come in order, those for different streams may come at once. fn must be quick, and may call
  *  neither the engine nor comm or MPI, nor read comm's counters, which another thread may be writing. Without one no
  *  clock is read. */

@@ -3,7 +3,7 @@
  * anything is allocated. Pure arithmetic: any number of ranks, any size of model.
  *
  * One plan serves every data-parallel rank: ranks differ in which shard they own, never in the list of
- * steps. A ZeRO stage is three booleans (zr_plan.shard_optim ...) and where a few steps stand in the list.
+ * steps. A ZeRO stage is three groups of ranks (zr_plan.optim_group ...) and where a few steps stand in the list.
  * Source: ZeRO (Rajbhandari et al. 2020) sections 5 and 7; bytes and traffic as in docs/memory.md.
  */
 #ifndef ZR_PLAN_H
@@ -60,9 +60,13 @@ typedef struct zr_layout {
     int64_t accum;               /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
-    bool fused_buffer;           /* one buffer of the whole model in place of buckets: gradients travel at the end */
-    bool overlap;                /* communication beside computation: a unit is reduced while the next one's backward
-                                    runs, its gradient lives that much longer */
+    int shard_ranks;   /* MiCS: states are sharded over so many consecutive ranks and replicated across; 0: all */
+    int hpz_ranks;     /* ZeRO++: a second copy of the parameters, sharded over so many; 0: none. Stage 3 */
+    int host_ranks;    /* ranks of a host, consecutive; 0: all */
+    bool hierarchical; /* collectives first within a host, then across */
+    bool fused_buffer; /* one buffer of the whole model in place of buckets: gradients travel at the end */
+    bool overlap;      /* communication beside computation: a unit is reduced while the next one's backward
+                          runs, its gradient lives that much longer */
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
@@ -71,7 +75,8 @@ typedef struct zr_layout {
     bool world;      /* sums that do not depend on the number of ranks, a power of two (design, section 2) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* of memory.total_bytes, for ZR_RECOMPUTE_AUTO; 0: none */
+    int64_t limit_bytes;      /* of memory.total_bytes, for ZR_RECOMPUTE_AUTO; 0: none */
+    bool offload_checkpoints; /* what recompute keeps of the forward pass is kept in the host's space */
     /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
     int64_t prefetch_elems;      /* further units are gathered ahead until so many are on their way; 0: none */
     int64_t live_elems;          /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
@@ -84,64 +89,121 @@ typedef struct zr_layout {
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Numbers that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of `world`
- *  the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
+/** Numbers of a rank that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of
+ * `world` the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
 #define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
 /** Bytes of the exchange stage for each rank, at least: comm moves pieces through it in two parts of
  *  64 bytes or more, by turns. */
-#define ZR_STAGE_LEAST 128
+#define ZR_STAGING_LEAST 128
+
+/** Elements, F32, in which states are filled and read. */
+#define ZR_PASSING_ELEMS 16384
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
 /* By place, in the order of the fields: C++ before C++20 knows no names here. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        sizeof(zr_layout), 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, false,     \
-            true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false, ZR_RECOMPUTE_NONE, 1, 0,   \
-            1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT                                                            \
+        sizeof(zr_layout), 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0,   \
+            false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,              \
+            ZR_RECOMPUTE_NONE, 1, 0, false, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT                            \
     }
 
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+/** Ranks stand in a grid of named axes; a rank's coordinate on an axis is (rank / step) % size. */
+typedef struct zr_axis {
+    const char *name; /* "data" */
+    int32_t size;
+    int32_t step; /* from a rank to the next one on this axis */
+} zr_axis;
+
+#define ZR_AXES_MAX 4
+/** Ranks that differ in their coordinates on some axes only. A rank's place in its group counts these coordinates, the
+ *  first axis slowest. */
+typedef struct zr_group {
+    const char *name;
+    int32_t axis[ZR_AXES_MAX]; /* of zr_plan.axis */
+    int32_t n_axes;            /* 0: the rank alone */
+    int32_t size;              /* ranks of one such group */
+} zr_group;
+
+/** Every plan has the first two. The others are there where the data axis is split: consecutive ranks (of a host, of a
+ *  shard group), and those that have the same place among these. */
+enum { ZR_GROUP_SELF, ZR_GROUP_DATA, ZR_GROUP_LOCAL, ZR_GROUP_ACROSS, ZR_GROUPS_MAX = 8 };
+
 /* ---- what a plan is made of ------------------------------------------------------------------ */
+
+/** Where bytes lie. Each space has a map and a total of its own. */
+#define ZR_SPACE_LIST(X)                                                                                               \
+    X(DEVICE, "device") /* the arena: what ops read and write */                                                       \
+    X(HOST, "host")     /* memory of the host: batches, results that steer later steps, what is kept off the device */ \
+    X(STAGING, "staging") /* what other ranks see: pieces pass through it */                                           \
+    X(DISK, "disk")
+
+typedef enum zr_space {
+#define ZR_SPACE_ENUM(name, text) ZR_SPACE_##name,
+    ZR_SPACE_LIST(ZR_SPACE_ENUM)
+#undef ZR_SPACE_ENUM
+        ZR_SPACES
+} zr_space;
+
+ZR_API const char *zr_space_name(zr_space space);
 
 /** A stretch of bytes with a lifetime. Persistent buffers hold the model states and live always. */
 typedef struct zr_buffer {
     zr_category category;
+    zr_space space;
     bool persistent;
-    bool staging;     /* lies in the exchange stage (shared between processes), not in the arena */
     int32_t unit;     /* -1: none */
     const char *what; /* "parameters", "gradient", "h.0 attention" ... constant or the graph's */
     int64_t bytes;
-    int64_t offset;                /* in the arena, or in the stage */
+    int64_t offset;                /* in its space */
     int32_t first_step, last_step; /* positions in the schedule that it is alive in */
 } zr_buffer;
 
-typedef enum zr_stream { ZR_STREAM_COMPUTE, ZR_STREAM_COMM, ZR_STREAMS } zr_stream;
-/** "compute", "comm". */
+/** Steps of one stream run in order. */
+#define ZR_STREAM_LIST(X)                                                                                              \
+    X(COMPUTE, "compute")                                                                                              \
+    X(COMM, "comm") /* calls between ranks, and what prepares them */                                                  \
+    X(COPY, "copy") /* between spaces */
+
+typedef enum zr_stream {
+#define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
+    ZR_STREAM_LIST(ZR_STREAM_ENUM)
+#undef ZR_STREAM_ENUM
+        ZR_STREAMS
+} zr_stream;
+
 ZR_API const char *zr_stream_name(zr_stream stream);
 
+/** What a step does with its uses, in their order. "Mine": the place moves with the rank's coordinates. "Each": one
+ *  place for each rank of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch")                   /* the caller fills the inputs of a micro-batch */                             \
+    X(BATCH, "batch")                   /* the caller fills a micro-batch: for each input of the graph its place, and  \
+                                           the memory of the host that the caller is given; loss. Its range: rows of   \
+                                           the global batch; of each round the group's next */                         \
     X(RUN, "run")                       /* op of the graph; uses: its inputs, outputs, scratch, in order */            \
-    X(ZERO, "zero")                     /* clear elements [first, first+count) of a whole unit's gradient that         \
-                                           no op writes: padding, parameters without gradient */                       \
-    X(CAST, "cast")                     /* a range of my shard, from the master into its place in the whole unit */    \
-    X(GATHER, "gather")                 /* all-gather of a range of a unit's parameters; uses: mine, whole, stage */   \
+    X(ZERO, "zero")                     /* clear a range of a unit's gradient that no op writes */                     \
+    X(CAST, "cast")                     /* from the master (mine) into the whole unit (mine) */                        \
+    X(COPY, "copy")                     /* bytes from one place to another, of another space */                        \
+    X(GATHER, "gather")                 /* all-gather of parameters: mine, each, staging */                            \
     X(BROADCAST, "broadcast")           /* the same from one owner */                                                  \
-    X(GATHER_GRAD, "gather_grad")       /* stage 0: all-gather of a range of a unit's gradient */                      \
-    X(REDUCE_SCATTER, "reduce_scatter") /* a range of a unit's gradient: everyone's pieces of my shard are summed in a \
-                                     tree into the shard or its accumulator; uses: gradient, [stage], sums. With one   \
-                                     rank the one piece is the sum */                                                  \
+    X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
+    X(REDUCE_SCATTER, "reduce_scatter") /* each rank's piece of mine is summed in a tree: each, [staging], sums        \
+                                           (mine), [the accumulators above]. With one rank the one piece is the sum */ \
     X(REDUCE, "reduce")                 /* the same to one owner; elsewhere nothing is summed */                       \
-    X(LOSS, "loss")                     /* this micro-batch's losses are added up */                                   \
-    X(REPEAT, "repeat")                 /* what follows, to END, runs accum times */                                   \
+    X(LOSS, "loss")                     /* losses of this micro-batch; adds to the loss of this rank */                \
+    X(REPEAT, "repeat")                 /* what follows, to END, runs `rounds` times */                                \
     X(END, "end")                                                                                                      \
-    X(SQUARE, "square") /* squares of my shard of a unit's gradient are summed */                                      \
-    X(AGREE, "agree")   /* is the unit's gradient finite on all ranks? If not the run ends */                          \
-    X(NORM, "norm")     /* all ranks agree on norm and health of the gradient, and on the loss */                      \
-    X(UPDATE, "update") /* optimizer on what this rank updates of a unit, but on what has no gradient; uses: gradient, \
-                           [master], states, [parameters] */
+    X(SQUARE, "square") /* sums (mine); writes the sum of their squares */                                             \
+    X(AGREE, "agree")   /* loss, squares of one unit: is its gradient finite on all ranks? If not the run ends */      \
+    X(NORM, "norm")     /* loss, squares of all units; writes what all ranks agree on: norm and health of the          \
+                           gradient, the loss, what gradients are multiplied with */                                   \
+    X(UPDATE, "update") /* optimizer on a range of a unit, but on what has no gradient: sums (mine), master (mine) or  \
+                           none, each state (mine), parameters (mine) or none, what was agreed on */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
@@ -152,93 +214,187 @@ typedef enum zr_step_kind {
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
-/** A use of a buffer by a step. */
+/** So many elements a place in a group. */
+typedef struct zr_stride {
+    int64_t elems;
+    int32_t group;
+} zr_stride;
+
+/** Elements [first + the rank's places times their strides, + count): that is all by which ranks differ. */
+typedef struct zr_range {
+    int64_t first, count;
+    zr_stride by, base; /* zr_use.each goes along `by` */
+} zr_range;
+
+/** A use of a buffer by a step: these elements of it. */
 typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: an optional operand that is absent */
+    zr_dtype dtype;
     bool reads, writes;
+    bool each;      /* for every place along range.by, not this rank's alone */
+    zr_range range; /* in elements of dtype; count 0: all of the buffer, of no type */
 } zr_use;
 
-/** One step. Ranges are elements of ONE shard: [first, first+count) of each of the N shards (but ZERO, and UPDATE of a
- *  whole unit). */
+/** In which rounds of REPEAT a step runs. */
+typedef enum zr_when {
+    ZR_WHEN_ALWAYS,
+    ZR_WHEN_STALE, /* the first, and only where `flush` has not done it: gathers of what the step before has updated
+                      (stages 1, 2). Its bytes belong to the step that updated */
+    ZR_WHEN_FIRST,
+    ZR_WHEN_LATER /* all but the first */
+} zr_when;
+
+/** One step. */
 typedef struct zr_step {
     zr_step_kind kind;
     zr_stream stream;
+    int32_t group; /* the ranks that take part */
     int32_t unit;
     int32_t op;
-    int32_t owner; /* REDUCE, BROADCAST: the rank; -1 */
+    int32_t owner; /* REDUCE, BROADCAST: the place in the group; -1 */
     bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
-    bool once; /* GATHER, BROADCAST: of what the step before has updated (stages 1, 2); in the first micro-batch, and
-                  only where `flush` has not done it. Its bytes belong to the step that updated */
-    int64_t first, count;
+    zr_when when;
+    bool adds;              /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
+    bool world;             /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    int64_t rounds;         /* REPEAT; reductions: so many add up */
+    zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE */
     int32_t uses, n_uses;   /* in the schedule's use list */
-    int32_t waits, n_waits; /* in the schedule's wait list: steps that must have ended */
+    int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
 
-/** A list of steps with what they use and wait for. Steps of one stream run in order. REPEAT and END
- *  wait for, and hold back, all streams. */
+/** A step of another stream that must have ended, in this round of REPEAT or in the one before. */
+typedef struct zr_wait {
+    int32_t step;
+    bool before; /* in the round before; in the first round there is nothing to wait for */
+    bool pace;   /* no use asks for it: it keeps memory from being taken too early */
+} zr_wait;
+
+/** A list of steps with what they use and wait for. Steps of one stream run in order. */
 typedef struct zr_schedule {
     zr_step *step;
     int32_t n_steps;
     zr_use *use;
     int32_t n_uses;
-    int32_t *wait;
+    zr_wait *wait;
     int32_t n_waits;
-    zr_buffer *buffer;     /* transient ones of this schedule, after the plan's persistent ones */
-    int32_t n_buffers;     /* persistent ones included */
-    int32_t *value_buffer; /* graph value -> buffer, where it was written last; ZR_NONE: parameters, which a step's
-                              uses name */
-    int64_t *value_offset; /* bytes within the buffer */
+    zr_buffer *buffer; /* transient ones of this schedule, after the plan's persistent ones */
+    int32_t n_buffers; /* persistent ones included */
+    zr_use *value;     /* graph value -> where it was written last; buffer ZR_NONE: parameters, which a step's uses
+                          name */
 } zr_schedule;
+
+/** What of a unit a rank keeps in a persistent buffer: these elements of the unit, one after the other. */
+typedef struct zr_state {
+    int32_t buffer; /* ZR_NONE: it is not kept */
+    zr_dtype dtype;
+    zr_range range; /* of the unit */
+} zr_state;
 
 /** Where a unit stands. */
 typedef struct zr_plan_unit {
     int64_t elems;          /* parameters */
     int64_t padded_elems;   /* multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;    /* padded / N */
+    zr_range own;           /* the shard of it whose gradients this rank sums */
+    zr_range update;        /* what of it this rank updates: the shard, or at stage 0 all */
     bool gathered;          /* stage 3: the whole unit exists only around its uses */
     zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
-    int32_t param;          /* persistent buffer: whole unit, when gathered its shard; ZR_NONE: cast from master */
-    int32_t grad;           /* whole or shard, as zr_plan.shard_grad says; ZR_NONE: nothing of it stays */
-    int32_t accum;          /* fp32 sums: shard, at stage 0 the whole; ZR_NONE */
-    int32_t accums;         /* of `world`: so many stand one after the other in `accum`; otherwise 1 */
-    int32_t master;         /* fp32, 16-bit runs only: shard, at stage 0 the whole; ZR_NONE */
-    int32_t slot[4];        /* optimizer states, likewise; ZR_NONE */
+    zr_state param;         /* not kept where it is cast from the master */
+    zr_state second;        /* hpZ: of the parameters, fresh from a step's first gather on */
+    zr_state grad;          /* of a micro-batch, in the wire type; not kept where it lives in a schedule */
+    zr_state sums;          /* of a step, which the update reads: fp32 accumulators, or grad */
+    zr_state master;        /* fp32, of 16-bit runs */
+    zr_state slot[4];       /* states of the optimizer, fp32 */
+    int32_t above;          /* of `world`: n_above accumulators of the own shard, one buffer after the other */
+    int32_t n_above;
+    int32_t square;  /* buffer of a zr_square, ZR_NONE without training */
+    int32_t verdict; /* buffer of the zr_verdict by which it is updated */
 } zr_plan_unit;
+
+/** Results that steer later steps. They lie in buffers of the host's space. */
+typedef struct zr_square {
+    double sum;
+    zr_exact exact;    /* in place of it, where sums are without rounding */
+    int32_t bad_param; /* first parameter with a gradient that is not finite, -1 */
+} zr_square;
+
+typedef struct zr_verdict {
+    double grad_norm, loss;
+    float grad_scale;  /* what gradients are multiplied with in an update */
+    int32_t bad_param; /* first parameter with a gradient that is not finite on any rank, -1 */
+    bool skipped;      /* nothing may be updated */
+} zr_verdict;
 
 typedef enum zr_schedule_kind { ZR_TRAIN, ZR_EVAL, ZR_DECODE, ZR_FLUSH, ZR_SCHEDULES } zr_schedule_kind;
 
+/** Bytes of one rank in one space. */
+typedef struct zr_space_memory {
+    int64_t category_bytes[ZR_CATEGORIES]; /* each its own high-water mark */
+    int64_t total_bytes;
+} zr_space_memory;
+
 /** Bytes of one rank. */
 typedef struct zr_memory {
-    int64_t category_bytes[ZR_CATEGORIES]; /* each its own high-water mark */
+    zr_space_memory space[ZR_SPACES];
+    int64_t category_bytes[ZR_CATEGORIES]; /* of the device and the staging memory together */
     int64_t states_bytes;                  /* parameters, gradients, optimizer that stay; padding included */
-    int64_t total_bytes;                   /* arena and stage */
+    int64_t total_bytes;                   /* of the device and the staging memory */
 } zr_memory;
+
+/** From the spaces to what device and staging take together. */
+ZR_API void zr_memory_sum(zr_memory *memory);
 
 typedef struct zr_plan {
     zr_layout layout;
     zr_profile profile;
-    bool shard_optim, shard_grad, shard_param; /* the stage, as three booleans */
-    int64_t recompute_every;                   /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
+    zr_axis axis[ZR_AXES_MAX];
+    int32_t n_axes;
+    zr_group group[ZR_GROUPS_MAX];
+    int32_t n_groups;
+    int32_t optim_group, grad_group, param_group; /* the stage: ranks that share one copy of each; SELF: not sharded */
+    int64_t recompute_every;                      /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
+    int ranks;
+    bool side_by_side;             /* streams may run at the same time */
+    bool norm_first;               /* the whole gradient's norm is known before the first update */
+    double losses;                 /* of a step, over all ranks */
+    int64_t decode_len;            /* tokens of the cache; 0: it does not decode */
+    zr_optimizer optimizer;        /* name NULL: it does not train */
     bool consume_grad;             /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
+    bool two_levels;               /* gradients are summed first over the group LOCAL, then over ACROSS */
     bool sum_f32;                  /* gradients are summed into fp32 accumulators, which the update reads */
-    int norm_scalars;              /* doubles that NORM exchanges */
     zr_graph *graph[ZR_SCHEDULES]; /* FLUSH has none; NULL when not asked for */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;
     int64_t params;        /* Psi */
     int64_t padding_elems; /* over all units */
-    zr_buffer *persistent; /* model states, caches; first in every schedule's list */
+    zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
     int32_t n_persistent, persistent_room;
-    int32_t stage_buffer;     /* persistent buffer of the exchange stage, ZR_NONE at one rank */
-    int64_t persistent_bytes; /* of the arena; transient buffers lie above */
-    int64_t arena_bytes;
-    int64_t stage_bytes; /* at least ZR_STAGE_LEAST for each rank */
+    bool moves;                             /* bytes go between ranks */
+    int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, ZR_NONE: it has none */
+    int32_t loss, verdict, numbers, output; /* of results: this rank's loss (zr_exact), a zr_verdict, what ranks
+                                               exchange, what decoding gives; ZR_NONE: there is none */
+    int n_streams;                          /* the first so many have steps: compute and comm, and where there are
+                                               copies between spaces, copy */
+    int32_t passing;                        /* host memory by which states are filled and read */
+    int64_t persistent_bytes[ZR_SPACES];    /* transient buffers lie above */
+    int64_t space_bytes[ZR_SPACES];         /* DEVICE: the arena; STAGING: at least ZR_STAGING_LEAST for each rank */
     zr_memory memory;
     zr_traffic traffic; /* of one optimizer step, its flush included */
+    zr_traffic across;  /* of it, from ranks with another coordinate on the axis "node" */
     double flops_model; /* of one step, all ranks */
     double flops_hardware;
 } zr_plan;
+
+/** A rank's place in a group, 0 .. size-1. */
+ZR_API int zr_plan_place(const zr_plan *plan, int32_t group, int rank);
+
+/** Which of a unit's N shards a rank's own is. */
+ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
+
+/** Of bytes that a rank receives from the others of a group, in equal parts: those from ranks with another coordinate
+ * on the axis "node"; 0 where the data axis is one. */
+ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, int64_t bytes);
 
 /** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.
  *  `model` is not kept. Not collective; the same on every rank by construction. */

@@ -144,6 +144,7 @@ typedef struct zr_report {
     int ranks, stage;
     zr_memory memory;
     zr_traffic traffic;
+    zr_traffic across; /* of it, between groups or hosts (zr_plan.across) */
     double flops_model, flops_hardware;
 } zr_report;
 
@@ -207,8 +208,12 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, cons
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                             zr_plan **plan);
 
-/** What a process of `ranks` ranks, each of total_bytes (zr_memory), may take by the promise of the run report:
- *  1.03 ranks x total + 48 MiB. */
+/** What of a rank's memory grows with model and batch, where the device's memory is the host's: its total, and what is
+ *  kept in the host's space. */
+ZR_API int64_t zr_train_rank_bytes(const zr_memory *memory);
+
+/** What a process of `ranks` ranks, each of total_bytes (zr_train_rank_bytes), may take by the promise of the run
+ * report: 1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
 
 /** A memory.limit for each of so many ranks on this host where none is given: nine tenths of what is left, shared; the

@@ -24,7 +24,7 @@ double cli_picture_x(const cli_picture *p, double moment)
 
 double cli_picture_y(const cli_picture *p, int64_t offset)
 {
-    double arena = (double)(p->plan->arena_bytes > 0 ? p->plan->arena_bytes : 1);
+    double arena = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] > 0 ? p->plan->space_bytes[ZR_SPACE_DEVICE] : 1);
     return p->map.y + p->map.h * (1.0 - (double)offset / arena);
 }
 
@@ -91,7 +91,7 @@ static void draw_title(const cli_picture *p, const char *model)
 static bool gathers_once(const cli_picture *p)
 {
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].once) return true;
+        if (p->schedule->step[i].when == ZR_WHEN_STALE) return true;
     return false;
 }
 
@@ -108,9 +108,10 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
-        return p->plan->shard_param ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
-                                      "the fp32 ones just before they are used (blue boxes) and dropped behind."
-                                    : "One rank: it keeps all model states; there is nobody to share them with.";
+        return p->plan->param_group != ZR_GROUP_SELF
+                   ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
+                     "the fp32 ones just before they are used (blue boxes) and dropped behind."
+                   : "One rank: it keeps all model states; there is nobody to share them with.";
     return sentence[p->plan->layout.stage];
 }
 
@@ -281,7 +282,7 @@ static void draw_axis(const cli_picture *p)
         const char *name;
         double bytes;
     } unit[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}};
-    double arena = (double)p->plan->arena_bytes;
+    double arena = (double)p->plan->space_bytes[ZR_SPACE_DEVICE];
     size_t u = 0;
     while (u < 4 && arena < 1.5 * unit[u].bytes) u++;
     double step = svg_nice_step(arena / unit[u].bytes);
@@ -335,16 +336,16 @@ static void draw_bracket(const cli_picture *p, double top, double bottom, double
 static void draw_parts(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
-    double states = cli_picture_y(p, plan->persistent_bytes), bottom = p->map.y + p->map.h;
+    double states = cli_picture_y(p, plan->persistent_bytes[ZR_SPACE_DEVICE]), bottom = p->map.y + p->map.h;
     double middle = (states + bottom) / 2, lowest = bottom - 16;
     draw_bracket(p, states + 1, bottom, middle < lowest ? middle : lowest, "model states", "stay",
-                 plan->persistent_bytes);
+                 plan->persistent_bytes[ZR_SPACE_DEVICE]);
     double above = (p->map.y + states) / 2, most = lowest - 60;
     draw_bracket(p, p->map.y, states - 1, above < most ? above : most, "working memory", "comes and goes",
-                 plan->arena_bytes - plan->persistent_bytes);
-    if (plan->stage_bytes == 0) return;
+                 plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE]);
+    if (plan->space_bytes[ZR_SPACE_STAGING] == 0) return;
     draw_bracket(p, p->stage_top, p->stage_top + p->stage_height, p->stage_top + 4, "exchange stage", "others read it",
-                 plan->stage_bytes);
+                 plan->space_bytes[ZR_SPACE_STAGING]);
 }
 
 static void draw_legend(const cli_picture *p, double y)
@@ -401,11 +402,11 @@ static void find_marks(cli_picture *p)
 static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_states_bytes)
 {
     find_marks(p);
-    double total = (double)(p->plan->arena_bytes + p->plan->stage_bytes);
+    double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
     p->map = (svg_box){92, 242, 1070, 530};
-    if (p->plan->stage_bytes > 0) {
+    if (p->plan->space_bytes[ZR_SPACE_STAGING] > 0) {
         /* Too small to be seen at its scale, it is still shown. */
-        double height = p->map.h * (double)p->plan->stage_bytes / total;
+        double height = p->map.h * (double)p->plan->space_bytes[ZR_SPACE_STAGING] / total;
         p->stage_top = p->map.y;
         p->stage_height = height < 5 ? 5 : height;
         p->map.y += p->stage_height + 5;

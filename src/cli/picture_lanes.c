@@ -14,6 +14,7 @@ typedef enum work {
     WORK_GATHER,
     WORK_REDUCE,
     WORK_UPDATE,
+    WORK_COPY,
     WORK_OTHER,
     WORKS
 } work;
@@ -28,6 +29,7 @@ static const struct {
     [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#009e73", "norm, update"},
+    [WORK_COPY] = {"#f0e442", "copy to or from the host"},
     [WORK_OTHER] = {"none", ""},
 };
 
@@ -52,6 +54,8 @@ static work work_of(const cli_picture *p, int32_t index)
     case ZR_STEP_NORM:
     case ZR_STEP_UPDATE:
         return WORK_UPDATE;
+    case ZR_STEP_COPY:
+        return WORK_COPY;
     case ZR_STEP_BATCH:
     case ZR_STEP_ZERO:
     case ZR_STEP_LOSS:
@@ -145,8 +149,7 @@ static void draw_waits(const cli_picture *p, double top)
     svg_shape_begin(p->out);
     for (int32_t i = 0; i < s->n_steps; i++) {
         for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
-            bool crosses = s->step[s->wait[w]].stream != s->step[i].stream;
-            if (crosses && w % every == 0) draw_wait(p, top, s->wait[w], i);
+            if (!s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
         }
     }
     svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
@@ -173,12 +176,11 @@ static void draw_legend(const cli_picture *p, double y)
 double cli_picture_lanes(const cli_picture *p, double top)
 {
     svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
-    static const char *const name[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = "compute", [ZR_STREAM_COMM] = "comm"};
-    double bottom = lane_top(top, ZR_STREAM_COMM) + LANE_HEIGHT;
-    for (int s = 0; s < ZR_STREAMS; s++) {
+    double bottom = lane_top(top, (zr_stream)(p->plan->n_streams - 1)) + LANE_HEIGHT;
+    for (int s = 0; s < p->plan->n_streams; s++) {
         double y = lane_top(top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
-        svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", name[s]);
+        svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));
     }
     draw_waits(p, top);
     for (int k = 0; k < WORK_OTHER; k++) draw_cells(p, top, (work)k);

@@ -32,7 +32,7 @@ static svg_box box_of(const cli_picture *p, const zr_buffer *b)
 {
     zr_step_time life = life_of(p, b);
     double left = cli_picture_x(p, life.begin_sec), right = cli_picture_x(p, life.end_sec);
-    if (b->staging) return (svg_box){left, p->stage_top, right - left, p->stage_height};
+    if (b->space == ZR_SPACE_STAGING) return (svg_box){left, p->stage_top, right - left, p->stage_height};
     double top = cli_picture_y(p, b->offset + b->bytes), bottom = cli_picture_y(p, b->offset);
     return (svg_box){left, top, right - left, bottom - top};
 }
@@ -135,8 +135,8 @@ static zr_status draw_states(const cli_picture *p)
     ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
     for (int32_t i = 0; i < p->plan->n_persistent; i++) {
         const zr_buffer *b = &p->plan->persistent[i];
-        if (b->staging) draw_own(p, b);
-        if (!b->staging && b->bytes > 0) sorted[n++] = b;
+        if (b->space == ZR_SPACE_STAGING) draw_own(p, b);
+        if (b->space == ZR_SPACE_DEVICE && b->bytes > 0) sorted[n++] = b;
     }
     qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
     for (int32_t i = 0; i < n;) {

@@ -2,7 +2,15 @@
 
 #include <inttypes.h>
 
-typedef enum row_kind { ROW_CATEGORY, ROW_STATES, ROW_TOTAL, ROW_TRAFFIC, ROW_TRAFFIC_TOTAL } row_kind;
+typedef enum row_kind {
+    ROW_CATEGORY,
+    ROW_HOST,
+    ROW_STATES,
+    ROW_TOTAL,
+    ROW_TRAFFIC,
+    ROW_TRAFFIC_TOTAL,
+    ROW_ACROSS
+} row_kind;
 
 const char *cli_category_words(zr_category category)
 {
@@ -24,11 +32,16 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
     return text;
 }
 
-double cli_traffic_bytes(const zr_report *report)
+static double sum_of(const zr_traffic *traffic)
 {
     double sum = 0;
-    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)report->traffic.bytes[i];
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
     return sum;
+}
+
+double cli_traffic_bytes(const zr_report *report)
+{
+    return sum_of(&report->traffic);
 }
 
 static double cell(const zr_report *report, row_kind kind, int index)
@@ -36,12 +49,16 @@ static double cell(const zr_report *report, row_kind kind, int index)
     switch (kind) {
     case ROW_CATEGORY:
         return (double)report->memory.category_bytes[index];
+    case ROW_HOST:
+        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[index];
     case ROW_STATES:
         return (double)report->memory.states_bytes;
     case ROW_TOTAL:
         return (double)report->memory.total_bytes;
     case ROW_TRAFFIC:
         return (double)report->traffic.bytes[index];
+    case ROW_ACROSS:
+        return sum_of(&report->across);
     case ROW_TRAFFIC_TOTAL:
         break;
     }
@@ -79,7 +96,7 @@ static void print_fits(FILE *out, const cli_table *table)
     snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        int64_t bytes = zr_train_process_bytes(table->report[stage].memory.total_bytes, 1);
+        int64_t bytes = zr_train_process_bytes(zr_train_rank_bytes(&table->report[stage].memory), 1);
         bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
@@ -100,10 +117,13 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     }
     print_row(out, table, color, "model states", ROW_STATES, 0);
     print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
+    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT] > 0)
+        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CHECKPOINT);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
     print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
+    if (sum_of(&report->across) > 0) print_row(out, table, color, "of it across hosts", ROW_ACROSS, 0);
     fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
             cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
 }
@@ -124,7 +144,8 @@ void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *ch
 static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *step)
 {
     for (int32_t w = 0; w < step->n_waits; w++) {
-        fprintf(out, "%s%" PRId32, w ? "," : "  waits ", schedule->wait[step->waits + w]);
+        const zr_wait *wait = &schedule->wait[step->waits + w];
+        fprintf(out, "%s%s%" PRId32, w ? "," : "  waits ", wait->before ? "before:" : "", wait->step);
     }
 }
 
@@ -138,7 +159,8 @@ void cli_schedule_print(FILE *out, const zr_plan *plan)
         fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, zr_stream_name(step->stream), zr_step_kind_name(step->kind),
                 unit);
         if (step->kind == ZR_STEP_RUN) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
-        if (step->count > 0) fprintf(out, " elements %" PRId64 "+%" PRId64, step->first, step->count);
+        if (step->unit >= 0 && step->range.count > 0)
+            fprintf(out, " elements %" PRId64 "+%" PRId64, step->range.first, step->range.count);
         print_waits(out, schedule, step);
         fputc('\n', out);
     }

@@ -164,5 +164,8 @@ zr_status zr__config_note_all(zr_config *config)
 {
     ZR_TRY(note_unused(config));
     ZR_TRY(note_autos(config));
+    if (config->recompute.cpu && config->recompute.policy == ZR_POLICY_NONE)
+        ZR_TRY(zr__config_note(config, "activation_checkpointing.cpu_checkpointing: there are no checkpoints with "
+                                       "activation_checkpointing.policy none, so nothing is kept on the host"));
     return ZR_OK;
 }

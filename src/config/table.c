@@ -72,6 +72,9 @@ static const zr_key table[] = {
            .help = "shuffled: each pass over the file in an order of its own; sequential: as in the file"),
 
     INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ONLY("1"), .help = "degree of tensor parallelism"),
+    INT("parallel.ranks_per_host", AUTO, FIELD(parallel.ranks_per_host), FROM(1), ALL,
+        .help = "ranks of a host, consecutive. auto: as the transport finds them, in a plan all; a number pretends "
+                "hosts, for plans and tests"),
 
     CHOICE("memory.layout", "lean|paper", "\"lean\"", FIELD(memory.layout), ALL,
            .help = "which model states stay in memory; losses are the same to the bit. lean: what exact Adam needs, 12 "
@@ -250,14 +253,17 @@ static const zr_key table[] = {
          .instead = "for less memory: a higher stage, activation_checkpointing.policy unit, more ranks",
          .help = "old name of offload_param"),
     BOOL(ZERO "cpu_offload_use_pin_memory", "false", UNUSED, .help = "read with an offload only"),
-    INT(ZERO "zero_hpz_partition_size", "1", NO_FIELD, FROM(1), ONLY("1"), .help = "ZeRO++: second shards in a node"),
+    INT(ZERO "zero_hpz_partition_size", "1", FIELD(zero.hpz_partition_ranks), FROM(1), ALL,
+        .help = "ZeRO++'s hpZ, at stage 3: a second copy of the parameters, sharded over so many neighbouring ranks "
+                "(those of a host), from which a step gathers after its first gather. A power of two"),
     BOOL(ZERO "zero_quantized_weights", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized gathers"),
     BOOL(ZERO "zero_quantized_nontrainable_weights", "false", NO_FIELD, ONLY("false"),
          .help = "ZeRO++: quantized gathers"),
     BOOL(ZERO "zero_quantized_gradients", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized exchange"),
     ANY(ZERO "zeropp_loco_param.*", UNUSED, .help = "read with zero_quantized_gradients only"),
-    INT(ZERO "mics_shard_size", "-1", NO_FIELD, .min = -1, .max = ZR_CONFIG_MAX_INT, ONLY("-1"),
-        .help = "MiCS: ranks of a shard group"),
+    INT(ZERO "mics_shard_size", "-1", FIELD(zero.mics_shard_ranks), .min = -1, .max = ZR_CONFIG_MAX_INT, ALL,
+        .help = "MiCS, hybrid sharding: states are sharded over so many neighbouring ranks and replicated across. A "
+                "power of two; -1: over all"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
     CHOICE("activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
@@ -269,8 +275,10 @@ static const zr_key table[] = {
         .help = "policy unit: of so many blocks in a row only the input of the first is kept"),
     BOOL("activation_checkpointing.partition_activations", "false", UNUSED,
          .help = "with parallel.tensor 1 there is nothing to divide"),
-    BOOL("activation_checkpointing.cpu_checkpointing", "false", NO_FIELD, ONLY("false"),
-         .instead = "activation_checkpointing.policy unit keeps least", .help = "checkpoints in host memory (Pa+cpu)"),
+    BOOL("activation_checkpointing.cpu_checkpointing", "false", FIELD(recompute.cpu), ALL,
+         .help = "with a policy but none: what is kept of the forward pass is copied to memory of the host until the "
+                 "backward pass (Pa+cpu). On processors that is the same memory, and `zr plan` shows what a device "
+                 "would keep"),
     BOOL("activation_checkpointing.contiguous_memory_optimization", "false", UNUSED,
          .help = "memory is planned, never fragmented"),
     INT("activation_checkpointing.number_checkpoints", "null", UNUSED, FROM(1), .help = "follows from the model"),
@@ -284,6 +292,9 @@ static const zr_key table[] = {
             "stages 0 and 1: every rank receives every sum; owner: one reduction after the other, each to its owner"),
     CHOICE("collectives.gather", "all_gather|broadcast", "\"all_gather\"", FIELD(collectives.gather), ALL,
            .help = "how parameters are gathered. broadcast, for comparison: one after the other, each from its owner"),
+    SWITCH("collectives.hierarchical", AUTO, FIELD(collectives.hierarchical), ALL,
+           .help = "gathers and reductions first within a host, then across, where partial sums travel in fp32. auto: "
+                   "where there are several hosts with the same number of ranks, a power of two"),
     EITHER("collectives.buffer", "constant|fused", "\"constant\"", FIELD(collectives.fused), ALL,
            .help = "staging memory of exchanges. fused, for comparison: one buffer as large as the model"),
 

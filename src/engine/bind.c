@@ -8,7 +8,25 @@
 
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer)
 {
-    return engine->arena + buffer->offset;
+    return engine->memory[buffer->space] + buffer->offset;
+}
+
+int64_t zr__first(const zr_engine *engine, const zr_range *range)
+{
+    return range->first + engine->place[range->by.group] * range->by.elems +
+           engine->place[range->base.group] * range->base.elems;
+}
+
+char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
+{
+    zr_range range = use->range;
+    if (use->each) range.by = (zr_stride){0}; /* of the first */
+    return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr__first(engine, &range) * zr_dtype_bytes(use->dtype);
+}
+
+void *zr__result(const zr_engine *engine, int32_t index)
+{
+    return zr__buffer(engine, &engine->plan->persistent[index]);
 }
 
 /* Buffers by the step at which something happens to them: a counting sort. */
@@ -38,21 +56,19 @@ static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *st
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
     const zr_op *op = zr_graph_get_op(g, step->op);
+    const zr_use *use = s->use + step->uses;
     for (int32_t i = 0; i < op->n_in + op->n_out; i++) {
         zr_value value = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
-        if (value == ZR_NONE) continue;
-        const zr_value_info *info = zr_graph_value(g, value);
-        const zr_buffer *buffer = &s->buffer[s->use[step->uses + i].buffer];
-        tensor[i] = (zr_tensor){zr__buffer(e, buffer) + s->value_offset[value], info->type.dtype, info->type.shape};
+        if (use[i].buffer == ZR_NONE) continue;
+        tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
     bool scratch = step->n_uses > op->n_in + op->n_out;
-    const zr_use *last = &s->use[step->uses + step->n_uses - 1];
     *args = (zr_kernel_args){.op = op,
                              .n_in = op->n_in,
                              .n_out = op->n_out,
                              .in = tensor,
                              .out = tensor + op->n_in,
-                             .scratch = scratch ? zr__buffer(e, &s->buffer[last->buffer]) : NULL,
+                             .scratch = scratch ? zr__use_at(e, s, &use[step->n_uses - 1]) : NULL,
                              .runtime = &e->runtime,
                              .threads = e->plan->profile.facts.threads};
 }
@@ -94,6 +110,18 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
+/* Which steps another stream waits for, and room for the marks of their ends. */
+static zr_status bind_waits(zr__bound *b)
+{
+    const zr_schedule *s = b->schedule;
+    b->awaited = zr_alloc((size_t)s->n_steps + 1);
+    b->mark[0] = zr_alloc(sizeof(zr_mark) * 2 * (size_t)(s->n_steps + 1));
+    ZR_CHECK(b->awaited && b->mark[0], ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
+    b->mark[1] = b->mark[0] + s->n_steps + 1;
+    for (int32_t w = 0; w < s->n_waits; w++) b->awaited[s->wait[w].step] = true;
+    return ZR_OK;
+}
+
 zr_status zr__bind(zr_engine *e, zr_schedule_kind kind)
 {
     zr__bound *b = &e->bound[kind];
@@ -106,7 +134,10 @@ zr_status zr__bind(zr_engine *e, zr_schedule_kind kind)
     ZR_CHECK(b->input, ZR_ERR_MEMORY, "no memory to bind %d inputs", inputs);
     ZR_TRY(by_step(s, e->plan->n_persistent, true, &b->take, &b->take_end));
     ZR_TRY(by_step(s, e->plan->n_persistent, false, &b->give, &b->give_end));
-    for (int32_t i = 0; i < inputs; i++) b->input[i] = zr__buffer(e, &s->buffer[s->value_buffer[zr_graph_input(g, i)]]);
+    ZR_TRY(bind_waits(b));
+    for (int32_t i = 0; i < s->n_steps; i++)
+        for (int32_t j = 0; j < inputs && s->step[i].kind == ZR_STEP_BATCH; j++)
+            b->input[j] = zr__use_at(e, s, &s->use[s->step[i].uses + 2 * j + 1]);
     return bind_runs(e, kind);
 }
 
@@ -122,4 +153,6 @@ void zr__unbind(zr__bound *b)
     zr_free(b->take_end);
     zr_free(b->give);
     zr_free(b->give_end);
+    zr_free(b->awaited);
+    zr_free(b->mark[0]);
 }

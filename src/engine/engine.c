@@ -9,45 +9,92 @@
 /* What one rank takes, and may fail to get, by itself. */
 static zr_status take_memory(zr_engine *e)
 {
-    const zr_plan *p = e->plan;
-    void *memory = NULL;
-    int64_t before = zr_alloc_taken();
-    ZR_TRY(e->device->ops->alloc(e->device, p->arena_bytes, &memory));
-    e->arena = memory;
-    e->arena_taken_bytes = zr_alloc_taken() - before;
-    /* One byte stands for none; a device with memory of its own has taken what it was asked for. */
-    if (p->arena_bytes == 0 || e->arena_taken_bytes == 0) e->arena_taken_bytes = p->arena_bytes;
-    size_t ranks = (size_t)p->layout.ranks, units = (size_t)p->n_units + 1;
-    e->scalars = zr_alloc(sizeof *e->scalars * (size_t)p->norm_scalars * ranks);
-    e->squares = zr_alloc(sizeof *e->squares * units);
-    e->bad = zr_alloc(sizeof *e->bad * units);
-    ZR_CHECK(e->scalars && e->squares && e->bad, ZR_ERR_MEMORY, "no memory for the tables of %d ranks and %d units",
-             p->layout.ranks, p->n_units);
-    return e->comm->concurrent && p->layout.overlap ? zr__lanes_start(e, &e->lanes) : ZR_OK;
+    const zr_plan *plan = e->plan;
+    const zr_device_ops *ops = e->device->ops;
+    const zr_space spaces[] = {ZR_SPACE_DEVICE, ZR_SPACE_HOST};
+    for (int i = 0; i < 2; i++) {
+        const zr_space space = spaces[i];
+        void *memory = NULL;
+        int64_t before = zr_alloc_taken(), bytes = plan->space_bytes[space];
+        ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
+        e->memory[space] = memory;
+        e->taken_bytes[space] = zr_alloc_taken() - before;
+        /* One byte stands for none; a device with memory of its own has taken what it was asked for. */
+        if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
+    }
+    for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr_plan_place(plan, g, e->comm->rank);
+    e->by_shard = zr_alloc(sizeof *e->by_shard * (size_t)plan->ranks);
+    ZR_CHECK(e->by_shard, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", plan->ranks);
+    for (int r = 0; r < plan->ranks; r++) e->by_shard[zr_plan_shard(plan, r)] = r;
+    return ZR_OK;
 }
 
-/* The stage is made together, so all ranks must have come so far; engines of one communicator share it. */
-static zr_status take_stage(zr_engine *e)
+/* A stream of its own for calls between ranks, where they leave the processor free: between hosts. A core that computes
+ * cannot also copy: elsewhere one queue runs all streams in the order of the list. */
+static zr_status take_queues(zr_engine *e)
 {
-    void *stage = NULL;
-    _Static_assert(ZR_STAGE_LEAST >= ZR_COMM_STAGE_LEAST, "the plan gives comm what it wants at least");
-    e->stage_bytes = e->plan->stage_bytes;
-    if (e->comm->stage_bytes >= e->stage_bytes) return ZR_OK;
-    ZR_TRY(zr_comm_stage(e->comm, e->stage_bytes, &stage));
-    e->stage_bytes = e->comm->stage_taken_bytes;
+    const zr_plan *plan = e->plan;
+    zr_queue_config config = {.name = "compute"};
+    ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMPUTE]));
+    for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
+    if (!e->comm->concurrent || !plan->side_by_side) return ZR_OK;
+    config = (zr_queue_config){.name = "comm", .beside = true};
+    for (int k = 0; k < ZR_SCHEDULES; k++) { /* a round of it */
+        int32_t most = plan->schedule[k].n_steps + plan->schedule[k].n_waits;
+        if (most > config.most) config.most = most;
+    }
+    ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
+    e->beside = true;
+    return ZR_OK;
+}
+
+/* A communicator for each group that moves bytes, all ranks in the same order. */
+static zr_status take_comms(zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    e->group_comm[ZR_GROUP_DATA] = e->comm;
+    for (int32_t g = ZR_GROUP_DATA + 1; g < plan->n_groups; g++) {
+        if (plan->staging[g] == ZR_NONE) continue;
+        int color = e->comm->rank; /* the group's rank with all coordinates 0 */
+        for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
+            const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
+            color -= e->comm->rank / axis->step % axis->size * axis->step;
+        }
+        ZR_TRY(zr_comm_split(e->comm, color, e->place[g], &e->group_comm[g]));
+    }
+    return ZR_OK;
+}
+
+/* Staging is made together, so all ranks must have come so far; engines of one communicator share it. */
+static zr_status take_staging(zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGE_LEAST, "the plan gives comm what it wants at least");
+    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+        if (plan->staging[g] == ZR_NONE) continue;
+        zr_comm *comm = e->group_comm[g];
+        int64_t bytes = plan->persistent[plan->staging[g]].bytes, taken = bytes;
+        void *staging = NULL;
+        if (comm->stage_bytes < bytes) {
+            ZR_TRY(zr_comm_stage(comm, bytes, &staging));
+            taken = comm->stage_taken_bytes;
+        }
+        e->taken_bytes[ZR_SPACE_STAGING] += taken;
+    }
     return ZR_OK;
 }
 
 static zr_status prepare(zr_engine *e)
 {
-    const zr_plan *p = e->plan;
-    zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = p->layout.optimizer.hyper};
-    if (p->layout.train)
-        ZR_TRY(e->device->ops->update(e->device, &p->layout.optimizer, &nothing)); /* is there such a rule? */
-    for (int32_t b = 0; b < p->n_persistent; b++) {
-        zr_category c = p->persistent[b].category;
-        zr_ledger_take(&e->ledger, c, p->persistent[b].bytes);
-        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) e->states_bytes += p->persistent[b].bytes;
+    const zr_plan *plan = e->plan;
+    zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
+    if (plan->optimizer.name)
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* is there such a rule? */
+    for (int32_t b = 0; b < plan->n_persistent; b++) {
+        const zr_buffer *buffer = &plan->persistent[b];
+        const zr_category c = buffer->category;
+        zr_ledger_take(&e->ledger[buffer->space], c, buffer->bytes);
+        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) e->states_bytes += buffer->bytes;
     }
     for (int k = 0; k < ZR_SCHEDULES; k++) ZR_TRY(zr__bind(e, (zr_schedule_kind)k));
     return ZR_OK;
@@ -56,8 +103,8 @@ static zr_status prepare(zr_engine *e)
 zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
 {
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
-    ZR_CHECK(plan->layout.ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d",
-             plan->layout.ranks, comm->size);
+    ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
+             comm->size);
     ZR_CHECK(zr_device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
              "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
              plan->profile.facts.name, device->profile.facts.name);
@@ -69,9 +116,11 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
         e->comm = comm;
         e->runtime.seed = seed;
         st = take_memory(e);
+        if (st == ZR_OK) st = take_queues(e);
     }
     st = zr_comm_agree(comm, st);
-    if (st == ZR_OK) st = take_stage(e);
+    if (st == ZR_OK) st = take_comms(e);
+    if (st == ZR_OK) st = take_staging(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
@@ -85,24 +134,42 @@ void zr_engine_destroy(zr_engine **engine)
 {
     if (!engine || !*engine) return;
     zr_engine *e = *engine;
-    zr__lanes_stop(&e->lanes);
+    const zr_device_ops *ops = e->device->ops;
+    if (e->beside) ops->queue_destroy(e->queue[ZR_STREAM_COMM]);
+    if (e->queue[ZR_STREAM_COMPUTE]) ops->queue_destroy(e->queue[ZR_STREAM_COMPUTE]);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* What was on its way from or into it when a call was stopped may still be: until the process ends, or MPI does. */
-    if (e->arena && !(e->stopped && e->comm->concurrent)) e->device->ops->free(e->device, e->arena);
-    zr_free(e->scalars);
-    zr_free(e->squares);
-    zr_free(e->bad);
+    bool in_use = e->stopped && e->comm->concurrent;
+    for (int32_t g = ZR_GROUP_DATA + 1; g < ZR_GROUPS_MAX; g++) zr_comm_destroy(&e->group_comm[g]);
+    if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);
+    if (e->memory[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->memory[ZR_SPACE_HOST]);
+    zr_free(e->by_shard);
     zr_free(e);
     *engine = NULL;
 }
 
-/* Walk and count: traffic belongs to a step, to evaluation it does not. */
+/* `sign` times what the communicators have counted so far. */
+static void count_traffic(zr_engine *e, int sign)
+{
+    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
+        for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
+            const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
+            e->traffic.bytes[k] += sign * bytes;
+            e->across.bytes[k] += sign * zr_plan_across(e->plan, g, bytes);
+        }
+}
+
+/* Walk and count: traffic belongs to a whole step, to evaluation it does not. */
 static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
 {
-    zr_traffic before = e->comm->traffic;
-    ZR_TRY(zr__walk(e, kind));
-    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) e->traffic.bytes[k] += e->comm->traffic.bytes[k] - before.bytes[k];
-    return ZR_OK;
+    const zr_traffic traffic = e->traffic, across = e->across;
+    count_traffic(e, -1);
+    zr_status st = zr__walk(e, kind);
+    count_traffic(e, 1);
+    if (st == ZR_OK) return ZR_OK;
+    e->traffic = traffic;
+    e->across = across;
+    return st;
 }
 
 zr_status zr_engine_flush(zr_engine *e)
@@ -114,33 +181,34 @@ zr_status zr_engine_flush(zr_engine *e)
 
 static void begin_step(zr_engine *e, const zr_step_args *args)
 {
-    const zr_layout *l = &e->plan->layout;
-    const zr_graph *g = e->plan->graph[ZR_TRAIN];
-    const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
-    e->mean = 1.0 / ((double)zr_shape_elems(losses) * (double)l->accum * l->ranks);
+    e->mean = 1.0 / (double)e->plan->losses;
     e->scale = args->loss_scale > 0 ? args->loss_scale : 1;
-    e->grad_scale = (float)(1 / e->scale);
     e->step = args;
     e->batch_fn = args->batch;
     e->batch_arg = args->arg;
     e->batch.step = e->runtime.step = args->step;
     e->runtime.loss_seed = (float)(e->mean * e->scale);
-    e->loss = e->exact_squares = (zr_exact){0};
-    for (int32_t u = 0; u < e->plan->n_units; u++) e->bad[u] = -1;
+    *(zr_exact *)zr__result(e, e->plan->loss) = (zr_exact){0};
+    *(zr_verdict *)zr__result(e, e->plan->verdict) = (zr_verdict){.bad_param = -1, .skipped = e->dry};
     e->updated = 0;
-    e->result = (zr_step_result){.bad_param = -1};
+}
+
+static zr_step_result result_of(const zr_engine *e)
+{
+    const zr_verdict *v = zr__result(e, e->plan->verdict);
+    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param};
 }
 
 static zr_status check_step(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
 {
-    const zr_plan *p = e->plan;
-    ZR_CHECK(p->layout.train, ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
+    const zr_plan *plan = e->plan;
+    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
     ZR_CHECK(args && args->batch && result, ZR_ERR_ARG, "zr_engine_step: a NULL argument");
     ZR_CHECK(args->clip >= 0, ZR_ERR_ARG, "clipping to %g: wanted 0 (none) or a positive norm", args->clip);
     ZR_CHECK(args->loss_scale == 0 || args->loss_scale >= FLT_MIN, ZR_ERR_ARG,
              "a loss scale of %g: wanted 0 (none), or at least %g, by which gradients can be divided", args->loss_scale,
              FLT_MIN);
-    ZR_CHECK(args->clip == 0 || !p->consume_grad || p->layout.two_pass, ZR_ERR_STATE,
+    ZR_CHECK(args->clip == 0 || plan->norm_first, ZR_ERR_STATE,
              "clipping to %g with a plan that updates before the norm is known: set zr_layout.norm_first", args->clip);
     return ZR_OK;
 }
@@ -161,10 +229,10 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     zr_status st = walk_counted(e, ZR_TRAIN);
     bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
     if (whole) e->stale = e->refresh; /* as if it had not begun */
-    if (st == ZR_OK && !e->result.skipped) e->updates++;
+    *result = result_of(e);
+    if (st == ZR_OK && !result->skipped) e->updates++;
     if (st == ZR_OK) e->steps++;
-    if (st != ZR_OK) e->result.skipped = whole;
-    *result = e->result;
+    if (st != ZR_OK) result->skipped = whole;
     return batch_failure(e, st);
 }
 
@@ -172,12 +240,12 @@ zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result
 {
     ZR_TRY(check_step(e, args, result));
     ZR_TRY(zr_engine_flush(e));
+    e->dry = true;
     begin_step(e, args);
     e->refresh = false;
-    e->dry = e->result.skipped = true;
     zr_status st = zr__walk(e, ZR_TRAIN);
     e->dry = false;
-    *result = e->result;
+    *result = result_of(e);
     return batch_failure(e, st);
 }
 
@@ -190,9 +258,10 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     e->batch_fn = fn;
     e->batch_arg = arg;
     e->runtime.step = batch->step;
-    e->loss = (zr_exact){0};
+    zr_exact *loss = zr__result(e, e->plan->loss);
+    *loss = (zr_exact){0};
     ZR_TRY(batch_failure(e, zr__walk(e, ZR_EVAL)));
-    zr_exact_merge(sum, &e->loss);
+    zr_exact_merge(sum, loss);
     return ZR_OK;
 }
 
@@ -206,10 +275,10 @@ static zr_status give_token(void *arg, const zr_batch *batch, void *const *input
 
 zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_tensor *output)
 {
-    const zr_plan *p = e->plan;
+    const zr_plan *plan = e->plan;
     ZR_CHECK(e->bound[ZR_DECODE].schedule, ZR_ERR_STATE, "the plan has no decode schedule: set zr_layout.decode_len");
-    ZR_CHECK(position >= 0 && position < p->layout.decode_len, ZR_ERR_ARG,
-             "position %lld outside the cache of %lld tokens", (long long)position, (long long)p->layout.decode_len);
+    ZR_CHECK(position >= 0 && position < plan->decode_len, ZR_ERR_ARG, "position %lld outside the cache of %lld tokens",
+             (long long)position, (long long)plan->decode_len);
     ZR_TRY(zr_engine_flush(e));
     e->runtime.position = position;
     e->batch_fn = give_token;
@@ -217,37 +286,58 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
     zr_status st = zr__walk(e, ZR_DECODE);
     e->runtime.position = 0;
     ZR_TRY(st);
-    return zr_engine_value(e, ZR_DECODE, zr_graph_get_output(p->graph[ZR_DECODE]), output);
+    const zr_graph *g = plan->graph[ZR_DECODE];
+    const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
+    *output = (zr_tensor){zr__result(e, plan->output), type->dtype, type->shape};
+    return ZR_OK;
 }
 
-zr_status zr_engine_value(const zr_engine *e, zr_schedule_kind kind, zr_value value, zr_tensor *tensor)
+/* A value on its way to the host. */
+typedef struct reading {
+    const char *from;
+    void *to;
+    int64_t bytes;
+} reading;
+
+static zr_status read_value(void *arg, zr_device *device, int64_t index)
+{
+    (void)index;
+    const reading *r = arg;
+    return device->ops->copy(device, r->to, r->from, r->bytes);
+}
+
+zr_status zr_engine_value(zr_engine *e, zr_schedule_kind kind, zr_value value, void *out)
 {
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
     ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value,
              (int)kind);
-    ZR_CHECK(s->value_buffer[value] != ZR_NONE, ZR_ERR_ARG,
+    const zr_use *use = &s->value[value];
+    ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_ARG,
              "value %d has no place of its own: it is a parameter (use zr_engine_read), or of an op that is not run",
              value);
-    const zr_value_info *info = zr_graph_value(g, value);
-    *tensor = (zr_tensor){zr__buffer(e, &s->buffer[s->value_buffer[value]]) + s->value_offset[value], info->type.dtype,
-                          info->type.shape};
-    return ZR_OK;
+    reading r = {zr__use_at(e, s, use), out, use->range.count * zr_dtype_bytes(use->dtype)};
+    return zr__call(e, read_value, &r);
 }
 
 void zr_engine_measured(const zr_engine *e, zr_measured *measured)
 {
     memset(measured, 0, sizeof *measured);
-    memcpy(measured->memory.category_bytes, e->ledger.peak_bytes, sizeof e->ledger.peak_bytes);
-    measured->memory.states_bytes = e->states_bytes;
-    measured->memory.total_bytes = e->arena_taken_bytes + e->stage_bytes;
+    zr_memory *m = &measured->memory;
+    for (int s = 0; s < ZR_SPACES; s++) {
+        memcpy(m->space[s].category_bytes, e->ledger[s].peak_bytes, sizeof e->ledger[s].peak_bytes);
+        m->space[s].total_bytes = e->taken_bytes[s];
+    }
+    m->states_bytes = e->states_bytes;
+    zr_memory_sum(m);
     measured->traffic = e->traffic;
+    measured->across = e->across;
     measured->steps = e->steps;
 }
 
 bool zr_engine_serial(const zr_engine *e)
 {
-    return !e->lanes;
+    return !e->beside;
 }
 
 void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)
@@ -258,6 +348,6 @@ void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)
 
 void zr_engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
 {
-    *arena = e->arena;
-    *bytes = e->plan->arena_bytes;
+    *arena = e->memory[ZR_SPACE_DEVICE];
+    *bytes = e->plan->space_bytes[ZR_SPACE_DEVICE];
 }

@@ -1,233 +1,256 @@
 /*
- * The walk: one case for each kind of step. Nothing is decided here but whether an update is skipped;
- * nothing is allocated. A lane walks the steps of one stream, or of both.
+ * The walk: one thread goes through the list and issues each step to its stream's queue, behind the marks of the steps
+ * that it waits for.
  */
-#include "engine/internal.h"
-
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-zr__lane zr__lane_make(zr_engine *engine, zr__lanes *lanes, zr_stream stream, zr_device *device, zr_schedule_kind kind)
+#include "engine/internal.h"
+
+char *zr__at(const zr__running *r, int use)
 {
-    return (zr__lane){.engine = engine,
-                      .bound = &engine->bound[kind],
-                      .lanes = lanes,
-                      .stream = stream,
-                      .device = device,
-                      .first_row = engine->comm->rank * engine->plan->layout.batch};
+    return zr__use_at(r->engine, r->bound->schedule, &r->use[use]);
 }
 
-/* Without a second lane this one does everything. */
-static bool is_mine(const zr__lane *lane, const zr_step *step)
-{
-    return !lane->lanes || step->stream == lane->stream;
-}
-
-/* The ledger charges a buffer when its life begins, exactly where it is used. One lane keeps it, in the order of the
- * list, whoever runs the step. */
-static void take_buffers(const zr__lane *lane, int32_t step)
-{
-    const zr__bound *b = lane->bound;
-    for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
-        const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
-        if (lane->stream == ZR_STREAM_COMPUTE) zr_ledger_take(&lane->engine->ledger, buffer->category, buffer->bytes);
-    }
-}
-
-/* NaN in every float type: what is read unwritten shows. Not before the step has waited: its bytes may have been those
- * of a buffer that the other lane still read. */
-static void poison(const zr__lane *lane, int32_t step)
-{
-#ifdef ZR_DEBUG
-    const zr__bound *b = lane->bound;
-    for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
-        const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
-        memset(zr__buffer(lane->engine, buffer), 0xff, (size_t)buffer->bytes);
-    }
-#else
-    (void)lane, (void)step;
-#endif
-}
-
-static void give_buffers(const zr__lane *lane, int32_t step)
-{
-    const zr__bound *b = lane->bound;
-    for (int32_t i = step ? b->give_end[step - 1] : 0; i < b->give_end[step]; i++) {
-        const zr_buffer *buffer = &b->schedule->buffer[b->give[i]];
-        if (lane->stream == ZR_STREAM_COMPUTE) zr_ledger_give(&lane->engine->ledger, buffer->category, buffer->bytes);
-    }
-}
-
-char *zr__used(const zr__lane *lane, const zr_step *step, int use)
-{
-    const zr_schedule *s = lane->bound->schedule;
-    return zr__buffer(lane->engine, &s->buffer[s->use[step->uses + use].buffer]);
-}
+/* ---- what steps do ----------------------------------------------------------------------------- */
 
 /* A rank that stopped here would leave the others waiting. So it goes on, with zeros, and as one whose loss is not
  * finite: that all ranks hear before anything is updated. */
-static void replace_batch(const zr__lane *lane)
+static void replace_batch(const zr__running *r)
 {
-    zr_engine *e = lane->engine;
-    const zr_graph *g = e->plan->graph[lane->bound - e->bound];
+    zr_engine *e = r->engine;
+    const zr_graph *g = e->plan->graph[e->kind];
     for (int32_t i = 0; i < zr_graph_inputs(g); i++) {
-        const zr_type *type = &zr_graph_value(g, zr_graph_input(g, i))->type;
-        memset(lane->bound->input[i], 0, (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)));
+        const zr_use *given = &r->use[2 * i + 1];
+        memset(r->bound->input[i], 0, (size_t)(given->range.count * zr_dtype_bytes(given->dtype)));
     }
-    e->loss.not_finite = true;
+    if (e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
 }
 
-static zr_status run_batch(const zr__lane *lane)
+static zr_status run_batch(const zr__running *r)
 {
-    zr_engine *e = lane->engine;
-    e->batch.micro = lane->micro;
-    if (lane->bound == &e->bound[ZR_TRAIN]) e->batch.first_row = lane->first_row;
+    zr_engine *e = r->engine;
+    const zr_range *rows = &r->step->range;
+    e->batch.micro = r->micro;
+    if (e->kind == ZR_TRAIN)
+        e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
     e->runtime.first_row = e->batch.first_row;
-    zr_status st = e->batch_fn(e->batch_arg, &e->batch, lane->bound->input);
-    if (st == ZR_OK || st == ZR_ERR_STOPPED) return st;
-    if (e->batch_status == ZR_OK) snprintf(e->batch_text, sizeof e->batch_text, "%s", zr_error_message());
-    if (e->batch_status == ZR_OK) e->batch_status = st;
-    replace_batch(lane);
-    return ZR_OK;
-}
-
-static zr_status run_loss(const zr__lane *lane, const zr_step *step)
-{
-    zr_engine *e = lane->engine;
-    const zr_graph *g = e->plan->graph[lane->bound - e->bound];
-    int64_t n = zr_shape_elems(&zr_graph_value(g, zr_graph_get_losses(g))->type.shape);
-    return lane->device->ops->total(lane->device, (const float *)zr__used(lane, step, 0), n, &e->loss);
-}
-
-static zr_status run_zero(const zr__lane *lane, const zr_step *step)
-{
-    int64_t wire = zr_dtype_bytes(lane->engine->plan->layout.wire_dtype);
-    return lane->device->ops->zero(lane->device, zr__used(lane, step, 0) + step->first * wire, step->count * wire);
-}
-
-static zr_status run_step(const zr__lane *lane, int32_t index)
-{
-    zr_engine *e = lane->engine;
-    const zr__bound *b = lane->bound;
-    const zr_step *step = &b->schedule->step[index];
-    const zr_use *use = b->schedule->use + step->uses;
-    switch (step->kind) {
-    case ZR_STEP_RUN:
-        return b->run[b->run_of[index]].kernel->run(&b->run[b->run_of[index]].args);
-    case ZR_STEP_BATCH:
-        return run_batch(lane);
-    case ZR_STEP_ZERO:
-        return run_zero(lane, step);
-    case ZR_STEP_CAST:
-        return zr__cast(lane, step);
-    case ZR_STEP_GATHER:
-    case ZR_STEP_BROADCAST:
-        return zr__gather(lane, step);
-    case ZR_STEP_GATHER_GRAD:
-        return zr__gather_grad(lane, step);
-    case ZR_STEP_REDUCE_SCATTER:
-    case ZR_STEP_REDUCE:
-        return zr__reduce(lane, step);
-    case ZR_STEP_LOSS:
-        return run_loss(lane, step);
-    case ZR_STEP_SQUARE:
-        return zr__square(e, step->unit, use[0].buffer);
-    case ZR_STEP_AGREE:
-        return zr__agree(e, step->unit);
-    case ZR_STEP_NORM:
-        return zr__norm(e);
-    case ZR_STEP_UPDATE:
-        return e->result.skipped ? ZR_OK : zr__update(e, step->unit, use[0].buffer);
-    case ZR_STEP_REPEAT:
-    case ZR_STEP_END:
-    case ZR_STEP_KINDS:
-        break;
+    zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);
+    if (st == ZR_ERR_STOPPED) return st;
+    if (st != ZR_OK) {
+        if (e->batch_status == ZR_OK) snprintf(e->batch_text, sizeof e->batch_text, "%s", zr_error_message());
+        if (e->batch_status == ZR_OK) e->batch_status = st;
+        replace_batch(r);
     }
-    return ZR_FAIL(ZR_ERR_INTERNAL, "step %d of kind %d cannot run", index, (int)step->kind);
-}
-
-/* Grows along a walk, turn by turn of its body. */
-static int64_t ticket_of(const zr__lane *lane, int32_t step)
-{
-    return lane->micro * (lane->bound->schedule->n_steps + 1) + step + 1;
-}
-
-static zr_status await_steps(const zr__lane *lane, const zr_step *step)
-{
-    const zr_schedule *s = lane->bound->schedule;
-    for (int32_t w = step->waits; lane->lanes && w < step->waits + step->n_waits; w++)
-        if (s->step[s->wait[w]].stream != lane->stream)
-            ZR_TRY(zr__lane_await(lane, s->step[s->wait[w]].stream, ticket_of(lane, s->wait[w])));
+    for (int32_t i = 0; i < zr_graph_inputs(e->plan->graph[e->kind]); i++) {
+        const zr_use *place = &r->use[2 * i];
+        int64_t bytes = place->range.count * zr_dtype_bytes(place->dtype);
+        ZR_TRY(r->device->ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
+    }
     return ZR_OK;
 }
 
-static zr_status run_watched(const zr__lane *lane, int32_t index)
+static zr_status run_op(const zr__running *r)
 {
-    zr_engine *e = lane->engine;
-    const zr_step *step = &lane->bound->schedule->step[index];
-    zr_event event = {.schedule = (zr_schedule_kind)(lane->bound - e->bound),
-                      .step = index,
-                      .stream = step->stream,
-                      .micro = lane->micro};
-    if (e->watch) event.wait_sec = zr_clock_sec();
-    ZR_TRY(await_steps(lane, step));
-    poison(lane, index);
-    if (e->watch) event.begin_sec = zr_clock_sec();
-    ZR_TRY(run_step(lane, index));
-    if (e->watch) event.end_sec = zr_clock_sec();
-    if (e->watch) e->watch(e->watch_arg, &event);
+    const zr__run *run = &r->bound->run[r->bound->run_of[r->step - r->bound->schedule->step]];
+    return run->kernel->run(&run->args);
+}
+
+static zr_status run_zero(const zr__running *r)
+{
+    return r->device->ops->zero(r->device, zr__at(r, 0), r->use->range.count * zr_dtype_bytes(r->use->dtype));
+}
+
+static zr_status run_copy(const zr__running *r)
+{
+    return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0),
+                                r->use->range.count * zr_dtype_bytes(r->use->dtype));
+}
+
+static zr_status run_loss(const zr__running *r)
+{
+    return r->device->ops->total(r->device, (const float *)zr__at(r, 0), r->use->range.count, (zr_exact *)zr__at(r, 1));
+}
+
+static zr_status run_nothing(const zr__running *r)
+{
+    (void)r;
     return ZR_OK;
 }
 
-/* REPEAT and END hold all streams. */
-static zr_status meet(const zr__lane *lane, int32_t index)
+static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
+    [ZR_STEP_BATCH] = run_batch,    [ZR_STEP_RUN] = run_op,
+    [ZR_STEP_ZERO] = run_zero,      [ZR_STEP_CAST] = zr__cast,
+    [ZR_STEP_COPY] = run_copy,      [ZR_STEP_GATHER] = zr__gather,
+    [ZR_STEP_REDUCE] = zr__reduce,  [ZR_STEP_BROADCAST] = zr__broadcast,
+    [ZR_STEP_LOSS] = run_loss,      [ZR_STEP_GATHER_GRAD] = zr__gather,
+    [ZR_STEP_REPEAT] = run_nothing, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
+    [ZR_STEP_END] = run_nothing,    [ZR_STEP_SQUARE] = zr__square,
+    [ZR_STEP_AGREE] = zr__agree,    [ZR_STEP_NORM] = zr__norm,
+    [ZR_STEP_UPDATE] = zr__update,
+};
+
+/* ---- one step ---------------------------------------------------------------------------------- */
+
+/* A task's index tells step and micro-batch. */
+static int64_t index_of(const zr__bound *b, int64_t micro, int32_t step)
 {
-    zr_stream other = lane->stream == ZR_STREAM_COMPUTE ? ZR_STREAM_COMM : ZR_STREAM_COMPUTE;
-    zr__lane_publish(lane, ticket_of(lane, index));
-    return zr__lane_await(lane, other, ticket_of(lane, index));
+    return micro * b->schedule->n_steps + step;
 }
 
-/* Is it left to do? What other ranks have updated is gathered once, and not when a flush has done it. */
-static bool is_due(const zr__lane *lane, const zr_step *step)
+/* Debug builds: what begins its life holds no number, so that a plan which reads too early is seen. */
+static void poison(const zr_engine *e, const zr__bound *b, int32_t step)
 {
-    return !step->once || (lane->engine->refresh && lane->micro == 0);
+#ifdef ZR_DEBUG
+    for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
+        const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
+        memset(zr__buffer(e, buffer), 0xff, (size_t)buffer->bytes);
+    }
+#else
+    (void)e, (void)b, (void)step;
+#endif
 }
 
-zr_status zr__lane_walk(zr__lane *lane)
+/* "in step 12, gather of h.3": what a failure is found in. */
+static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
-    const zr_schedule *s = lane->bound->schedule;
-    const zr_layout *l = &lane->engine->plan->layout;
+    const zr_graph *g = e->plan->graph[e->kind];
+    char text[512];
+    snprintf(text, sizeof text, "%s", zr_error_message());
+    bool told = status == ZR_ERR_DIVERGED || status == ZR_ERR_STOPPED;
+    if (told) return zr_error_frame(status, __func__, __FILE__, __LINE__);
+    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", text, index, zr_step_kind_name(step->kind),
+                   step->unit >= 0 && g ? " of " : "",
+                   step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : "");
+}
+
+static zr_status run_step(void *arg, zr_device *device, int64_t index)
+{
+    zr_engine *e = arg;
+    const zr__bound *b = &e->bound[e->kind];
+    const int32_t i = (int32_t)(index % b->schedule->n_steps);
+    const zr_step *step = &b->schedule->step[i];
+    zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps};
+    poison(e, b, i);
+    zr_status st = run_kind[step->kind](&r);
+    return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
+}
+
+static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
+{
+    zr_engine *e = arg;
+    const zr_schedule *s = e->bound[e->kind].schedule;
+    const int32_t i = (int32_t)(index % s->n_steps);
+    zr_event event = {.schedule = e->kind,
+                      .step = i,
+                      .stream = s->step[i].stream,
+                      .micro = index / s->n_steps,
+                      .wait_sec = free_sec,
+                      .begin_sec = begin_sec,
+                      .end_sec = end_sec};
+    e->watch(e->watch_arg, &event);
+}
+
+static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool take)
+{
+    const int32_t *list = take ? b->take : b->give, *end = take ? b->take_end : b->give_end;
+    for (int32_t i = step ? end[step - 1] : 0; i < end[step]; i++) {
+        const zr_buffer *buffer = &b->schedule->buffer[list[i]];
+        (take ? zr_ledger_take : zr_ledger_give)(&e->ledger[buffer->space], buffer->category, buffer->bytes);
+    }
+}
+
+/* What other ranks have updated is gathered once, and not when a flush has done it. */
+static bool is_due(const zr_engine *e, const zr_step *step, int64_t micro)
+{
+    if (step->when == ZR_WHEN_STALE) return e->refresh && micro == 0;
+    return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) == (micro == 0);
+}
+
+static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t micro)
+{
+    const zr_schedule *s = b->schedule;
+    const zr_step *step = &s->step[i];
+    const zr_device_ops *ops = e->device->ops;
+    zr_queue *queue = e->queue[step->stream];
+    const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, micro, i)};
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+        const zr_wait *wait = &s->wait[w];
+        if (wait->before && micro == 0) continue;
+        zr_status st = ops->await(queue, b->mark[(micro - wait->before) & 1][wait->step]);
+        e->echoed = st != ZR_OK;
+        ZR_TRY(st);
+    }
+    const bool due = is_due(e, step, micro);
+    if (due) ZR_TRY(ops->issue(queue, &task));
+    /* Of what runs no more there is nothing to wait for; what does not run yet stands behind what runs in its place. */
+    const zr_mark nothing = {NULL, 0};
+    if (b->awaited[i]) b->mark[micro & 1][i] = due || step->when == ZR_WHEN_LATER ? ops->mark(queue) : nothing;
+    return ZR_OK;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------- */
+
+static zr_status walk_list(zr_engine *e, const zr__bound *b)
+{
+    const zr_schedule *s = b->schedule;
     int32_t body = 0;
+    int64_t micro = 0, rounds = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        bool mine = is_mine(lane, step);
         if (step->kind == ZR_STEP_REPEAT) {
-            ZR_TRY(meet(lane, i));
             body = i;
+            rounds = step->rounds;
         } else if (step->kind == ZR_STEP_END) {
-            ZR_TRY(meet(lane, i));
-            if (lane->micro + 1 == l->accum) continue;
-            lane->micro++;
-            lane->first_row += l->ranks * l->batch;
+            if (micro + 1 == rounds) continue;
+            micro++;
             i = body;
         } else {
-            take_buffers(lane, i);
-            if (mine && is_due(lane, step)) ZR_TRY(run_watched(lane, i));
-            if (mine) zr__lane_publish(lane, ticket_of(lane, i));
-            give_buffers(lane, i);
+            take_and_give(e, b, i, true);
+            ZR_TRY(issue_step(e, b, i, micro));
+            take_and_give(e, b, i, false);
         }
     }
     return ZR_OK;
 }
 
+/* The comm queue ends what it has, or, after a failure that is not its own, is called back. */
+static zr_status join(zr_engine *e, zr_status walked)
+{
+    const zr_device_ops *ops = e->device->ops;
+    bool calls_back = walked != ZR_OK && walked != ZR_ERR_STOPPED && !e->echoed && e->beside;
+    if (calls_back) {
+        e->stopped = true;
+        ops->cancel(e->queue[ZR_STREAM_COMM]);
+        zr_comm_cancel(e->comm); /* it may wait for a peer for ever */
+    }
+    zr_status comm = e->beside ? ops->sync(e->queue[ZR_STREAM_COMM]) : ZR_OK;
+    if (walked != ZR_OK) ops->cancel(e->queue[ZR_STREAM_COMPUTE]); /* its failure is known */
+    zr_status compute = ops->sync(e->queue[ZR_STREAM_COMPUTE]);
+    return walked != ZR_OK ? walked : comm != ZR_OK ? comm : compute;
+}
+
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
-    zr__lane lane = zr__lane_make(e, NULL, ZR_STREAM_COMPUTE, e->device, kind);
-    zr_ledger before = e->ledger;
+    zr_ledger before[ZR_SPACES];
+    memcpy(before, e->ledger, sizeof before);
     e->batch_status = ZR_OK;
-    zr_status st = e->lanes ? zr__lanes_walk(e->lanes, kind) : zr__lane_walk(&lane);
+    e->echoed = false;
+    e->kind = kind;
+    zr_status st = join(e, walk_list(e, &e->bound[kind]));
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
-    if (st != ZR_OK)
-        memcpy(e->ledger.live_bytes, before.live_bytes, sizeof before.live_bytes); /* of a walk cut short */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* of a walk cut short */
+        memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
+}
+
+zr_status zr__call(zr_engine *e, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg)
+{
+    const zr_device_ops *ops = e->device->ops;
+    const zr_task task = {run, NULL, arg, 0};
+    zr_status st = ops->issue(e->queue[ZR_STREAM_COMPUTE], &task);
+    if (st != ZR_OK) ops->cancel(e->queue[ZR_STREAM_COMPUTE]);
+    zr_status later = ops->sync(e->queue[ZR_STREAM_COMPUTE]);
+    return st != ZR_OK ? st : later;
 }

@@ -7,9 +7,11 @@
 /* High-water marks of one schedule, walked in list order as the engine does. */
 static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
-    zr_ledger ledger = {0};
-    for (int32_t b = 0; b < plan->n_persistent; b++)
-        zr_ledger_take(&ledger, plan->persistent[b].category, plan->persistent[b].bytes);
+    zr_ledger ledger[ZR_SPACES] = {0};
+    for (int32_t b = 0; b < plan->n_persistent; b++) {
+        const zr_buffer *buffer = &plan->persistent[b];
+        zr_ledger_take(&ledger[buffer->space], buffer->category, buffer->bytes);
+    }
     /* A buffer lives from its first use to its last, so the uses of each step tell what begins and ends there; looking
      * through all buffers at each step would be quadratic. */
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -21,40 +23,58 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
                 for (int32_t v = step->uses; v < u && !seen; v++) seen = s->use[v].buffer == b;
                 if (seen) continue;
                 const zr_buffer *buffer = &s->buffer[b];
-                if (pass == 0 && buffer->first_step == i) zr_ledger_take(&ledger, buffer->category, buffer->bytes);
-                if (pass == 1 && buffer->last_step == i) zr_ledger_give(&ledger, buffer->category, buffer->bytes);
+                zr_ledger *its = &ledger[buffer->space];
+                if (pass == 0 && buffer->first_step == i) zr_ledger_take(its, buffer->category, buffer->bytes);
+                if (pass == 1 && buffer->last_step == i) zr_ledger_give(its, buffer->category, buffer->bytes);
             }
     }
+    for (int space = 0; space < ZR_SPACES; space++)
+        for (int c = 0; c < ZR_CATEGORIES; c++) {
+            int64_t *most = &memory->space[space].category_bytes[c];
+            if (ledger[space].peak_bytes[c] > *most) *most = ledger[space].peak_bytes[c];
+        }
+}
+
+void zr_memory_sum(zr_memory *memory)
+{
+    const zr_space_memory *device = &memory->space[ZR_SPACE_DEVICE], *staging = &memory->space[ZR_SPACE_STAGING];
     for (int c = 0; c < ZR_CATEGORIES; c++)
-        if (ledger.peak_bytes[c] > memory->category_bytes[c]) memory->category_bytes[c] = ledger.peak_bytes[c];
+        memory->category_bytes[c] = device->category_bytes[c] + staging->category_bytes[c];
+    memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
 /* `times` a step. A quarter of the range is left, so that kinds can be added. */
-static zr_status charge(zr_plan *plan, zr_traffic_kind kind, int64_t bytes, int64_t times)
+static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t times)
 {
-    ZR_CHECK(!__builtin_mul_overflow(bytes, times, &bytes) && bytes <= INT64_MAX / 4 - plan->traffic.bytes[kind],
+    ZR_CHECK(!__builtin_mul_overflow(bytes, times, &bytes) && bytes <= INT64_MAX / 4 - traffic->bytes[kind],
              ZR_ERR_CONFIG, "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
              (long long)plan->layout.accum);
-    zr_traffic_count(&plan->traffic, kind, bytes);
+    zr_traffic_count(traffic, kind, bytes);
     return ZR_OK;
 }
 
-int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step)
+int64_t zr_plan_across(const zr_plan *plan, int32_t group, int64_t bytes)
 {
-    int64_t others = plan->layout.ranks - 1;
-    int64_t wire = zr_dtype_bytes(plan->layout.wire_dtype), sums = plan->sum_f32 ? zr_dtype_bytes(ZR_F32) : wire;
+    const int ranks = plan->group[group].size, local = plan->group[ZR_GROUP_LOCAL].size;
+    if (plan->n_groups <= ZR_GROUP_LOCAL || group == ZR_GROUP_LOCAL || ranks == 1) return 0;
+    return group == ZR_GROUP_ACROSS ? bytes : bytes / (ranks - 1) * (ranks - local);
+}
+
+int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+{
+    const zr_use *pieces = &s->use[step->uses]; /* GATHER, BROADCAST, GATHER_GRAD: the second */
+    int64_t others = plan->group[step->group].size - 1;
     switch (step->kind) {
     case ZR_STEP_REDUCE_SCATTER:
     case ZR_STEP_REDUCE:
-        return others * step->count * wire;
+        return others * step->range.count * zr_dtype_bytes(pieces[0].dtype);
     case ZR_STEP_GATHER:
-        return others * step->count * zr_dtype_bytes(plan->layout.dtype);
-    case ZR_STEP_BROADCAST:
-        return step->count * zr_dtype_bytes(plan->layout.dtype);
     case ZR_STEP_GATHER_GRAD:
-        return others * step->count * sums;
+        return others * step->range.count * zr_dtype_bytes(pieces[1].dtype);
+    case ZR_STEP_BROADCAST:
+        return step->range.count * zr_dtype_bytes(pieces[1].dtype);
     case ZR_STEP_NORM:
-        return others * plan->norm_scalars * (int64_t)sizeof(double);
+        return others * (step->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS) * (int64_t)sizeof(double);
     case ZR_STEP_AGREE:
         return others * ZR_AGREE_SCALARS * (int64_t)sizeof(double);
     default:
@@ -80,11 +100,16 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
     int64_t times = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT) times = plan->layout.accum;
+        if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        int64_t bytes = zr__wire_bytes(plan, step);
-        /* What is done once, flush has charged. */
-        if (bytes > 0 && !step->once && receives(step)) ZR_TRY(charge(plan, traffic_kind(step), bytes, times));
+        int64_t bytes = zr__wire_bytes(plan, s, step), runs = times;
+        if (step->when == ZR_WHEN_STALE) continue; /* flush has charged it */
+        if (step->when == ZR_WHEN_FIRST) runs = 1;
+        if (step->when == ZR_WHEN_LATER) runs = times - 1;
+        if (bytes == 0 || !receives(step)) continue;
+        const int64_t across = zr_plan_across(plan, step->group, bytes);
+        ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, runs));
+        ZR_TRY(charge(plan, &plan->across, traffic_kind(step), across, runs));
     }
     return ZR_OK;
 }
@@ -112,14 +137,23 @@ static zr_status account_flops(zr_plan *plan)
 zr_status zr__account(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
+    plan->n_streams = ZR_STREAM_COMM + 1;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        for (int32_t i = 0; i < plan->schedule[k].n_steps; i++)
+            if ((int)plan->schedule[k].step[i].stream >= plan->n_streams)
+                plan->n_streams = (int)plan->schedule[k].step[i].stream + 1;
     for (int k = 0; k < ZR_SCHEDULES; k++)
         if (plan->schedule[k].buffer) account_memory(plan, &plan->schedule[k], &plan->memory);
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         zr_category c = plan->persistent[b].category;
         if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) plan->memory.states_bytes += plan->persistent[b].bytes;
     }
-    plan->memory.total_bytes = plan->arena_bytes;
-    ZR_TRY(zr__add_bytes(&plan->memory.total_bytes, plan->stage_bytes));
+    int64_t all = 0;
+    for (int s = 0; s < ZR_SPACES; s++) {
+        plan->memory.space[s].total_bytes = plan->space_bytes[s];
+        ZR_TRY(zr__add_bytes(&all, plan->space_bytes[s]));
+    }
+    zr_memory_sum(&plan->memory);
     if (!l->train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_FLUSH]));

@@ -4,17 +4,25 @@
  */
 #include "zr/plan.h"
 
+/* A schedule with a body that is repeated is proved over two rounds of it: times count the steps of the first round and
+ * of what follows END, then those of a second round. Each round has transient buffers of its own. */
 typedef struct proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL: FLUSH */
     const zr_schedule *s;
-    uint64_t *before; /* n x words: bit j of row i: step j happens before step i */
+    int32_t repeat, end, times; /* body: steps between repeat and end; times: all */
+    uint64_t *before;           /* times x words: bit j of row i: time j comes before time i */
     int32_t words;
 } proof;
 
-static bool is_barrier(const zr_step *step)
+static int32_t step_at(const proof *p, int32_t time)
 {
-    return step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END;
+    return time < p->s->n_steps ? time : p->repeat + 1 + time - p->s->n_steps;
+}
+
+static int32_t second(const proof *p, int32_t step)
+{
+    return p->s->n_steps + step - p->repeat - 1;
 }
 
 static bool happens_before(const proof *p, int32_t a, int32_t b)
@@ -22,62 +30,122 @@ static bool happens_before(const proof *p, int32_t a, int32_t b)
     return (p->before[(size_t)b * (size_t)p->words + (size_t)a / 64] >> (a % 64)) & 1;
 }
 
-static void after(proof *p, int32_t step, int32_t earlier)
+static void after(proof *p, int32_t time, int32_t earlier)
 {
-    uint64_t *mine = p->before + (size_t)step * (size_t)p->words;
+    uint64_t *mine = p->before + (size_t)time * (size_t)p->words;
     const uint64_t *its = p->before + (size_t)earlier * (size_t)p->words;
     for (int32_t w = 0; w < p->words; w++) mine[w] |= its[w];
     mine[earlier / 64] |= (uint64_t)1 << (earlier % 64);
 }
 
-static zr_status find_order(proof *p)
+static zr_status find_body(proof *p)
 {
-    int32_t stream_last[ZR_STREAMS], barrier = -1, open = 0;
-    for (int k = 0; k < ZR_STREAMS; k++) stream_last[k] = -1;
+    int32_t open = 0;
+    p->repeat = p->end = -1;
     for (int32_t i = 0; i < p->s->n_steps; i++) {
-        const zr_step *step = &p->s->step[i];
-        if (barrier >= 0) after(p, i, barrier);
-        for (int k = 0; k < ZR_STREAMS; k++)
-            if (stream_last[k] >= 0 && (is_barrier(step) || k == (int)step->stream)) after(p, i, stream_last[k]);
-        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
-            ZR_CHECK(p->s->wait[w] >= 0 && p->s->wait[w] < i, ZR_ERR_INTERNAL,
-                     "step %d waits for step %d, which is not before it", i, p->s->wait[w]);
-            after(p, i, p->s->wait[w]);
-        }
-        stream_last[step->stream] = i;
-        if (is_barrier(step)) barrier = i;
-        open += step->kind == ZR_STEP_REPEAT ? 1 : step->kind == ZR_STEP_END ? -1 : 0;
+        if (p->s->step[i].kind == ZR_STEP_REPEAT) p->repeat = i;
+        if (p->s->step[i].kind == ZR_STEP_END) p->end = i;
+        open += p->s->step[i].kind == ZR_STEP_REPEAT ? 1 : p->s->step[i].kind == ZR_STEP_END ? -1 : 0;
         ZR_CHECK(open == 0 || open == 1, ZR_ERR_INTERNAL, "step %d: REPEAT and END do not match", i);
     }
     ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "a REPEAT has no END");
+    bool again = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
+    p->times = p->s->n_steps + (again ? p->end - p->repeat - 1 : 0);
+    p->words = (p->times + 63) / 64;
     return ZR_OK;
 }
 
-/* All uses, by buffer: list of (step, use) in one array, first[b] .. first[b+1]. */
+/* In a second round: what runs in the first alone. (What runs in later ones stands in the first behind what it
+ * replaces.) */
+static bool is_idle(const proof *p, int32_t time)
+{
+    const zr_when when = p->s->step[step_at(p, time)].when;
+    return time >= p->s->n_steps && (when == ZR_WHEN_STALE || when == ZR_WHEN_FIRST);
+}
+
+/* The order of streams and waits. last: of each stream. */
+static zr_status order_time(proof *p, int32_t time, int32_t last[ZR_STREAMS])
+{
+    const zr_step *step = &p->s->step[step_at(p, time)];
+    bool again = time >= p->s->n_steps;
+    if (is_idle(p, time)) return ZR_OK;
+    if (last[step->stream] >= 0) after(p, time, last[step->stream]);
+    last[step->stream] = time;
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+        const zr_wait *wait = &p->s->wait[w];
+        bool there = wait->step >= 0 && wait->step < p->s->n_steps && (wait->before || wait->step < step_at(p, time));
+        ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", step_at(p, time),
+                 wait->step);
+        if (wait->before && !again) continue;
+        const int32_t on = again && !wait->before && wait->step > p->repeat ? second(p, wait->step) : wait->step;
+        if (!is_idle(p, on)) after(p, time, on);
+    }
+    return ZR_OK;
+}
+
+static zr_status find_order(proof *p)
+{
+    int32_t last[ZR_STREAMS], body_last[ZR_STREAMS];
+    for (int k = 0; k < ZR_STREAMS; k++) last[k] = body_last[k] = -1;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        ZR_TRY(order_time(p, i, last));
+        for (int k = 0; k < ZR_STREAMS && i == p->end; k++) body_last[k] = last[k];
+    }
+    for (int32_t i = p->s->n_steps; i < p->times; i++) ZR_TRY(order_time(p, i, body_last));
+    return ZR_OK;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------- */
+
+/* A buffer that stays is one; of another each round has its own: those of a second round stand behind all buffers. */
+static int32_t instances(const proof *p)
+{
+    return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
+}
+
+static int32_t instance_at(const proof *p, int32_t time, int32_t buffer)
+{
+    bool own = time >= p->s->n_steps && buffer >= p->plan->n_persistent;
+    return own ? buffer - p->plan->n_persistent + p->s->n_buffers : buffer;
+}
+
+static const zr_buffer *buffer_of(const proof *p, int32_t instance)
+{
+    return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
+}
+
+/* All uses, by instance of a buffer: those of b are [first[b], first[b+1]). */
 typedef struct use_of {
-    int32_t step;
+    int32_t time;
     bool reads, writes;
 } use_of;
 
-static zr_status check_buffer(const proof *p, int32_t b, const use_of *use, int32_t n)
+/* What follows END comes after the last round, whichever that is: it is proved behind the first. */
+static bool never_meet(const proof *p, int32_t a, int32_t b)
 {
-    const zr_buffer *buffer = &p->s->buffer[b];
-    bool resident = buffer->persistent;
+    bool again = a >= p->s->n_steps || b >= p->s->n_steps;
+    return again && ((a < p->s->n_steps && a >= p->end) || (b < p->s->n_steps && b >= p->end));
+}
+
+static zr_status check_buffer(const proof *p, int32_t instance, const use_of *use, int32_t n)
+{
+    const zr_buffer *buffer = buffer_of(p, instance);
     for (int32_t i = 0; i < n; i++) {
-        bool written = resident;
+        bool written = buffer->persistent;
         for (int32_t j = 0; j < n; j++) {
-            if (use[j].step == use[i].step) {
+            if (never_meet(p, use[i].time, use[j].time)) continue;
+            if (use[j].time == use[i].time) {
                 written |= use[i].writes || use[j].writes;
                 continue;
             }
-            bool ordered = happens_before(p, use[j].step, use[i].step);
+            bool ordered = happens_before(p, use[j].time, use[i].time);
             written |= use[j].writes && ordered;
-            ZR_CHECK(ordered || happens_before(p, use[i].step, use[j].step) || !(use[i].writes || use[j].writes),
-                     ZR_ERR_INTERNAL, "steps %d and %d use buffer %d (%s) in no order", use[i].step, use[j].step, b,
-                     buffer->what);
+            ZR_CHECK(ordered || happens_before(p, use[i].time, use[j].time) || !(use[i].writes || use[j].writes),
+                     ZR_ERR_INTERNAL, "steps %d and %d use buffer %s in no order", step_at(p, use[i].time),
+                     step_at(p, use[j].time), buffer->what);
         }
-        ZR_CHECK(!use[i].reads || written, ZR_ERR_INTERNAL, "step %d reads buffer %d (%s), which nothing has written",
-                 use[i].step, b, buffer->what);
+        ZR_CHECK(!use[i].reads || written, ZR_ERR_INTERNAL, "step %d reads buffer %s, which nothing has written",
+                 step_at(p, use[i].time), buffer->what);
     }
     return ZR_OK;
 }
@@ -86,78 +154,113 @@ static bool all_before(const proof *p, const use_of *a, int32_t na, const use_of
 {
     for (int32_t i = 0; i < na; i++)
         for (int32_t j = 0; j < nb; j++)
-            if (!happens_before(p, a[i].step, b[j].step)) return false;
+            if (!happens_before(p, a[i].time, b[j].time)) return false;
     return true;
 }
 
 static bool share_bytes(const zr_buffer *a, const zr_buffer *b)
 {
-    return a->staging == b->staging && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+    return a->space == b->space && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
 static zr_status check_places(const proof *p, const use_of *use, const int32_t *first)
 {
-    const zr_schedule *s = p->s;
-    for (int32_t a = 0; a < s->n_buffers; a++) {
-        int64_t room = s->buffer[a].staging ? p->plan->stage_bytes : p->plan->arena_bytes;
-        ZR_CHECK(s->buffer[a].offset >= 0 && s->buffer[a].bytes >= 0 &&
-                     s->buffer[a].offset + s->buffer[a].bytes <= room,
-                 ZR_ERR_INTERNAL, "buffer %d (%s) ends outside its %lld bytes", a, s->buffer[a].what, (long long)room);
+    for (int32_t a = 0; a < instances(p); a++) {
+        const zr_buffer *x = buffer_of(p, a);
+        int64_t room = p->plan->space_bytes[x->space];
+        ZR_CHECK(x->offset >= 0 && x->bytes >= 0 && x->offset + x->bytes <= room, ZR_ERR_INTERNAL,
+                 "buffer %s ends outside the %lld bytes of its space", x->what, (long long)room);
         for (int32_t b = 0; b < a; b++) {
-            if (!share_bytes(&s->buffer[a], &s->buffer[b])) continue;
+            const zr_buffer *y = buffer_of(p, b);
+            if (!share_bytes(x, y)) continue;
             int32_t na = first[a + 1] - first[a], nb = first[b + 1] - first[b];
-            bool apart = !s->buffer[a].persistent && !s->buffer[b].persistent &&
+            bool apart = !x->persistent && !y->persistent &&
                          (all_before(p, use + first[a], na, use + first[b], nb) ||
                           all_before(p, use + first[b], nb, use + first[a], na));
-            ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %d (%s) and %d (%s) share bytes while both may be in use", b,
-                     s->buffer[b].what, a, s->buffer[a].what);
+            ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %s and %s share bytes while both may be in use", y->what,
+                     x->what);
         }
     }
     return ZR_OK;
 }
 
+/* Where a range begins on the rank with the highest places. */
+static int64_t last_first(const zr_plan *plan, const zr_range *r)
+{
+    return r->first + (plan->group[r->by.group].size - 1) * r->by.elems +
+           (plan->group[r->base.group].size - 1) * r->base.elems;
+}
+
+/* On every rank a use lies in its buffer, and what moves or changes a part of a unit uses that much of each. */
+static zr_status check_ranges(const proof *p)
+{
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+            const zr_use *use = &p->s->use[u];
+            if (use->buffer == ZR_NONE || use->range.count == 0) continue;
+            const zr_buffer *buffer = &p->s->buffer[use->buffer];
+            int64_t end = (last_first(p->plan, &use->range) + use->range.count) * zr_dtype_bytes(use->dtype);
+            ZR_CHECK(use->range.first >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
+                     "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,
+                     (long long)buffer->bytes);
+            bool in_unit = step->unit >= 0 && step->range.count > 0;
+            ZR_CHECK(!in_unit || use->range.count == step->range.count, ZR_ERR_INTERNAL,
+                     "step %d is of %lld elements of a unit, but uses %lld of buffer %s", i,
+                     (long long)step->range.count, (long long)use->range.count, buffer->what);
+        }
+    }
+    return ZR_OK;
+}
+
+/* ---- values ------------------------------------------------------------------------------------ */
+
+/* The bytes of a use. */
+static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
+{
+    *begin = use->range.first * zr_dtype_bytes(use->dtype);
+    *end = *begin + use->range.count * zr_dtype_bytes(use->dtype);
+}
+
 /* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before this one write
  * there since? */
-static bool was_last(const proof *p, int32_t step, zr_value value, int32_t buffer)
+static bool was_last(const proof *p, int32_t step, zr_value value, const zr_use *use)
 {
-    const zr_value_info *info = zr_graph_value(p->graph, value);
-    const int64_t first = p->s->value_offset[value];
-    const int64_t end = first + zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
-    for (int32_t i = step - 1; i >= 0 && info->param >= 0; i--) {
+    int64_t first, end, at, stop;
+    bytes_used(use, &first, &end);
+    for (int32_t i = step - 1; i >= 0 && zr_graph_value(p->graph, value)->param >= 0; i--) {
         if (p->s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(p->graph, p->s->step[i].op);
         for (int j = 0; j < op->n_out; j++) {
-            const zr_type *type = &zr_graph_value(p->graph, op->out[j])->type;
-            int64_t at = p->s->value_offset[op->out[j]];
-            bool here = p->s->use[p->s->step[i].uses + op->n_in + j].buffer == buffer && at < end &&
-                        first < at + zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
-            if (here) return op->out[j] == value;
+            const zr_use *out = &p->s->use[p->s->step[i].uses + op->n_in + j];
+            bytes_used(out, &at, &stop);
+            if (out->buffer == use->buffer && at < end && first < stop) return op->out[j] == value;
         }
     }
     return false;
 }
 
 /* Is `value` still what its place holds, and the place the one that the step names? */
-static zr_status check_held(const proof *p, const zr_value *holder, int32_t step, zr_value value, int32_t buffer)
+static zr_status check_held(const proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use)
 {
     const zr_value_info *info = zr_graph_value(p->graph, value);
-    int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
-    const zr_buffer *b = &p->s->buffer[buffer];
-    ZR_CHECK(p->s->value_offset[value] + bytes <= b->bytes, ZR_ERR_INTERNAL,
-             "step %d: value %d ends outside buffer %d (%s)", step, value, buffer, b->what);
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    ZR_CHECK(use->dtype == info->type.dtype && use->range.count == zr_shape_elems(&info->type.shape), ZR_ERR_INTERNAL,
+             "step %d: value %d is used as %lld elements of another type or shape", step, value,
+             (long long)use->range.count);
     if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
         const zr_param_info *param = zr_graph_param(p->graph, info->param);
         bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_PARAM : ZR_GRAD) && b->unit == param->unit &&
-                      p->s->value_offset[value] == param->unit_offset * zr_dtype_bytes(info->type.dtype);
-        ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at byte %lld of buffer %d (%s)", step,
-                 param->name, (long long)p->s->value_offset[value], buffer, b->what);
+                      use->range.first == param->unit_offset;
+        ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at element %lld of buffer %d (%s)",
+                 step, param->name, (long long)use->range.first, use->buffer, b->what);
         return ZR_OK;
     }
     bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
-    bool held =
-        fixed ? buffer == p->s->value_buffer[value] : holder[buffer] == value || was_last(p, step, value, buffer);
+    bool held = fixed ? use->buffer == p->s->value[value].buffer
+                      : holder[use->buffer] == value || was_last(p, step, value, use);
     ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
-             step, value, buffer, b->what, holder[buffer]);
+             step, value, use->buffer, b->what, holder[use->buffer]);
     return ZR_OK;
 }
 
@@ -169,33 +272,23 @@ static zr_status check_values(const proof *p, zr_value *holder)
     for (int32_t b = 0; b < s->n_buffers; b++) holder[b] = ZR_NONE;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_use *use = s->use + s->step[i].uses;
-        if (s->step[i].kind == ZR_STEP_LOSS)
-            ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), use[0].buffer));
+        if (s->step[i].kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0]));
+        if (s->step[i].kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
+            ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0]));
+        if (s->step[i].kind == ZR_STEP_COPY) holder[use[1].buffer] = holder[use[0].buffer];
         if (s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(p->graph, s->step[i].op);
         for (int j = 0; j < op->n_in; j++)
-            if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], use[j].buffer));
+            if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j]));
         for (int j = 0; j < op->n_out; j++) {
             holder[use[op->n_in + j].buffer] = op->out[j];
         }
-        for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], use[op->n_in + j].buffer));
+        for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j]));
     }
     return ZR_OK;
 }
 
-/* The output of decoding is read when the last step has ended. */
-static zr_status check_output(const proof *p, const zr_value *holder)
-{
-    const zr_schedule *s = p->s;
-    zr_value output = zr_graph_get_output(p->graph);
-    int32_t kept = s->value_buffer[output];
-    ZR_TRY(check_held(p, holder, s->n_steps, output, kept));
-    for (int32_t b = p->plan->n_persistent; b < s->n_buffers; b++)
-        ZR_CHECK(b == kept || !share_bytes(&s->buffer[b], &s->buffer[kept]) ||
-                     s->buffer[b].last_step < s->buffer[kept].first_step,
-                 ZR_ERR_INTERNAL, "buffer %d (%s) is written over the output", b, s->buffer[b].what);
-    return ZR_OK;
-}
+/* ---- updates and calls ------------------------------------------------------------------------- */
 
 /* Did a step of this kind, of this unit or of none in particular, happen before `step`? */
 static bool happened(const proof *p, zr_step_kind kind, int32_t unit, int32_t step)
@@ -224,9 +317,9 @@ static bool is_agreed(const proof *p, int32_t update)
 static zr_status check_last_use(const proof *p, int32_t update, int32_t b, const use_of *use, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
-        ZR_CHECK(use[i].step == update || happens_before(p, use[i].step, update), ZR_ERR_INTERNAL,
-                 "step %d uses buffer %d (%s), which step %d may have updated", use[i].step, b, p->s->buffer[b].what,
-                 update);
+        ZR_CHECK(use[i].time == update || never_meet(p, use[i].time, update) || happens_before(p, use[i].time, update),
+                 ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
+                 step_at(p, use[i].time), b, p->s->buffer[b].what, update);
     return ZR_OK;
 }
 
@@ -238,7 +331,7 @@ static zr_status check_updates(const proof *p, const use_of *use, const int32_t 
         if (p->s->step[i].kind != ZR_STEP_UPDATE) continue;
         ZR_CHECK(is_agreed(p, i), ZR_ERR_INTERNAL, "step %d updates unit %d before all ranks have agreed on it", i,
                  unit);
-        const int32_t kept[] = {p->plan->unit[unit].param, p->plan->unit[unit].master};
+        const int32_t kept[] = {p->plan->unit[unit].param.buffer, p->plan->unit[unit].master.buffer};
         for (int k = 0; k < 2; k++)
             if (kept[k] != ZR_NONE)
                 ZR_TRY(check_last_use(p, i, kept[k], use + first[kept[k]], first[kept[k] + 1] - first[kept[k]]));
@@ -247,10 +340,9 @@ static zr_status check_updates(const proof *p, const use_of *use, const int32_t 
 }
 
 /* All calls between ranks are on one stream, since no two may be made at once; whatever moves passes through the
- * exchange stage in parts, which must hold the least ones. */
+ * staging memory in parts, which must hold the least ones. */
 static zr_status check_comm(const proof *p)
 {
-    int32_t stage = p->plan->stage_buffer;
     if (p->plan->layout.ranks == 1) return ZR_OK;
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
@@ -258,13 +350,19 @@ static zr_status check_comm(const proof *p)
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
         bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE, staged = !moves;
-        ZR_CHECK(!(moves || asks) || step->stream == ZR_STREAM_COMM, ZR_ERR_INTERNAL,
-                 "step %d is a call between ranks, but not on the comm stream", i);
-        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) staged |= p->s->use[u].buffer == stage;
-        ZR_CHECK(staged, ZR_ERR_INTERNAL, "step %d moves bytes between ranks, but not through the exchange stage", i);
+        ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && step->group != ZR_GROUP_SELF), ZR_ERR_INTERNAL,
+                 "step %d is a call between ranks, but not on the comm stream or of no group", i);
+        const int32_t staging = p->plan->staging[step->group];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            staged |= staging != ZR_NONE && p->s->use[u].buffer == staging;
+        ZR_CHECK(staged, ZR_ERR_INTERNAL, "step %d moves bytes between ranks, but not through the staging memory", i);
     }
-    ZR_CHECK(stage == ZR_NONE || p->plan->stage_bytes >= p->plan->layout.ranks * ZR_STAGE_LEAST, ZR_ERR_INTERNAL,
-             "an exchange stage of %lld bytes for %d ranks", (long long)p->plan->stage_bytes, p->plan->layout.ranks);
+    for (int32_t g = 0; g < p->plan->n_groups; g++) {
+        if (p->plan->staging[g] == ZR_NONE) continue;
+        int64_t bytes = p->s->buffer[p->plan->staging[g]].bytes;
+        ZR_CHECK(bytes >= p->plan->group[g].size * ZR_STAGING_LEAST, ZR_ERR_INTERNAL,
+                 "staging memory of %lld bytes for %d ranks", (long long)bytes, p->plan->group[g].size);
+    }
     return ZR_OK;
 }
 
@@ -274,57 +372,79 @@ static zr_status check_once(const proof *p, int kind)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
         const zr_plan_unit *unit = &p->plan->unit[u];
-        int64_t gathered = 0;
+        int64_t known = unit->update.count, gathered = 0;
         for (int32_t i = 0; i < p->s->n_steps; i++) {
             const zr_step *step = &p->s->step[i];
-            if (step->unit != u || (kind == ZR_TRAIN && !step->once)) continue;
+            if (step->unit != u || (kind == ZR_TRAIN && step->when != ZR_WHEN_STALE)) continue;
             bool whole = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST;
-            ZR_CHECK(whole && step->n_waits == 0 && !unit->gathered && p->s->use[step->uses + 1].buffer == unit->param,
+            ZR_CHECK(whole && step->n_waits == 0 && !unit->gathered &&
+                         p->s->use[step->uses + 1].buffer == unit->param.buffer,
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
-            gathered += step->owner <= 0 ? step->count : 0;
+            gathered += step->owner <= 0 ? step->range.count : 0;
+            if (gathered < known) continue;
+            known *= p->plan->group[step->group].size; /* each rank's part is known to all of the group */
+            gathered = 0;
         }
-        bool wanted = p->plan->shard_optim && p->plan->stage_buffer != ZR_NONE && !unit->gathered;
-        ZR_CHECK(gathered == (wanted ? unit->shard_elems : 0), ZR_ERR_INTERNAL,
-                 "%lld of %lld elements of a shard of unit %d are gathered after an update", (long long)gathered,
-                 (long long)unit->shard_elems, u);
+        bool wanted = p->plan->optim_group != ZR_GROUP_SELF && p->plan->moves && !unit->gathered;
+        ZR_CHECK(gathered == 0 && known == (wanted ? unit->padded_elems : unit->update.count), ZR_ERR_INTERNAL,
+                 "%lld of %lld elements of unit %d are known to all after an update", (long long)known,
+                 (long long)unit->padded_elems, u);
     }
     return ZR_OK;
 }
 
-static void sort_uses(const zr_schedule *s, use_of *use, int32_t *first)
+/* The steps that use buffers at a time. */
+static const zr_step *using_step(const proof *p, int32_t time)
 {
-    for (int32_t u = 0; u < s->n_uses; u++)
-        if (s->use[u].buffer >= 0) first[s->use[u].buffer + 1]++;
-    for (int32_t b = 0; b < s->n_buffers; b++) first[b + 1] += first[b];
-    int32_t *next = first + s->n_buffers + 1;
-    for (int32_t b = 0; b < s->n_buffers; b++) next[b] = first[b];
-    for (int32_t i = 0; i < s->n_steps; i++)
-        for (int32_t u = s->step[i].uses; u < s->step[i].uses + s->step[i].n_uses; u++)
-            if (s->use[u].buffer >= 0) use[next[s->use[u].buffer]++] = (use_of){i, s->use[u].reads, s->use[u].writes};
+    static const zr_step none = {0};
+    return is_idle(p, time) ? &none : &p->s->step[step_at(p, time)];
+}
+
+static void sort_uses(const proof *p, use_of *use, int32_t *first)
+{
+    int32_t n = instances(p), *next = first + n + 1;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t t = 0; t < p->times; t++) {
+            const zr_step *step = using_step(p, t);
+            for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+                if (p->s->use[u].buffer < 0) continue;
+                int32_t b = instance_at(p, t, p->s->use[u].buffer);
+                if (pass == 0)
+                    first[b + 1]++;
+                else
+                    use[next[b]++] = (use_of){t, p->s->use[u].reads, p->s->use[u].writes};
+            }
+        }
+        for (int32_t b = 0; b < n && pass == 0; b++) {
+            first[b + 1] += first[b];
+            next[b] = first[b];
+        }
+    }
 }
 
 static zr_status check_schedule(const zr_plan *plan, int kind)
 {
     const zr_schedule *s = &plan->schedule[kind];
-    proof p = {.plan = plan, .graph = plan->graph[kind], .s = s, .words = (s->n_steps + 63) / 64};
+    proof p = {.plan = plan, .graph = plan->graph[kind], .s = s};
     zr_status st = ZR_OK;
-    p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)s->n_steps + 64);
-    use_of *use = zr_alloc(sizeof *use * (size_t)(s->n_uses + 1));
-    int32_t *first = zr_alloc(sizeof *first * 2 * (size_t)(s->n_buffers + 2));
+    ZR_TRY(find_body(&p));
+    p.before = zr_alloc(sizeof(uint64_t) * (size_t)p.words * (size_t)p.times + 64);
+    use_of *use = zr_alloc(sizeof *use * (size_t)(2 * s->n_uses + 1));
+    int32_t *first = zr_alloc(sizeof *first * 2 * (size_t)(instances(&p) + 2));
     if (!p.before || !use || !first) {
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d steps", s->n_steps);
         goto done;
     }
     ZR_TRY_GOTO(st, check_comm(&p), done);
+    ZR_TRY_GOTO(st, check_ranges(&p), done);
     ZR_TRY_GOTO(st, find_order(&p), done);
-    sort_uses(s, use, first);
-    for (int32_t b = 0; b < s->n_buffers; b++)
+    sort_uses(&p, use, first);
+    for (int32_t b = 0; b < instances(&p); b++)
         ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
     if (kind == ZR_TRAIN || kind == ZR_FLUSH) ZR_TRY_GOTO(st, check_once(&p, kind), done);
     ZR_TRY_GOTO(st, check_updates(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
-    if (kind == ZR_DECODE) ZR_TRY_GOTO(st, check_output(&p, first), done);
 done:
     zr_free(p.before);
     zr_free(use);

@@ -8,6 +8,7 @@ static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int
 {
     for (int32_t i = n_persistent; i < schedule->n_buffers; i++) {
         const zr_buffer *b = &schedule->buffer[i];
+        if (b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK) continue;
         change[b->first_step] += b->bytes;
         change[b->last_step + 1] -= b->bytes;
     }
@@ -33,7 +34,7 @@ zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest)
     for (int32_t i = 0; i < s->n_buffers; i++) {
         const zr_buffer *b = &s->buffer[i];
         bool alive = b->persistent || (b->first_step <= fullest->step && fullest->step <= b->last_step);
-        if (!alive) continue;
+        if (!alive || b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK) continue;
         fullest->category_bytes[b->category] += b->bytes;
         fullest->live_bytes += b->bytes;
     }

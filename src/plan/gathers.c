@@ -24,7 +24,7 @@ void zr__gathers_end(zr__gathers *g)
     zr_free(g->gone_elems);
 }
 
-static void append(zr__gathers *g, int32_t unit, int32_t segment)
+static void append(zr__gathers *g, int32_t unit, int32_t segment, bool first)
 {
     if (g->n == g->room) {
         int32_t room = g->room ? 2 * g->room : 256;
@@ -39,7 +39,7 @@ static void append(zr__gathers *g, int32_t unit, int32_t segment)
         g->room = room;
     }
     g->of[unit] = g->n; /* while they are added: the newest of the unit */
-    g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .buffer = ZR_NONE, .step = -1};
+    g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = first, .buffer = ZR_NONE};
 }
 
 void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32_t unit)
@@ -54,7 +54,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
         newest->to = segment;
     else
-        append(g, unit, segment);
+        append(g, unit, segment, !newest);
 }
 
 static bool allowed(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
@@ -64,22 +64,22 @@ static bool allowed(const zr__gathers *g, const zr_layout *l, const zr__fetch *f
     return g->ahead_elems < l->prefetch_elems && g->live_elems + elems <= l->live_elems;
 }
 
-void zr__gathers_issue(zr__gathers *g, zr__writer *w, int32_t segment, int32_t wait)
+void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace)
 {
-    const zr_plan *plan = w->plan;
+    const zr_plan *plan = l->plan;
     if (segment > 0) g->live_elems -= g->gone_elems[segment - 1];
     for (; g->begun < g->n && g->fetch[g->begun].from == segment; g->begun++) {
         const zr__fetch *f = &g->fetch[g->begun];
         g->of[f->unit] = g->begun;
         if (g->begun < g->issued) g->ahead_elems -= plan->unit[f->unit].padded_elems;
     }
-    for (; g->issued < g->n && w->status == ZR_OK; g->issued++) {
+    for (; g->issued < g->n && l->status == ZR_OK; g->issued++) {
         zr__fetch *f = &g->fetch[g->issued];
         int64_t elems = plan->unit[f->unit].padded_elems;
         if (!allowed(g, &plan->layout, f, segment, elems)) break;
-        f->buffer =
-            zr__writer_buffer(w, ZR_PARAM, f->unit, "gathered parameters", elems * zr_dtype_bytes(plan->layout.dtype));
-        f->step = zr__write_gather(w, f->unit, f->buffer, wait);
+        f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_PARAM, f->unit, "gathered parameters",
+                                    elems * zr_dtype_bytes(plan->layout.dtype));
+        zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
         g->live_elems += elems;
         g->gone_elems[f->to] += elems;
         if (f->from > segment) g->ahead_elems += elems;

@@ -6,13 +6,16 @@
 
 /* ---- what runs (program.c, recompute.c, auto.c) ------------------------------------------------ */
 
-typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD } zr__role;
+typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__FETCH } zr__role;
+/* An op that runs; or a value that is kept in the host's space, or fetched back from there, which writes it anew. */
 typedef struct zr__run_of {
-    int32_t op;
+    int32_t op; /* KEEP, FETCH: -1 */
     zr__role role;
+    zr_value value; /* KEEP, FETCH */
+    int32_t unit;   /* whose segment it belongs to */
 } zr__run_of;
 
-/* The ops of one micro-batch in order. The backward is one pass or, where lean needs the norm first, two. */
+/* What runs in one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
 typedef struct zr__program {
     zr__run_of *run;
     int32_t n, room;
@@ -23,6 +26,12 @@ typedef struct zr__program {
 
 zr_status zr__program_make(zr__program *program, const zr_plan *plan, zr_schedule_kind kind);
 void zr__program_free(zr__program *program);
+void zr__program_emit(zr__program *program, zr__run_of run);
+/* The op that runs, NULL: none does. */
+const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, int32_t run);
+
+/* Activation checkpoints live in the host's space between forward and backward pass (offload.c). */
+zr_status zr__offload_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
 
 /* Recompute policies of the units: the first so many, and the rest. */
 typedef struct zr__mix {
@@ -44,38 +53,94 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                                zr_plan **plan);
 
-/* ---- a schedule being written (writer.c) ------------------------------------------------------ */
+/* ---- a list of steps (list.c) ------------------------------------------------------------------ */
+
+/* Of a step: it stays the same whatever is put in before and behind. ZR_NONE: none. */
+typedef int32_t zr__id;
+
+typedef struct zr__node {
+    zr_step step; /* its uses and waits are found when the list is finished */
+    zr__id next, prev;
+    int32_t uses, n_uses; /* in the list's own */
+    int32_t pace;         /* the newest of its paces, ZR_NONE */
+} zr__node;
+
+/* A wait that no use asks for: it keeps a step from running too far ahead. */
+typedef struct zr__pace {
+    zr__id step;
+    int32_t next; /* of the same step, ZR_NONE */
+} zr__pace;
 
 /* Arrays grow; the first failure is latched and later calls do nothing. */
-typedef struct zr__writer {
+typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL: FLUSH */
-    zr_schedule *schedule;
-    int32_t step_room, use_room, wait_room, buffer_room;
-    int32_t (*clock)[ZR_STREAMS]; /* per step: the last step of each stream that happens before it */
-    int32_t clock_room;
-    int32_t last[ZR_STREAMS]; /* the last step of each stream, -1: none */
-    int32_t reduced[2];       /* the last step that reduces the newest reduced unit, and the one before; -1: none */
-    int32_t last_norm;        /* what an update waits for, -1: none */
-    int64_t bytes;            /* of all buffers, as if none shared a place: no offset can be larger */
+    zr_schedule *schedule; /* its buffers are there from the beginning, its steps when the list is finished */
+    zr__node *node;        /* by id */
+    zr_use *use;
+    zr__pace *pace;
+    int32_t n, n_uses, n_paces, room, use_room, pace_room, buffer_room;
+    zr__id first, end;        /* of the list */
+    zr__id before;            /* where steps are put in; ZR_NONE: at the end */
+    zr__id newest;            /* step that was put in */
+    zr__id last[ZR_STREAMS];  /* step of each stream that was put in */
+    zr__id reduced[2];        /* the last step that reduces the newest reduced unit, and the one before */
+    int64_t bytes[ZR_SPACES]; /* of all buffers, as if none shared a place: no offset can be larger */
+    zr_step unused;           /* what zr__list_newest gives after a failure */
     zr_status status;
-} zr__writer;
+} zr__list;
 
-/* A longer schedule is refused: some 100 bytes a step, and seconds to write it. */
+/* A longer schedule is refused: some 200 bytes a step, and seconds to write it. */
 #define ZR__STEPS_MAX (1 << 20)
 
 /* Begin with the plan's persistent buffers. */
-zr_status zr__writer_begin(zr__writer *w, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
-/* Free what only the writer needs; returns the latched status. */
-zr_status zr__writer_end(zr__writer *w);
-/* Append; the uses and waits that follow belong to it. Returns its index. */
-int32_t zr__writer_step(zr__writer *w, zr_step_kind kind, zr_stream stream, int32_t unit, int32_t op);
-void zr__writer_range(zr__writer *w, int64_t first, int64_t count);
-void zr__writer_owner(zr__writer *w, int32_t owner);
-void zr__writer_use(zr__writer *w, int32_t buffer, bool reads, bool writes);
-/* The newest step waits for `step`; nothing is added when that is implied already, or step < 0. */
-void zr__writer_wait(zr__writer *w, int32_t step);
-int32_t zr__writer_buffer(zr__writer *w, zr_category category, int32_t unit, const char *what, int64_t bytes);
+zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
+void zr__list_end(zr__list *l);
+/* What follows is put in before this step; ZR_NONE: at the end. */
+void zr__list_seek(zr__list *l, zr__id before);
+/* Put a step in, of this rank alone; zr__list_newest is it, to be completed. */
+zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
+zr_step *zr__list_newest(zr__list *l);
+void zr__list_use(zr__list *l, zr__id step, zr_use use);
+/* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
+void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
+int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
+                        int64_t bytes);
+/* From one step to another, both included: `by` in place of `buffer`. */
+void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by);
+/* Write the schedule: steps in order, lifetimes, waits, offsets. Returns the latched status. */
+zr_status zr__list_finish(zr__list *l);
+
+/* Make room for one more entry than n; false after a failure. */
+bool zr__grow(zr_status *status, void **array, int32_t n, int32_t *room, size_t each);
+
+/* ---- waits (order.c) --------------------------------------------------------------------------- */
+
+typedef struct zr__found {
+    int32_t step;
+    zr_wait wait;
+} zr__found;
+
+typedef struct zr__order {
+    const zr_plan *plan;
+    zr_schedule *schedule;
+    const zr__list *list;
+    const int32_t *position, *id; /* id -> position of the step, and back */
+    int64_t rounds;
+    int32_t (*clock)[ZR_STREAMS];
+    struct zr__touched *touched; /* by buffer */
+    int32_t last[ZR_STREAMS];
+    int32_t *shared, n_shared, n_abroad; /* transient buffers */
+    zr__found *found;
+    int32_t n_found, found_room;
+    zr_status status;
+} zr__order;
+
+/* The waits within a round, and the clocks by which buffers may share bytes. */
+zr_status zr__order_steps(zr__order *order);
+/* Once buffers have their places: the waits for the round before. Writes all waits into the schedule. */
+zr_status zr__order_rounds(zr__order *order);
+void zr__order_end(zr__order *order);
 
 /* The bytes that a buffer takes: every place begins at a multiple of 64. */
 int64_t zr__round_bytes(int64_t bytes);
@@ -86,11 +151,44 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 /* Units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
-/* Add a persistent buffer; its offset follows the ones before. */
-zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes,
-                              int32_t *index);
-/* The exchange stage: the largest that any step moves. */
-zr_status zr__plan_stage(zr_plan *plan);
+/* Add a persistent buffer; its offset follows those of its space before it. */
+zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
+                              int64_t bytes, int32_t *index);
+/* The staging memory: the largest that any step moves. */
+zr_status zr__plan_staging(zr_plan *plan);
+/* Results that steer later steps. */
+zr_status zr__plan_results(zr_plan *plan);
+
+/* A use of a range of a unit in a buffer that keeps the whole or this rank's shard; absent where nothing is kept. */
+zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
+/* A use of all of a buffer; ZR_NONE: absent. */
+zr_use zr__use_all(int32_t buffer, bool reads, bool writes);
+
+/* ---- what is decided (segments.c, places.c) ---------------------------------------------------- */
+
+/* Runs of one unit that follow each other. */
+typedef struct zr__segment {
+    int32_t first, end; /* runs of the program */
+    int pass;
+} zr__segment;
+
+/* What is known of a program before a step is written. A value that is written again has a place for each time: an
+ * instance, numbered in the order of writing. */
+typedef struct zr__decided {
+    const zr_plan *plan;
+    const zr_graph *graph;
+    zr__program program;
+    zr__segment *segment;
+    int32_t n_segments, n_instances;
+    int32_t *last_use; /* instance -> last run that reads it; the program's end: needed after it; -1 */
+    bool *checkpoint;  /* instance -> written by the forward pass and read by a replay that the policy asks for */
+    int32_t *due;      /* (passes, units): segment at whose end the unit is reduced in that pass */
+} zr__decided;
+
+zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
+void zr__decided_free(zr__decided *d);
+/* The unit of a parameter; -1: the value is none. */
+int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 
 /* ---- writing (schedule.c, gathers.c, movement.c, update.c) ------------------------------------ */
 
@@ -100,8 +198,8 @@ zr_status zr__write_flush(zr_plan *plan);
 /* Stage 3: a unit is whole from one segment of the program to another. */
 typedef struct zr__fetch {
     int32_t unit, from, to;
+    bool first;     /* of the unit */
     int32_t buffer; /* ZR_NONE: not issued yet */
-    int32_t step;   /* its last gather */
 } zr__fetch;
 
 typedef struct zr__gathers {
@@ -119,20 +217,44 @@ zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n
 void zr__gathers_end(zr__gathers *gathers);
 /* Segment by segment, in order of use: this one reads a parameter of `unit`. */
 void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment, int32_t unit);
-/* At the start of a segment: gather what it needs, and ahead what the layout allows, once step `wait` has ended. */
-void zr__gathers_issue(zr__gathers *gathers, zr__writer *w, int32_t segment, int32_t wait);
+/* At the start of a segment: gather what it needs, and ahead what the layout allows, once step `pace` has ended. */
+void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
-/* Gathers return their last step, -1: none. `target`: the whole unit. */
-int32_t zr__write_gather(zr__writer *w, int32_t unit, int32_t target, int32_t wait);
-int32_t zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait);
+/* `buffer`: the whole unit. */
+void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
+/* Likewise in training at stage 3; `first`: in this micro-batch. */
+void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
 /* Pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
-void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad);
-/* What other ranks have updated of a unit that stays whole, once a step. Returns its last step. */
-int32_t zr__write_refresh(zr__writer *w, int32_t unit);
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad);
+/* What other ranks have updated of a unit that stays whole, once a step. */
+void zr__write_refresh(zr__list *l, int32_t unit);
 /* Is there such a unit? */
 bool zr__refreshed(const zr_plan *plan, int32_t unit);
-/* What makes it an all-reduce, where it is one: everyone gets the sums of this micro-batch. */
-int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad);
+/* Whoever updates what others have summed gets it: of this micro-batch, or (`step`) of all. At stage 0 this makes an
+ * all-reduce. */
+void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
+
+/* A schedule of a graph that is being written. */
+typedef struct zr__writing {
+    zr__list list;
+    zr_schedule_kind kind;
+    zr__decided decided;
+    zr__gathers gathers;
+    int32_t *instance;    /* value -> its newest instance, -1: not written */
+    int32_t *kept;        /* value -> buffer of the host's space that it is kept in */
+    int32_t *place;       /* instance -> buffer */
+    int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
+    int32_t n_instances;
+    bool pending; /* the units reduced at the end of the segment before are still to be consumed */
+} zr__writing;
+
+/* A use of a value in this buffer: at its place in its unit, or at the beginning. */
+zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
+/* Where a run's operand stands now; where `step` is to write its output. */
+zr_use zr__place_input(const zr__writing *w, zr_value value);
+zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
+/* The whole gradient of a unit in this pass. */
+int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
 /* Do the layout's buckets cut the model into more pieces than a schedule has room for? ZR_ERR_CONFIG. */
 zr_status zr__check_pieces(const zr_plan *plan);
@@ -141,14 +263,15 @@ zr_status zr__check_pieces(const zr_plan *plan);
 bool zr__grad_transient(const zr_plan *plan);
 /* Does every rank get the sums of a whole gradient? */
 bool zr__all_get_sums(const zr_plan *plan);
-/* Where the sums of a unit's gradient stand: `grad`, or a persistent buffer. */
-int32_t zr__sums_buffer(const zr_plan *plan, int32_t unit, int32_t grad);
+/* A unit's whole gradient in a buffer of the schedule; where its sums stand: there, or where they stay. */
+zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
+zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
 /* A unit's gradient is summed: where it is consumed, what follows at once (`norm`: this pass is for the norm alone). */
-void zr__write_consume(zr__writer *w, int32_t unit, int32_t grad, int32_t wait, bool norm);
-void zr__write_norm(zr__writer *w);
+void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
+void zr__write_norm(zr__list *l);
 /* After the last micro-batch: norm, and the updates that were not made along the way. */
-void zr__write_update(zr__writer *w);
+void zr__write_update(zr__list *l);
 
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 
@@ -157,11 +280,13 @@ typedef struct zr__packed {
     int64_t looks; /* how often a buffer was held against a placed one: what packing costs */
 } zr__packed;
 
-/* Give every transient buffer of a schedule its offset. */
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
+/* Give every transient buffer of a space its offset. clock: per step, the last step of each stream that comes before.
+ */
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, zr_space space, int32_t (*clock)[ZR_STREAMS],
+                   zr__packed *packed);
 
 /* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
-int64_t zr__wire_bytes(const zr_plan *plan, const zr_step *step);
+int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 
 /* Fill plan->memory, traffic, flops. */
 zr_status zr__account(zr_plan *plan);

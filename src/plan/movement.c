@@ -7,91 +7,191 @@
  */
 #include "plan/internal.h"
 
-/* Elements of one shard that a bucket of `bucket_elems` covers. */
-static int64_t shard_range(const zr_plan *plan, int64_t bucket_elems, const zr_plan_unit *u)
+/* A collective along one stride: each rank of its group has so many elements, one after the other. */
+typedef struct level {
+    int64_t elems;
+    zr_stride by, base;
+} level;
+
+static bool has(const zr_range *range, zr_stride stride)
 {
-    if (plan->layout.fused_buffer) return u->shard_elems;
-    int64_t range = zr_plan_bucket_elems(bucket_elems, plan->layout.ranks) / plan->layout.ranks;
-    return range < u->shard_elems ? range : u->shard_elems;
+    return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->base.group;
 }
 
-/* One step on the exchange stage, which all of them use in the order of their stream. */
-static int32_t staged_step(zr__writer *w, zr_step_kind kind, int32_t unit, int64_t first, int64_t count, int32_t wait)
+/* What a part of a unit is gathered along, or summed along in reverse, until all of `known` is there: the strides of
+ * the part that `known` does not have. */
+static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
-    int32_t step = zr__writer_step(w, kind, ZR_STREAM_COMM, unit, -1);
-    zr__writer_range(w, first, count);
-    zr__writer_wait(w, wait);
+    int n = 0;
+    if (!has(known, part->by)) found[n++] = (level){part->count, part->by, part->base};
+    if (!has(known, part->base)) found[n++] = (level){part->base.elems, part->base, {0}};
+    return n;
+}
+
+static const zr_range whole = {0};
+
+/* Elements of one rank that a bucket of `bucket_elems` covers. */
+static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
+{
+    int ranks = plan->group[v->by.group].size;
+    if (plan->layout.fused_buffer) return v->elems;
+    int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
+    return range < v->elems ? range : v->elems;
+}
+
+static zr_range range_of(const level *v, int64_t first, int64_t count)
+{
+    return (zr_range){first, count, v->by, v->base};
+}
+
+/* Where the owner's part stands, of a step of one owner. */
+static zr_range owners_range(const level *v, int32_t owner, int64_t first, int64_t count)
+{
+    return (zr_range){.first = owner * v->by.elems + first, .count = count, .base = v->base};
+}
+
+/* A whole unit in a buffer of the schedule, or in the one that keeps it whole. */
+static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
+{
+    return (zr_state){buffer, dtype, {.count = u->padded_elems}};
+}
+
+/* A step between ranks; owner -1: all of them. */
+static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v, int64_t first,
+                        int64_t count)
+{
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
+    zr_step *made = zr__list_newest(l);
+    made->owner = owner;
+    made->group = v->by.group;
+    made->range = range_of(v, first, count);
     return step;
 }
 
-static int32_t gather_step(zr__writer *w, zr_step_kind kind, int32_t owner, int32_t unit, int64_t first, int64_t count,
-                           int32_t source, int32_t target, int32_t wait)
+/* A piece of each rank, or where one owner gives or takes, that one's. */
+static zr_use pieces_use(const level *v, const zr_state *state, int32_t owner, int64_t first, int64_t count, bool reads,
+                         bool writes)
 {
-    int32_t step = staged_step(w, kind, unit, first, count, wait);
-    zr__writer_owner(w, owner);
-    zr__writer_use(w, source, true, source == target);
-    zr__writer_use(w, target, source == target, true);
-    zr__writer_use(w, w->plan->stage_buffer, true, true);
+    zr_range range = owner < 0 ? range_of(v, first, count) : owners_range(v, owner, first, count);
+    zr_use use = zr__use_state(state, range, reads, writes);
+    use.each = owner < 0;
+    return use;
+}
+
+static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v, int64_t first,
+                          int64_t count, const zr_state *source, const zr_state *target)
+{
+    bool in_place = source->buffer == target->buffer;
+    zr__id step = move_step(l, kind, owner, unit, v, first, count);
+    zr__list_use(l, step, zr__use_state(source, range_of(v, first, count), true, in_place));
+    zr__list_use(l, step, pieces_use(v, target, owner, first, count, in_place, true));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
     return step;
 }
 
-/* Lean: my shard in the 16-bit type, straight into its place. */
-static int32_t cast_step(zr__writer *w, int32_t unit, int64_t first, int64_t count, int32_t target, int32_t wait)
+/* Lean: my part in the 16-bit type, straight into its place. */
+static zr__id cast_step(zr__list *l, int32_t unit, const level *v, int64_t first, int64_t count, const zr_state *target)
 {
-    int32_t step = zr__writer_step(w, ZR_STEP_CAST, ZR_STREAM_COMM, unit, -1);
-    zr__writer_range(w, first, count);
-    zr__writer_wait(w, wait);
-    zr__writer_use(w, w->plan->unit[unit].master, true, false);
-    zr__writer_use(w, target, false, true);
+    const zr_range range = range_of(v, first, count);
+    zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->range = range;
+    zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range, true, false));
+    zr__list_use(l, step, zr__use_state(target, range, false, true));
     return step;
 }
 
-int32_t zr__write_gather(zr__writer *w, int32_t unit, int32_t target, int32_t wait)
+/* Along one stride, bucket by bucket. */
+static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
+                         bool cast, zr__id pace)
 {
-    const zr_plan *plan = w->plan;
+    const zr_plan *plan = l->plan;
+    const bool all = plan->layout.gather == ZR_GATHER_ALL;
+    const int32_t owners = all ? 1 : plan->group[v->by.group].size;
+    const int64_t range = bucket_range(plan, plan->layout.gather_bucket_elems, v);
+    for (int64_t first = 0; first < v->elems && l->status == ZR_OK; first += range) {
+        int64_t count = v->elems - first < range ? v->elems - first : range;
+        if (cast) zr__list_pace(l, cast_step(l, unit, v, first, count, target), pace);
+        for (int32_t r = 0; plan->moves && r < owners; r++) {
+            zr_step_kind kind = all ? ZR_STEP_GATHER : ZR_STEP_BROADCAST;
+            zr__list_pace(l, gather_step(l, kind, all ? -1 : r, unit, v, first, count, source, target), pace);
+        }
+    }
+}
+
+/* All that was written behind step `before`. */
+static void set_when(zr__list *l, zr__id before, zr_when when)
+{
+    for (zr__id id = l->status == ZR_OK ? l->newest : before; id != before; id = l->node[id].prev)
+        l->node[id].step.when = when;
+}
+
+void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
+    const bool cast = u->param.buffer == ZR_NONE;
+    level v[2];
+    const int n = levels_of(&u->update, &whole, v);
+    for (int i = 0; i < n; i++)
+        gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
+}
+
+/* hpZ (Wang et al. 2023, ZeRO++ section 3.2): what a step gathers first comes from all ranks, and this rank keeps its
+ * second part of it, from which the rest of the step gathers within the group. */
+void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
+{
+    const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    int64_t range = shard_range(plan, plan->layout.gather_bucket_elems, u);
-    int32_t step = -1, source = u->param == ZR_NONE ? target : u->param;
-    for (int64_t first = 0; first < u->shard_elems && w->status == ZR_OK; first += range) {
-        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        if (u->param == ZR_NONE) step = cast_step(w, unit, first, count, target, wait);
-        if (plan->stage_buffer == ZR_NONE) continue;
-        if (plan->layout.gather == ZR_GATHER_ALL)
-            step = gather_step(w, ZR_STEP_GATHER, -1, unit, first, count, source, target, wait);
-        for (int32_t r = 0; plan->layout.gather == ZR_GATHER_BROADCAST && r < plan->layout.ranks; r++)
-            step = gather_step(w, ZR_STEP_BROADCAST, r, unit, first, count, source, target, wait);
+    if (u->second.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_TRAIN]) {
+        zr__write_gather(l, unit, buffer, pace);
+        return;
     }
-    return step;
+    const zr_state target = whole_in(u, buffer, plan->layout.dtype);
+    const level local = {u->second.range.count, u->second.range.by, {0}};
+    zr__id before = l->newest;
+    if (first) {
+        zr__write_gather(l, unit, buffer, pace);
+        zr__id copy = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMM, unit);
+        zr__list_newest(l)->range = u->second.range;
+        zr__list_use(l, copy, zr__use_state(&target, u->second.range, true, false));
+        zr__list_use(l, copy, zr__use_state(&u->second, u->second.range, false, true));
+        set_when(l, before, ZR_WHEN_FIRST);
+        before = l->newest;
+        if (plan->layout.accum == 1) return;
+    }
+    gather_level(l, unit, &local, &u->second, &target, false, pace);
+    if (first) set_when(l, before, ZR_WHEN_LATER);
 }
 
-/* An all-reduce ends with the all-gather of the sums, wherever they stand. */
-int32_t zr__write_gather_grad(zr__writer *w, int32_t unit, int32_t sums, int32_t wait)
+/* What all ranks that update the same need of each other's sums. */
+static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
 {
-    const zr_plan_unit *u = &w->plan->unit[unit];
-    int64_t range = shard_range(w->plan, w->plan->layout.gather_bucket_elems, u);
-    int32_t step = -1;
-    for (int64_t first = 0; first < u->shard_elems; first += range) {
-        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        step = staged_step(w, ZR_STEP_GATHER_GRAD, unit, first, count, wait);
-        zr__writer_use(w, sums, true, true);
-        zr__writer_use(w, w->plan->stage_buffer, true, true);
+    const zr_plan *plan = l->plan;
+    level v[2];
+    const int n = levels_of(&plan->unit[unit].own, known, v);
+    for (int i = 0; i < n; i++) {
+        const int64_t range = bucket_range(plan, plan->layout.gather_bucket_elems, &v[i]);
+        for (int64_t first = 0; first < v[i].elems && l->status == ZR_OK; first += range) {
+            int64_t count = v[i].elems - first < range ? v[i].elems - first : range;
+            (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], first, count, sums, sums);
+        }
     }
-    return step;
 }
 
 /* What no op writes of a transient unit gradient: padding, and parameters without a gradient. */
-static void zero_gaps(zr__writer *w, int32_t unit, int32_t grad)
+static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 {
-    const zr_unit_info *info = zr_graph_unit_info(w->graph, unit);
-    int64_t written = 0, end = w->plan->unit[unit].padded_elems;
+    const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
+    int64_t written = 0, end = l->plan->unit[unit].padded_elems;
     for (int32_t p = info->first_param; p <= info->first_param + info->n_params; p++) {
-        const zr_param_info *param = p < info->first_param + info->n_params ? zr_graph_param(w->graph, p) : NULL;
+        const zr_param_info *param = p < info->first_param + info->n_params ? zr_graph_param(l->graph, p) : NULL;
         if (param && param->grad == ZR_NONE) continue;
         int64_t next = param ? param->unit_offset : end;
         if (next > written) {
-            zr__writer_step(w, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, unit, -1);
-            zr__writer_range(w, written, next - written);
-            zr__writer_use(w, grad, false, true);
+            const zr_range gap = {.first = written, .count = next - written};
+            zr__id step = zr__list_step(l, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, unit);
+            zr__list_newest(l)->range = gap;
+            zr__list_use(l, step, zr__use_state(grad, gap, false, true));
         }
         if (param) written = next + zr_shape_elems(&param->shape);
     }
@@ -99,84 +199,117 @@ static void zero_gaps(zr__writer *w, int32_t unit, int32_t grad)
 
 bool zr__grad_transient(const zr_plan *plan)
 {
-    return plan->shard_grad || plan->consume_grad;
+    return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad;
 }
 
-int32_t zr__sums_buffer(const zr_plan *plan, int32_t unit, int32_t grad)
+zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer)
 {
-    if (plan->sum_f32) return plan->unit[unit].accum;
-    return plan->consume_grad ? grad : plan->unit[unit].grad;
+    return whole_in(&plan->unit[unit], buffer, plan->layout.wire_dtype);
 }
 
-/* A range of every shard to its owner and into the sums. With one rank nothing moves: the computing stream adds. */
-static int32_t reduce_range(zr__writer *w, int32_t unit, int32_t owner, int64_t first, int64_t count, int32_t grad)
+zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
 {
-    const zr_plan *plan = w->plan;
-    bool alone = plan->stage_buffer == ZR_NONE;
-    int32_t sums = zr__sums_buffer(plan, unit, grad), complete = w->last[ZR_STREAM_COMPUTE];
-    int32_t step = zr__writer_step(w, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE,
-                                   alone ? ZR_STREAM_COMPUTE : ZR_STREAM_COMM, unit, -1);
-    zr__writer_range(w, first, count);
-    zr__writer_owner(w, owner);
-    zr__writer_wait(w, complete);
-    zr__writer_use(w, grad, true, sums == grad);
-    if (!alone) zr__writer_use(w, plan->stage_buffer, true, true);
-    zr__writer_use(w, sums, plan->sum_f32 || sums == grad, true);
+    const zr_plan_unit *u = &plan->unit[unit];
+    return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
+}
+
+/* Everyone's pieces of a range, each to its owner and into the sums. With one rank nothing moves: the computing stream
+ * adds. last: these are the sums of all ranks, which add up over micro-batches. */
+static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level *v, int64_t first, int64_t count,
+                           const zr_state *from, const zr_state *sums, bool last)
+{
+    const zr_plan *plan = l->plan;
+    const zr_plan_unit *u = &plan->unit[unit];
+    const zr_range mine = range_of(v, first, count);
+    const bool in_place = sums->buffer == from->buffer, adds = last && plan->sum_f32;
+    zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, first, count);
+    zr_step *made = zr__list_newest(l);
+    if (!plan->moves) made->stream = ZR_STREAM_COMPUTE;
+    made->adds = adds;
+    made->world = last && plan->layout.world;
+    made->rounds = plan->layout.accum;
+    zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place));
+    zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
+    zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
+    for (int32_t i = 0; last && i < u->n_above; i++) {
+        const zr_state above = {u->above + i, ZR_F32, u->own};
+        zr__list_use(l, step, zr__use_state(&above, mine, true, true));
+    }
     return step;
+}
+
+/* Along one stride, in buckets: the backward ends at the first. */
+static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
+                         bool last)
+{
+    const zr_plan *plan = l->plan;
+    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->moves;
+    const int64_t range = bucket_range(plan, plan->layout.reduce_bucket_elems, v);
+    for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
+        int64_t count = v->elems - first < range ? v->elems - first : range;
+        for (int32_t r = 0; r < (in_turn ? plan->group[v->by.group].size : 1); r++)
+            l->reduced[0] = reduce_range(l, unit, in_turn ? r : -1, v, first, count, from, sums, last);
+    }
 }
 
 bool zr__all_get_sums(const zr_plan *plan)
 {
-    return !plan->shard_optim || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
+    return plan->optim_group == ZR_GROUP_SELF || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
 }
 
-int32_t zr__write_gather_sums(zr__writer *w, int32_t unit, int32_t grad)
+void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
 {
-    const zr_plan *plan = w->plan;
-    if (!zr__all_get_sums(plan) || plan->sum_f32 || plan->stage_buffer == ZR_NONE) return -1;
-    return zr__write_gather_grad(w, unit, zr__sums_buffer(plan, unit, grad), -1);
+    const zr_plan *plan = l->plan;
+    if (!plan->moves || plan->sum_f32 != step) return;
+    const zr_state sums = zr__sums_of(plan, unit, grad);
+    gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-void zr__write_reduce(zr__writer *w, int32_t unit, int32_t grad)
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad)
 {
-    const zr_plan *plan = w->plan;
+    const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->stage_buffer != ZR_NONE;
-    int32_t step = -1;
-    if (zr__grad_transient(plan)) zero_gaps(w, unit, grad);
-    if (plan->stage_buffer == ZR_NONE && zr__sums_buffer(plan, unit, grad) == grad)
-        return; /* one rank: the gradient is its own sum */
+    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
+    if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
+    if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
 
-    int64_t range = shard_range(plan, plan->layout.reduce_bucket_elems, u);
-    int64_t last = (u->shard_elems - 1) / range * range;
-    for (int64_t first = last; first >= 0 && w->status == ZR_OK; first -= range) { /* the backward ends at the first */
-        int64_t count = u->shard_elems - first < range ? u->shard_elems - first : range;
-        for (int32_t r = 0; r < (in_turn ? plan->layout.ranks : 1); r++)
-            step = reduce_range(w, unit, in_turn ? r : -1, first, count, grad);
+    level v[2];
+    l->reduced[1] = l->reduced[0];
+    if (levels_of(&u->own, &whole, v) == 1) {
+        reduce_level(l, unit, &v[0], &gradient, &sums, true);
+        return;
     }
-    w->reduced[1] = w->reduced[0];
-    w->reduced[0] = step;
+    /* Partial sums are not rounded: then all is one tree. */
+    const zr_state partial = {zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
+                              ZR_F32,
+                              {.count = v[1].elems, .by = v[1].by}};
+    reduce_level(l, unit, &v[1], &gradient, &partial, false);
+    reduce_level(l, unit, &v[0], &partial, &sums, true);
 }
 
 bool zr__refreshed(const zr_plan *plan, int32_t unit)
 {
-    return plan->shard_optim && plan->stage_buffer != ZR_NONE && !plan->unit[unit].gathered;
+    return plan->optim_group != ZR_GROUP_SELF && plan->moves && !plan->unit[unit].gathered;
 }
 
-int32_t zr__write_refresh(zr__writer *w, int32_t unit)
+void zr__write_refresh(zr__list *l, int32_t unit)
 {
-    int32_t before = w->schedule->n_steps, last = zr__write_gather(w, unit, w->plan->unit[unit].param, -1);
-    for (int32_t i = before; w->status == ZR_OK && i < w->schedule->n_steps; i++) w->schedule->step[i].once = true;
-    return last;
+    const zr__id before = l->newest;
+    zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
+    set_when(l, before, ZR_WHEN_STALE);
 }
 
-/* Steps that move `elems` of every shard at a time, of all units. */
-static double pieces(const zr_plan *plan, int64_t bucket_elems)
+/* Steps that move the units along their strides, in buckets. */
+static double pieces(const zr_plan *plan, int64_t bucket_elems, bool sums)
 {
     double n = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
-        int64_t range = shard_range(plan, bucket_elems, &plan->unit[i]);
-        if (range > 0) n += (double)((plan->unit[i].shard_elems + range - 1) / range);
+        level v[2];
+        const int levels = levels_of(sums ? &plan->unit[i].own : &plan->unit[i].update, &whole, v);
+        for (int k = 0; k < levels && v[k].elems > 0; k++) {
+            int64_t range = bucket_range(plan, bucket_elems, &v[k]);
+            n += (double)((v[k].elems + range - 1) / range);
+        }
     }
     return n;
 }
@@ -184,10 +317,11 @@ static double pieces(const zr_plan *plan, int64_t bucket_elems)
 zr_status zr__check_pieces(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    bool moves = plan->stage_buffer != ZR_NONE;
-    double reduced = l->train && (moves || plan->sum_f32) ? pieces(plan, l->reduce_bucket_elems) : 0;
-    double gathered = moves && (plan->shard_optim || !l->train) ? pieces(plan, l->gather_bucket_elems) : 0;
-    if (plan->shard_param && l->train) gathered *= 2; /* before the forward and before the backward pass */
+    double reduced = l->train && (plan->moves || plan->sum_f32) ? pieces(plan, l->reduce_bucket_elems, true) : 0;
+    double gathered = plan->moves && (plan->optim_group != ZR_GROUP_SELF || !l->train)
+                          ? pieces(plan, l->gather_bucket_elems, false)
+                          : 0;
+    if (plan->param_group != ZR_GROUP_SELF && l->train) gathered *= 2; /* before the forward and the backward pass */
     if (l->reduce == ZR_REDUCE_TO_OWNER) reduced *= l->ranks;
     if (l->gather == ZR_GATHER_BROADCAST) gathered *= l->ranks;
     ZR_CHECK(

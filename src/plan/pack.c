@@ -1,5 +1,5 @@
 /*
- * The memory map: offsets for the transient buffers of a schedule. Largest first, each at the
+ * The memory map: offsets for the transient buffers of a schedule, in each space. Largest first, each at the
  * lowest offset where it does not meet a buffer that may be alive at the same time. Two buffers may
  * share bytes only when every use of one happens before the first write of the other in the order of
  * streams and waits; the position in the list proves nothing.
@@ -68,10 +68,10 @@ static void find_stretches(span *x, const packing *k, int32_t n_steps, int32_t *
     x->to = (int32_t)((int64_t)last * STRETCHES / n_steps);
 }
 
-static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *s)
+static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *s, zr_space space)
 {
     int32_t *next[ZR_STREAMS], each = s->n_steps + 1;
-    next[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * (size_t)each);
+    next[0] = zr_alloc(sizeof(int32_t) * (ZR_STREAMS * (size_t)each + (size_t)s->n_buffers));
     ZR_CHECK(next[0], ZR_ERR_MEMORY, "no memory to order %d steps", s->n_steps);
     for (int i = 1; i < ZR_STREAMS; i++) next[i] = next[0] + (size_t)i * (size_t)each;
     for (int i = 0; i < ZR_STREAMS; i++) {
@@ -79,24 +79,24 @@ static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *
         for (int32_t at = s->n_steps - 1; at >= 0; at--)
             next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
     }
-    for (int32_t i = 0; i < k->n; i++) {
-        const zr_buffer *b = &s->buffer[plan->n_persistent + i];
-        k->span[i] = (span){.buffer = plan->n_persistent + i, .first = b->first_step, .bytes = b->bytes};
-        for (int j = 0; j < ZR_STREAMS; j++) k->span[i].last[j] = -1;
+    int32_t *of = next[0] + (size_t)ZR_STREAMS * (size_t)each; /* transient buffer -> its span */
+    for (int32_t i = plan->n_persistent; i < s->n_buffers; i++) {
+        const zr_buffer *b = &s->buffer[i];
+        if (b->space != space) continue;
+        of[i - plan->n_persistent] = k->n;
+        k->span[k->n] = (span){.buffer = i, .first = b->first_step, .bytes = b->bytes};
+        for (int j = 0; j < ZR_STREAMS; j++) k->span[k->n].last[j] = -1;
+        k->n++;
     }
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-            int32_t b = s->use[u].buffer - plan->n_persistent;
-            if (b >= 0) k->span[b].last[step->stream] = i;
+            int32_t b = s->use[u].buffer;
+            if (b >= plan->n_persistent && s->buffer[b].space == space)
+                k->span[of[b - plan->n_persistent]].last[step->stream] = i;
         }
     }
-    for (int32_t i = 0; i < k->n; i++) {
-        int32_t last =
-            s->buffer[plan->n_persistent + i].last_step; /* the output of decoding lives on after its last use */
-        k->span[i].last[s->step[last].stream] = last;
-        find_stretches(&k->span[i], k, s->n_steps, next);
-    }
+    for (int32_t i = 0; i < k->n; i++) find_stretches(&k->span[i], k, s->n_steps, next);
     zr_free(next[0]);
     return ZR_OK;
 }
@@ -153,21 +153,24 @@ static zr_status place(packing *k, span *item)
     return ZR_OK;
 }
 
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed)
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, zr_space space, int32_t (*clock)[ZR_STREAMS],
+                   zr__packed *packed)
 {
-    packing k = {.clock = clock, .n = schedule->n_buffers - plan->n_persistent};
+    packing k = {.clock = clock};
     zr_status st = ZR_OK;
-    *packed = (zr__packed){.bytes = plan->persistent_bytes};
-    if (k.n == 0) return ZR_OK;
-    k.span = zr_alloc(sizeof *k.span * (size_t)k.n);
-    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", k.n);
-    ZR_TRY_GOTO(st, find_spans(&k, plan, schedule), done);
+    const int64_t base = plan->persistent_bytes[space];
+    const int32_t most = schedule->n_buffers - plan->n_persistent;
+    *packed = (zr__packed){.bytes = base};
+    if (most == 0) return ZR_OK;
+    k.span = zr_alloc(sizeof *k.span * (size_t)most);
+    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", most);
+    ZR_TRY_GOTO(st, find_spans(&k, plan, schedule, space), done);
     qsort(k.span, (size_t)k.n, sizeof *k.span, by_size);
     for (int32_t i = 0; i < k.n; i++) {
         span *item = &k.span[i];
         ZR_TRY_GOTO(st, place(&k, item), done);
-        schedule->buffer[item->buffer].offset = plan->persistent_bytes + item->offset;
-        int64_t end = plan->persistent_bytes + item->offset + item->bytes;
+        schedule->buffer[item->buffer].offset = base + item->offset;
+        int64_t end = base + item->offset + item->bytes;
         if (end > packed->bytes) packed->bytes = end;
     }
     packed->looks = k.looks;

@@ -7,7 +7,22 @@
 
 const char *zr_stream_name(zr_stream stream)
 {
-    return stream == ZR_STREAM_COMM ? "comm" : "compute";
+    static const char *const name[] = {
+#define NAME(id, text) text,
+        ZR_STREAM_LIST(NAME)
+#undef NAME
+    };
+    return (unsigned)stream < ZR_STREAMS ? name[stream] : "?";
+}
+
+const char *zr_space_name(zr_space space)
+{
+    static const char *const name[] = {
+#define NAME(id, text) text,
+        ZR_SPACE_LIST(NAME)
+#undef NAME
+    };
+    return (unsigned)space < ZR_SPACES ? name[space] : "?";
 }
 
 const char *zr_step_kind_name(zr_step_kind kind)
@@ -37,6 +52,55 @@ static zr_status check_choices(const zr_layout *l)
              (long long)l->accum, l->world ? ", world" : "");
     ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
              "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
+    return ZR_OK;
+}
+
+/* Consecutive ranks that do something of their own, 0: the data axis is one. */
+static int split_of(const zr_layout *l)
+{
+    int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : l->host_ranks;
+    return split < l->ranks ? split : 0;
+}
+
+int zr_plan_shard(const zr_plan *plan, int rank)
+{
+    if (!plan->two_levels) return zr_plan_place(plan, ZR_GROUP_DATA, rank);
+    return zr_plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
+           zr_plan_place(plan, ZR_GROUP_ACROSS, rank);
+}
+
+/* Groups of ranks within the data axis. */
+static zr_status check_groups(const zr_layout *l)
+{
+    const struct {
+        const char *name;
+        int size;
+    } group[] = {{"a shard group (mics_shard_size)", l->shard_ranks},
+                 {"a host of collectives.hierarchical", l->hierarchical ? l->host_ranks : 0},
+                 {"a second partition (zero_hpz_partition_size)", l->hpz_ranks}};
+    for (int i = 0; i < 3; i++) {
+        const int n = group[i].size;
+        ZR_CHECK(n >= 0 && (n == 0 || l->ranks % n == 0) && (n & (n - 1)) == 0, ZR_ERR_CONFIG,
+                 "%d ranks in %s, of %d: a power of two that divides them is wanted", n, group[i].name, l->ranks);
+    }
+    bool split = split_of(l) > 0;
+    ZR_CHECK(l->hpz_ranks == 0 || l->stage == 3, ZR_ERR_CONFIG,
+             "a second partition of the parameters (zero_hpz_partition_size %d) at stage %d: it is for stage 3, where "
+             "the first is sharded",
+             l->hpz_ranks, l->stage);
+    ZR_CHECK(l->hpz_ranks == 0 || l->shard_ranks == 0, ZR_ERR_CONFIG,
+             "mics_shard_size %d with zero_hpz_partition_size %d: with the first, gathers stay within a group already",
+             l->shard_ranks, l->hpz_ranks);
+    ZR_CHECK(!l->hierarchical || l->shard_ranks == 0 || l->shard_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
+             "shard groups of %d ranks on hosts of %d with hierarchical collectives: the same number is built",
+             l->shard_ranks, l->host_ranks);
+    ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
+             "second partitions over %d ranks on hosts of %d with hierarchical collectives: the same number is built",
+             l->hpz_ranks, l->host_ranks);
+    ZR_CHECK(!split || (!l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL),
+             ZR_ERR_UNSUPPORTED,
+             "groups within the data-parallel ranks go with collectives.buffer constant, "
+             "reduce_scatter or all_reduce, and all_gather: leave the others out");
     return ZR_OK;
 }
 
@@ -74,6 +138,7 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
     ZR_TRY(check_counts(l));
+    ZR_TRY(check_groups(l));
     return check_choices(l);
 }
 
@@ -134,7 +199,7 @@ static zr_status plan_caches(zr_plan *plan)
         if (info->kind != ZR_VALUE_CACHE) continue;
         int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
         int32_t index;
-        ZR_TRY(zr__plan_persistent(plan, ZR_ACT, info->unit, "key-value cache", bytes, &index));
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_ACT, info->unit, "key-value cache", bytes, &index));
     }
     return ZR_OK;
 }
@@ -144,16 +209,44 @@ static zr_status plan_states(zr_plan *plan)
     const zr_graph *g = plan->graph[plan->layout.train ? ZR_TRAIN : plan->layout.eval ? ZR_EVAL : ZR_DECODE];
     plan->n_units = zr_graph_units(g);
     plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
-    int32_t caches = plan->graph[ZR_DECODE] ? zr_graph_values(plan->graph[ZR_DECODE]) : 0;
-    plan->persistent_room = 8 * plan->n_units + caches + 2;
-    plan->persistent = zr_alloc(sizeof *plan->persistent * (size_t)plan->persistent_room);
-    ZR_CHECK(plan->unit && plan->persistent, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     ZR_TRY(zr__plan_states(plan, g));
     ZR_TRY(plan_caches(plan));
-    ZR_TRY(zr__plan_stage(plan));
+    ZR_TRY(zr__plan_staging(plan));
+    ZR_TRY(zr__plan_results(plan));
     ZR_TRY(zr__check_pieces(plan));
-    plan->arena_bytes = plan->persistent_bytes;
+    for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
+}
+
+/* A rank's place in a group. */
+int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
+{
+    int place = 0;
+    const zr_group *g = &plan->group[group];
+    for (int32_t i = 0; i < g->n_axes; i++) {
+        const zr_axis *axis = &plan->axis[g->axis[i]];
+        place = place * axis->size + rank / axis->step % axis->size;
+    }
+    return place;
+}
+
+static void make_groups(zr_plan *plan)
+{
+    const int ranks = plan->layout.ranks, split = split_of(&plan->layout);
+    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->group[g] = (zr_group){.name = "self", .size = 1};
+    plan->n_groups = ZR_GROUP_DATA + 1;
+    if (split == 0) {
+        plan->axis[plan->n_axes++] = (zr_axis){"data", ranks, 1};
+        plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0}, .n_axes = 1, .size = ranks};
+        return;
+    }
+    plan->axis[plan->n_axes++] = (zr_axis){"node", ranks / split, split};
+    plan->axis[plan->n_axes++] = (zr_axis){"local", split, 1};
+    plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0, 1}, .n_axes = 2, .size = ranks};
+    plan->group[ZR_GROUP_LOCAL] = (zr_group){.name = "local", .axis = {1}, .n_axes = 1, .size = split};
+    plan->group[ZR_GROUP_ACROSS] = (zr_group){.name = "across", .axis = {0}, .n_axes = 1, .size = ranks / split};
+    plan->n_groups = ZR_GROUP_ACROSS + 1;
 }
 
 /* The stage, as where things are kept. With one rank a shard is the whole and nothing is gathered or
@@ -164,10 +257,19 @@ static void partition(zr_plan *plan)
     bool lean = l->states == ZR_STATES_LEAN && l->train;
     plan->sum_f32 = l->accum > 1 || l->world;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
-    plan->shard_optim = l->stage >= 1;
-    plan->shard_grad = l->stage >= 2 && (l->ranks > 1 || plan->sum_f32);
-    plan->shard_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
-    plan->norm_scalars = l->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
+    plan->ranks = l->ranks;
+    plan->side_by_side = l->overlap;
+    plan->norm_first = !plan->consume_grad || l->two_pass;
+    plan->decode_len = l->decode_len;
+    if (l->train) plan->optimizer = l->optimizer;
+    bool optim = l->stage >= 1, grad = l->stage >= 2 && (l->ranks > 1 || plan->sum_f32),
+         param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
+    make_groups(plan);
+    const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;
+    plan->two_levels = split_of(l) > 0 && (l->shard_ranks > 0 || l->hierarchical);
+    plan->optim_group = optim ? sharded : ZR_GROUP_SELF;
+    plan->grad_group = grad ? sharded : ZR_GROUP_SELF;
+    plan->param_group = param ? sharded : ZR_GROUP_SELF;
 }
 
 static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix)
@@ -185,6 +287,11 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
     }
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_states(plan));
+    if (l->train) {
+        const zr_graph *g = plan->graph[ZR_TRAIN];
+        const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
+        plan->losses = (double)zr_shape_elems(losses) * (double)l->accum * l->ranks;
+    }
     if (l->train) zr__recompute_assign(plan, plan->graph[ZR_TRAIN], mix);
     for (int k = 0; k < ZR_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
@@ -230,8 +337,7 @@ void zr_plan_destroy(zr_plan **plan)
         zr_free(s->use);
         zr_free(s->wait);
         zr_free(s->buffer);
-        zr_free(s->value_buffer);
-        zr_free(s->value_offset);
+        zr_free(s->value);
         zr_graph_destroy(&p->graph[k]);
     }
     zr_free(p->persistent);

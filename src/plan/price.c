@@ -23,26 +23,15 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Bytes of one element of a buffer that holds a part of a unit. */
-static int64_t element_bytes(const zr_plan *plan, const zr_step *step, int32_t buffer, zr_category category)
-{
-    bool sums = step->unit >= 0 && buffer == plan->unit[step->unit].accum;
-    if (category == ZR_OPTIM || sums) return zr_dtype_bytes(ZR_F32);
-    return zr_dtype_bytes(category == ZR_PARAM ? plan->layout.dtype : plan->layout.wire_dtype);
-}
-
-/* Bytes of memory that a step without an op reads and writes: its range of each buffer, without a range the whole
- * buffers. */
-static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+/* Bytes of the device's memory that a step without an op reads and writes. */
+static double touched_bytes(const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &s->use[u];
-        if (use->buffer == ZR_NONE || s->buffer[use->buffer].staging) continue;
-        const zr_buffer *buffer = &s->buffer[use->buffer];
-        double range = (double)step->count * (double)element_bytes(plan, step, use->buffer, buffer->category);
-        bool whole = step->count == 0 || range > (double)buffer->bytes;
-        bytes += (use->reads + use->writes) * (whole ? (double)buffer->bytes : range);
+        if (use->buffer == ZR_NONE || s->buffer[use->buffer].space != ZR_SPACE_DEVICE) continue;
+        double range = (double)use->range.count * (double)zr_dtype_bytes(use->dtype);
+        bytes += (use->reads + use->writes) * (use->range.count ? range : (double)s->buffer[use->buffer].bytes);
     }
     return bytes;
 }
@@ -60,8 +49,8 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
         return cost;
     }
     bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
-    cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, step);
-    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
+    cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step);
     return cost;
 }
 
@@ -91,34 +80,60 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* REPEAT and END hold all streams, and so does every step where one core runs them all. */
+/* Where one core runs all streams, every step holds them. */
 static void hold(pricing *p)
 {
     double now = all_streams_free(p);
     for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = now;
 }
 
-/* Steps first to last of a schedule, once. */
-static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, bool once, double *end)
+/* When each step ends, in this round of REPEAT and in the one before. */
+typedef struct ends {
+    double *now, *before; /* before: NULL in the first round */
+} ends;
+
+static bool runs(const zr_step *step, bool again)
+{
+    bool first_alone = step->when == ZR_WHEN_STALE || step->when == ZR_WHEN_FIRST;
+    return again ? !first_alone : step->when != ZR_WHEN_LATER;
+}
+
+/* Steps first to last of a schedule, in one round. */
+static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, const ends *end)
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || p->machine->link_copies) hold(p);
-        double start = p->clock[step->stream], takes = step->once && !once ? 0 : step_seconds(p, kind, i);
-        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) start = larger(start, end[s->wait[w]]);
-        p->clock[step->stream] = end[i] = start + takes;
+        if (p->machine->link_copies) hold(p);
+        double start = p->clock[step->stream], takes = step_seconds(p, kind, i);
+        if (!runs(step, end->before)) { /* those that wait for it wait for what has come before */
+            end->now[i] = step->when == ZR_WHEN_LATER ? start : 0;
+            if (p->time) p->time[i] = (zr_step_time){start, start};
+            continue;
+        }
+        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+            const double *its = s->wait[w].before ? end->before : end->now;
+            if (its) start = larger(start, its[s->wait[w].step]);
+        }
+        p->clock[step->stream] = end->now[i] = start + takes;
         p->busy[step->stream] += takes;
-        if (p->time) p->time[i] = (zr_step_time){start, end[i]};
+        if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
 }
 
 /* All turns of the body but the first take the same time. */
-static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, double *end)
+static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, ends *end)
 {
-    const double more = (double)(p->plan->layout.accum - 1);
+    const double more = (double)(p->plan->schedule[kind].step[repeat].rounds - 1);
     const pricing before = *p;
-    walk_steps(p, kind, repeat, stop, false, end);
+    double *again = end->before;
+    end->before = end->now;
+    end->now = again;
+    walk_steps(p, kind, repeat, stop, end);
+    for (int32_t i = repeat; i <= stop; i++) { /* when the last of them ends */
+        const int stream = (int)p->plan->schedule[kind].step[i].stream;
+        end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
+    }
     for (int i = 0; i < ZR_STREAMS; i++) {
         p->busy[i] = before.busy[i] + more * (p->busy[i] - before.busy[i]);
         p->clock[i] = before.clock[i] + more * (p->clock[i] - before.clock[i]);
@@ -129,16 +144,20 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     int32_t repeat = 0, stop = -1;
-    double *end = zr_alloc(((size_t)s->n_steps + 1) * sizeof *end);
-    ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    double *time = zr_alloc(((size_t)s->n_steps + 1) * 2 * sizeof *time);
+    ZR_CHECK(time, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    ends end = {.now = time};
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
         if (s->step[i].kind == ZR_STEP_END) stop = i;
     }
-    walk_steps(p, kind, 0, stop, true, end);
-    if (stop >= 0 && p->plan->layout.accum > 1 && !p->time) walk_again(p, kind, repeat, stop, end);
-    walk_steps(p, kind, stop + 1, s->n_steps - 1, true, end);
-    zr_free(end);
+    walk_steps(p, kind, 0, stop, &end);
+    if (stop >= 0 && s->step[repeat].rounds > 1 && !p->time) {
+        end.before = time + s->n_steps + 1;
+        walk_again(p, kind, repeat, stop, &end);
+    }
+    walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
+    zr_free(time);
     return ZR_OK;
 }
 

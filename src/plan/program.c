@@ -7,23 +7,19 @@
 
 #include <string.h>
 
-static void emit(zr__program *p, int32_t op, zr__role role)
+void zr__program_emit(zr__program *p, zr__run_of run)
 {
-    if (p->status != ZR_OK) return;
-    if (p->n == p->room) {
-        int32_t room = p->room ? 2 * p->room : 256;
-        zr__run_of *more = zr_alloc(sizeof *more * (size_t)room);
-        if (!more || p->room > INT32_MAX / 4) {
-            zr_free(more);
-            p->status = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a program of %d ops", room);
-            return;
-        }
-        if (p->n) memcpy(more, p->run, sizeof *more * (size_t)p->n);
-        zr_free(p->run);
-        p->run = more;
-        p->room = room;
-    }
-    p->run[p->n++] = (zr__run_of){op, role};
+    if (zr__grow(&p->status, (void **)&p->run, p->n, &p->room, sizeof *p->run)) p->run[p->n++] = run;
+}
+
+const zr_op *zr__program_op(const zr__program *p, const zr_graph *g, int32_t run)
+{
+    return p->run[run].op < 0 ? NULL : zr_graph_get_op(g, p->run[run].op);
+}
+
+static void emit(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
+{
+    zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit});
 }
 
 /* The forward op whose output `value` has to be computed again and is not there yet, or -1. */
@@ -59,7 +55,7 @@ static void emit_replays(zr__program *p, const zr_graph *g, const bool *dropped,
     }
     for (int32_t i = low; i <= high; i++) {
         if (!wanted[i]) continue;
-        emit(p, i, ZR__REPLAY);
+        emit(p, g, i, ZR__REPLAY);
         present[i] = true;
         wanted[i] = false;
     }
@@ -72,7 +68,7 @@ static void emit_backward(zr__program *p, const zr_graph *g, const bool *dropped
     for (int32_t i = 0; i < n; i++) {
         if (!zr_graph_get_op(g, i)->backward) continue;
         emit_replays(p, g, dropped, present, wanted, i);
-        emit(p, i, ZR__BACKWARD);
+        emit(p, g, i, ZR__BACKWARD);
     }
 }
 
@@ -95,7 +91,7 @@ static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
         for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark(g, live, op->in[j]);
     }
     for (int32_t i = 0; i < n; i++)
-        if (live[i] && !zr_graph_get_op(g, i)->backward) emit(p, i, ZR__FORWARD);
+        if (live[i] && !zr_graph_get_op(g, i)->backward) emit(p, g, i, ZR__FORWARD);
 }
 
 zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind kind)
@@ -114,7 +110,8 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     }
     zr_free(dropped);
     ZR_TRY(st);
-    return p->status;
+    ZR_TRY(p->status);
+    return kind == ZR_TRAIN && plan->layout.offload_checkpoints ? zr__offload_checkpoints(p, plan, g) : ZR_OK;
 }
 
 void zr__program_free(zr__program *p)

@@ -4,20 +4,65 @@
  */
 #include "plan/internal.h"
 
-zr_status zr__plan_persistent(zr_plan *plan, zr_category category, int32_t unit, const char *what, int64_t bytes,
-                              int32_t *index)
+zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
+                              int64_t bytes, int32_t *index)
 {
-    ZR_ASSERT(plan->n_persistent < plan->persistent_room);
+    zr_status st = ZR_OK;
+    if (!zr__grow(&st, (void **)&plan->persistent, plan->n_persistent, &plan->persistent_room, sizeof(zr_buffer)))
+        return st;
     zr_buffer *b = &plan->persistent[plan->n_persistent];
     *b = (zr_buffer){.category = category,
+                     .space = space,
                      .persistent = true,
                      .unit = unit,
                      .what = what,
                      .bytes = zr__round_bytes(bytes),
-                     .offset = plan->persistent_bytes};
-    ZR_TRY(zr__add_bytes(&plan->persistent_bytes, b->bytes));
+                     .offset = plan->persistent_bytes[space]};
+    ZR_TRY(zr__add_bytes(&plan->persistent_bytes[space], b->bytes));
     *index = plan->n_persistent++;
     return ZR_OK;
+}
+
+/* ---- what a rank keeps of a unit --------------------------------------------------------------- */
+
+/* A rank's part of a unit that the ranks of a group share out; of SELF, the whole. Where sums are made in two levels,
+ * the shards of one host stand side by side, so that each level moves whole stretches. */
+static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
+{
+    const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
+    if (group == ZR_GROUP_SELF) return (zr_range){.count = u->padded_elems};
+    if (group == ZR_GROUP_LOCAL) return (zr_range){.count = local.elems, .by = local};
+    zr_range part = {.count = u->shard_elems, .by = {u->shard_elems, group}};
+    if (plan->two_levels) {
+        part.by.group = ZR_GROUP_ACROSS;
+        part.base = local;
+    }
+    return part;
+}
+
+static zr_status keep(zr_plan *plan, zr_category category, int32_t unit, const char *what, zr_dtype dtype,
+                      int32_t group, zr_state *state)
+{
+    state->dtype = dtype;
+    state->range = part_of(plan, &plan->unit[unit], group);
+    return zr__plan_persistent(plan, ZR_SPACE_DEVICE, category, unit, what, state->range.count * zr_dtype_bytes(dtype),
+                               &state->buffer);
+}
+
+zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
+{
+    return (zr_use){.buffer = buffer, .reads = reads, .writes = writes};
+}
+
+zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
+{
+    /* Along these strides the buffer itself moves. */
+    const zr_stride moved[] = {state->range.by, state->range.base};
+    for (int i = 0; i < 2; i++) {
+        if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
+        if (moved[i].elems == range.base.elems && moved[i].group == range.base.group) range.base = (zr_stride){0};
+    }
+    return (zr_use){state->buffer, state->dtype, reads, writes, .range = range};
 }
 
 int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
@@ -42,31 +87,32 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     const zr_layout *l = &plan->layout;
-    int64_t wire = zr_dtype_bytes(l->wire_dtype);
     if (plan->consume_grad) return ZR_OK;
-    if (!plan->shard_grad)
-        ZR_TRY(zr__plan_persistent(plan, ZR_GRAD, index, "gradients", u->padded_elems * wire, &u->grad));
-    else if (!plan->sum_f32)
-        ZR_TRY(zr__plan_persistent(plan, ZR_GRAD, index, "gradient shards", u->shard_elems * wire, &u->grad));
+    bool shard = plan->grad_group != ZR_GROUP_SELF;
+    if (!shard || !plan->sum_f32)
+        ZR_TRY(keep(plan, ZR_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype, plan->grad_group,
+                    &u->grad));
+    u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    /* The lowest becomes the sum, at stage 0 the whole; those above it are of shards. */
-    int64_t elems = plan->shard_optim ? u->shard_elems : u->padded_elems;
-    u->accums = l->world ? accumulators(l->accum) : 1;
-    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - elems) / u->accums, ZR_ERR_CONFIG,
+    u->n_above = l->world ? accumulators(l->accum) - 1 : 0;
+    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
-    elems += (u->accums - 1) * u->shard_elems;
-    return zr__plan_persistent(plan, ZR_GRAD, index, "gradient accumulators (fp32)", 4 * elems, &u->accum);
+    static const char what[] = "gradient accumulators (fp32)";
+    ZR_TRY(keep(plan, ZR_GRAD, index, what, ZR_F32, plan->optim_group, &u->sums));
+    u->above = plan->n_persistent;
+    for (int32_t i = 0, at; i < u->n_above; i++)
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_GRAD, index, what, 4 * u->shard_elems, &at));
+    return ZR_OK;
 }
 
 static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
-    int64_t bytes = 4 * (plan->shard_optim ? u->shard_elems : u->padded_elems);
     /* In fp32 the parameters are their own master. */
     if (plan->layout.dtype != ZR_F32)
-        ZR_TRY(zr__plan_persistent(plan, ZR_OPTIM, index, "master parameters (fp32)", bytes, &u->master));
+        ZR_TRY(keep(plan, ZR_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
-        ZR_TRY(zr__plan_persistent(plan, ZR_OPTIM, index, "optimizer states (fp32)", bytes, &u->slot[i]));
+        ZR_TRY(keep(plan, ZR_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group, &u->slot[i]));
     return ZR_OK;
 }
 
@@ -96,18 +142,22 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->elems = zr_graph_unit_info(graph, i)->elems;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
-        u->param = u->grad = u->accum = u->master = ZR_NONE;
-        u->accums = 1;
-        u->gathered = plan->shard_param && !stays_whole(plan, graph, i, &persisting);
-        for (int s = 0; s < 4; s++) u->slot[s] = ZR_NONE;
+        u->own = part_of(plan, u, ZR_GROUP_DATA);
+        u->param.buffer = u->grad.buffer = u->sums.buffer = u->second.buffer = u->master.buffer = u->square =
+            u->verdict = ZR_NONE;
+        u->gathered = plan->param_group != ZR_GROUP_SELF && !stays_whole(plan, graph, i, &persisting);
+        for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->params += u->elems;
         plan->padding_elems += u->padded_elems - u->elems;
-        int64_t kept = u->gathered ? u->shard_elems : u->padded_elems;
         bool cast = l->train && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
         if (!cast)
-            ZR_TRY(zr__plan_persistent(plan, ZR_PARAM, i, u->gathered ? "parameter shards" : "parameters",
-                                       kept * zr_dtype_bytes(l->dtype), &u->param));
+            ZR_TRY(keep(plan, ZR_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
+                        u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
+        u->update = l->train ? part_of(plan, u, plan->optim_group) : u->param.range;
     }
+    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->n_groups > ZR_GROUP_LOCAL && i < plan->n_units; i++)
+        if (plan->unit[i].gathered)
+            ZR_TRY(keep(plan, ZR_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL, &plan->unit[i].second));
     /* Kind by kind: a memory map then shows each as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
@@ -123,7 +173,7 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t gathered_bytes(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    bool params = plan->shard_optim || !l->train, sums = l->train && zr__all_get_sums(plan);
+    bool params = plan->optim_group != ZR_GROUP_SELF || !l->train, sums = l->train && zr__all_get_sums(plan);
     int64_t param = zr_dtype_bytes(l->dtype), sum = zr_dtype_bytes(plan->sum_f32 ? ZR_F32 : l->wire_dtype);
     return sums && (!params || sum > param) ? sum : param;
 }
@@ -141,36 +191,71 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
         int64_t reduced = least(reduce, elems) * wire, whole = least(gather, elems) * gathered;
         *all += elems * wire;
         if (l->train && reduced > *largest) *largest = reduced;
-        if ((l->train || plan->shard_param) && whole > *largest) *largest = whole;
+        if ((l->train || plan->param_group != ZR_GROUP_SELF) && whole > *largest) *largest = whole;
     }
 }
 
-/* Of the exchange stage: buckets pass through it in parts, so that its size is constant (ZeRO section 6.2, C_B): one
+/* Of the staging memory: buckets pass through it in parts, so that its size is constant (ZeRO section 6.2, C_B): one
  * part for each rank is filled while another is read. Of this size, more brings no more speed. */
-#define STAGE_BYTES ((int64_t)4 << 20)
-#define STAGE_LEAST_BYTES ((int64_t)128 << 10) /* a rank's two parts, however many ranks there are */
+#define STAGING_BYTES ((int64_t)4 << 20)
+#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* a rank's two parts, however many ranks there are */
 
 /* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
-zr_status zr__plan_stage(zr_plan *plan)
+zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    int64_t largest, all, ranks = l->ranks;
-    plan->stage_buffer = ZR_NONE;
-    if (ranks == 1) return ZR_OK;
+    int64_t largest, all;
+    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
-    if (largest == 0) return ZR_OK; /* whole parameters and no training: nothing is moved */
-    int64_t wanted = ranks * STAGE_LEAST_BYTES > STAGE_BYTES ? ranks * STAGE_LEAST_BYTES : STAGE_BYTES;
-    if (2 * largest < wanted) wanted = 2 * largest;
-    if (wanted < ranks * ZR_STAGE_LEAST) wanted = ranks * ZR_STAGE_LEAST;
-    if (l->train && l->fused_buffer && all > wanted) wanted = all;
-    ZR_ASSERT(plan->n_persistent < plan->persistent_room);
-    plan->stage_buffer = plan->n_persistent++;
-    plan->stage_bytes = zr__round_bytes(wanted);
-    plan->persistent[plan->stage_buffer] = (zr_buffer){.category = ZR_BUFFER,
-                                                       .persistent = true,
-                                                       .staging = true,
-                                                       .unit = -1,
-                                                       .what = "exchange stage",
-                                                       .bytes = plan->stage_bytes};
+    plan->moves = l->ranks > 1 && largest > 0; /* whole parameters and no training: nothing is moved */
+    const bool split = plan->n_groups > ZR_GROUP_LOCAL;
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* also what is saved passes there */
+                                      [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
+                                      [ZR_GROUP_ACROSS] = plan->two_levels};
+    for (int32_t g = ZR_GROUP_DATA; plan->moves && g < plan->n_groups; g++) {
+        if (!used[g]) continue;
+        int64_t ranks = plan->group[g].size;
+        int64_t wanted = ranks * STAGING_LEAST_BYTES > STAGING_BYTES ? ranks * STAGING_LEAST_BYTES : STAGING_BYTES;
+        if (2 * largest < wanted) wanted = 2 * largest;
+        if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
+        if (l->train && l->fused_buffer && all > wanted) wanted = all;
+        ZR_TRY(
+            zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_BUFFER, -1, "exchange staging", wanted, &plan->staging[g]));
+    }
+    return ZR_OK;
+}
+
+/* ---- results that steer later steps ------------------------------------------------------------ */
+
+static zr_status result(zr_plan *plan, int32_t unit, const char *what, size_t bytes, int32_t *index)
+{
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_WORK, unit, what, (int64_t)bytes, index);
+}
+
+zr_status zr__plan_results(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->loss = plan->verdict = plan->numbers = plan->output = ZR_NONE;
+    ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
+    if (l->decode_len > 0) {
+        const zr_graph *g = plan->graph[ZR_DECODE];
+        const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
+        ZR_TRY(result(plan, -1, "output", (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)),
+                      &plan->output));
+    }
+    if (!l->train && !l->eval) return ZR_OK;
+    ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
+    if (!l->train) return ZR_OK;
+    size_t scalars = l->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
+    ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
+    ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)l->ranks, &plan->numbers));
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        if (u->elems == 0) continue; /* a unit without parameters of its own has no gradient */
+        ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
+        u->verdict = plan->verdict;
+        if (plan->consume_grad && !l->two_pass)
+            ZR_TRY(result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));
+    }
     return ZR_OK;
 }

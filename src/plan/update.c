@@ -4,62 +4,78 @@
  */
 #include "plan/internal.h"
 
-static void write_square(zr__writer *w, int32_t unit, int32_t sums, int32_t wait)
+static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
 {
-    zr__writer_step(w, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit, -1);
-    zr__writer_range(w, 0, w->plan->unit[unit].shard_elems);
-    zr__writer_wait(w, wait);
-    zr__writer_use(w, sums, true, false);
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    zr__id step = zr__list_step(l, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit);
+    zr__list_newest(l)->range = u->own;
+    zr__list_newest(l)->world = l->plan->layout.world;
+    zr__list_use(l, step, zr__use_state(sums, u->own, true, false));
+    zr__list_use(l, step, zr__use_all(u->square, false, true));
 }
 
-static void write_unit_update(zr__writer *w, int32_t unit, int32_t sums, int32_t wait)
+static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
 {
-    const zr_plan *plan = w->plan;
-    const zr_plan_unit *u = &plan->unit[unit];
-    zr__writer_step(w, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, unit, -1);
-    zr__writer_range(w, 0, plan->shard_optim ? u->shard_elems : u->padded_elems);
-    zr__writer_wait(w, wait);
-    zr__writer_wait(w, w->last_norm);
-    zr__writer_use(w, sums, true, false);
-    if (u->master != ZR_NONE) zr__writer_use(w, u->master, true, true);
-    for (int i = 0; i < plan->layout.optimizer.n_slots; i++) zr__writer_use(w, u->slot[i], true, true);
-    if (u->param != ZR_NONE) zr__writer_use(w, u->param, u->master == ZR_NONE, true);
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_range range = u->update;
+    zr__id step = zr__list_step(l, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, unit);
+    zr__list_newest(l)->range = range;
+    zr__list_use(l, step, zr__use_state(sums, range, true, false));
+    zr__list_use(l, step, zr__use_state(&u->master, range, true, true));
+    for (int i = 0; i < l->plan->layout.optimizer.n_slots; i++)
+        zr__list_use(l, step, zr__use_state(&u->slot[i], range, true, true));
+    zr__list_use(l, step, zr__use_state(&u->param, range, u->master.buffer == ZR_NONE, true));
+    zr__list_use(l, step, zr__use_all(u->verdict, true, false));
 }
 
-/* All ranks take part, so it stands among what else they do together: on the comm stream, as AGREE does. */
-static int32_t verdict(zr__writer *w, zr_step_kind kind, int32_t unit)
+/* All ranks take part, so it stands among what else they do together: on the comm stream. */
+static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 {
-    int32_t squared = w->last[ZR_STREAM_COMPUTE];
-    int32_t step = zr__writer_step(w, kind, ZR_STREAM_COMM, unit, -1);
-    zr__writer_wait(w, squared);
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->group = ZR_GROUP_DATA;
+    zr__list_use(l, step, zr__use_all(l->plan->loss, true, false));
+    zr__list_use(l, step, zr__use_all(l->plan->numbers, true, true));
     return step;
 }
 
-void zr__write_norm(zr__writer *w)
+void zr__write_norm(zr__list *l)
 {
-    w->last_norm = verdict(w, ZR_STEP_NORM, -1);
+    zr__id step = verdict(l, ZR_STEP_NORM, -1);
+    zr__list_newest(l)->world = l->plan->layout.world;
+    zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
+    for (int32_t u = 0; u < l->plan->n_units; u++)
+        if (l->plan->unit[u].elems > 0) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
 }
 
-void zr__write_consume(zr__writer *w, int32_t unit, int32_t grad, int32_t wait, bool norm)
+static void write_agree(zr__list *l, int32_t unit)
 {
-    if (!w->plan->consume_grad) return;
-    bool two_pass = w->plan->layout.two_pass;
-    if (norm || !two_pass) write_square(w, unit, grad, wait);
+    zr__id step = verdict(l, ZR_STEP_AGREE, unit);
+    zr__list_use(l, step, zr__use_all(l->plan->unit[unit].verdict, false, true));
+    zr__list_use(l, step, zr__use_all(l->plan->unit[unit].square, true, false));
+}
+
+void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)
+{
+    if (!l->plan->consume_grad) return;
+    const zr_state sums = zr__sums_of(l->plan, unit, grad);
+    bool two_pass = l->plan->layout.two_pass;
+    if (norm || !two_pass) write_square(l, unit, &sums);
     if (norm) return;
-    write_unit_update(w, unit, grad, two_pass ? wait : verdict(w, ZR_STEP_AGREE, unit));
+    if (!two_pass) write_agree(l, unit);
+    write_unit_update(l, unit, &sums);
 }
 
-void zr__write_update(zr__writer *w)
+void zr__write_update(zr__list *l)
 {
-    const zr_plan *plan = w->plan;
+    const zr_plan *plan = l->plan;
     if (plan->consume_grad) {
-        if (!plan->layout.two_pass) zr__write_norm(w);
+        if (!plan->layout.two_pass) zr__write_norm(l);
         return;
     }
-    if (plan->sum_f32 && !plan->shard_optim && plan->stage_buffer != ZR_NONE)
-        for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather_grad(w, u, plan->unit[u].accum, -1);
-    int32_t moved = w->last[ZR_STREAM_COMM];
-    for (int32_t u = 0; u < plan->n_units; u++) write_square(w, u, zr__sums_buffer(plan, u, ZR_NONE), moved);
-    zr__write_norm(w);
-    for (int32_t u = 0; u < plan->n_units; u++) write_unit_update(w, u, zr__sums_buffer(plan, u, ZR_NONE), -1);
+    for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather_sums(l, u, ZR_NONE, true);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].elems > 0) write_square(l, u, &plan->unit[u].sums);
+    zr__write_norm(l);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].elems > 0) write_unit_update(l, u, &plan->unit[u].sums);
 }

@@ -109,7 +109,7 @@ static zr_status reserve_again(const paths *p, const zr_family_model *model, con
 static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
 {
     ZR_TRY(zr_safetensors_attach(path, file));
-    ZR_TRY(zr_engine_read(engine, write_range, *file));
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, write_range, *file));
     return ZR_OK;
 }
 
@@ -202,7 +202,7 @@ static zr_status look(void *arg, const zr_param_info *param, int64_t first, int6
 zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
     seen s = {graph_of(plan), INFINITY};
-    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, look, &s)));
+    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, ZR_STATE_PARAM, look, &s)));
     ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, comm->table));
     for (int r = 0; r < comm->size; r++) s.bad = fmin(s.bad, comm->table[r]);
     ZR_CHECK(s.bad == INFINITY, ZR_ERR_DIVERGED, "%s is not finite", zr_graph_param(s.graph, (int32_t)s.bad)->name);

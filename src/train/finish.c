@@ -58,11 +58,11 @@ static zr_status measure_peak(zr__run *r)
 {
     bool processes = strcmp(r->comm->transport, "mpi") == 0;
     double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && processes) mine += (double)r->plan->stage_bytes;
+    if (mine >= 0.0 && processes) mine += (double)r->plan->space_bytes[ZR_SPACE_STAGING];
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
     r->result->promised_rss_bytes =
-        zr_train_process_bytes(r->result->planned.memory.total_bytes, processes ? 1 : r->comm->size);
+        zr_train_process_bytes(zr_train_rank_bytes(&r->result->planned.memory), processes ? 1 : r->comm->size);
     return ZR_OK;
 }
 
@@ -82,17 +82,22 @@ static void hold_to_promise(zr__run *r)
 
 zr_status zr__run_highest_report(zr__run *r, zr_report *report)
 {
-    enum { MEMORY = sizeof(zr_memory) / sizeof(int64_t), N = MEMORY + ZR_TRAFFIC_KINDS };
+    union {
+        struct {
+            zr_memory memory;
+            zr_traffic traffic, across;
+        } of;
+        int64_t bytes[(sizeof(zr_memory) + 2 * sizeof(zr_traffic)) / sizeof(int64_t)];
+    } all = {{report->memory, report->traffic, report->across}};
+    enum { N = sizeof(all) / sizeof(int64_t) };
     _Static_assert(N <= ZR_COMM_SCALARS, "a report travels in one call");
-    int64_t bytes[N];
     double number[N];
-    memcpy(bytes, &report->memory, sizeof(report->memory));
-    memcpy(bytes + MEMORY, report->traffic.bytes, sizeof(report->traffic.bytes));
-    for (int i = 0; i < N; i++) number[i] = (double)bytes[i];
+    for (int i = 0; i < N; i++) number[i] = (double)all.bytes[i];
     ZR_TRY(zr__run_highest(r, number, N));
-    for (int i = 0; i < N; i++) bytes[i] = (int64_t)number[i];
-    memcpy(&report->memory, bytes, sizeof(report->memory));
-    memcpy(report->traffic.bytes, bytes + MEMORY, sizeof(report->traffic.bytes));
+    for (int i = 0; i < N; i++) all.bytes[i] = (int64_t)number[i];
+    report->memory = all.of.memory;
+    report->traffic = all.of.traffic;
+    report->across = all.of.across;
     return ZR_OK;
 }
 
@@ -111,7 +116,8 @@ static void compare_with_plan(zr__run *r)
     const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
     if (r->result->steps == 0) return; /* a step is what was planned */
     if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
-        memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0) {
+        memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
+        memcmp(&planned->across, &measured->across, sizeof(planned->across)) != 0) {
         zr__run_note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
     }
 }

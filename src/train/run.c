@@ -35,15 +35,53 @@ static zr_status check_inputs(zr__run *r)
     return ZR_OK;
 }
 
+/** The configuration, as it can be settled only here. */
+static zr_config *settle(zr__run *r)
+{
+    if (!r->given) {
+        r->given = r->config;
+        r->settled = *r->config;
+        r->config = &r->settled;
+    }
+    return &r->settled;
+}
+
 /** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
 static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
     double least = -(double)zr_train_host_limit(r->comm->local_size);
     ZR_TRY(zr__run_highest(r, &least, 1));
-    r->settled = *r->config;
-    r->settled.memory.limit_bytes = -(int64_t)least;
-    r->config = &r->settled;
+    settle(r)->memory.limit_bytes = -(int64_t)least;
+    return ZR_OK;
+}
+
+/** Have all hosts the same number of ranks, and each its own next to each other? */
+static zr_status hosts_alike(zr__run *r, bool *alike)
+{
+    const zr_comm *c = r->comm;
+    bool mine = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
+    double number[2] = {mine ? (double)c->local_size : -1, mine ? -(double)c->local_size : 1};
+    ZR_TRY(zr__run_highest(r, number, 2));
+    *alike = number[0] > 0 && number[0] == -number[1];
+    return ZR_OK;
+}
+
+/** Collectives in two levels need to know the hosts. */
+static zr_status settle_hosts(zr__run *r)
+{
+    const zr_config_switch wanted = r->config->collectives.hierarchical;
+    bool alike = false;
+    if (r->config->parallel.ranks_per_host > 0 || wanted == ZR_SWITCH_OFF) return ZR_OK;
+    ZR_TRY(hosts_alike(r, &alike));
+    ZR_CHECK(alike || wanted == ZR_SWITCH_AUTO, ZR_ERR_CONFIG,
+             "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
+             "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
+    if (!alike)
+        zr__run_note(r,
+                     "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
+                     "numbers of ranks, or those of a host are not next to each other");
+    if (alike && r->comm->local_size < r->comm->size) settle(r)->parallel.ranks_per_host = r->comm->local_size;
     return ZR_OK;
 }
 
@@ -51,7 +89,7 @@ static zr_status settle_limit(zr__run *r)
  */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr_train_process_bytes(r->plan->memory.total_bytes, ranks);
+    int64_t bytes = zr_train_process_bytes(zr_train_rank_bytes(&r->plan->memory), ranks);
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
     return zr_host_room(bytes, ranks * more);
 }
@@ -59,7 +97,7 @@ static zr_status check_room(const zr__run *r, int ranks)
 static zr_status check_plan(zr__run *r)
 {
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
-    int64_t limit_bytes = r->config == &r->settled ? 0 : r->config->memory.limit_bytes;
+    int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     bool threads = strcmp(r->comm->transport, "mpi") != 0;
     zr_device_config device = ZR_DEVICE_CONFIG_INIT;
     device.threads = zr_train_threads(r->config, r->comm->local_size);
@@ -103,6 +141,7 @@ static zr_status check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_same_inputs(r));
     ZR_TRY(settle_limit(r));
+    ZR_TRY(settle_hosts(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_mix(r));
     ZR_TRY(zr__run_highest_report(r, &r->result->planned));
@@ -117,6 +156,7 @@ static zr_status open_outputs(zr__run *r)
     if (r->comm->rank != 0) return ZR_OK;
     char here[PATH_MAX];
     zr_config written = *r->config; /* its paths are from here, wherever it is read */
+    if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     ZR_TRY(zr_config_to_json(&written, &json));
     zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
@@ -135,7 +175,7 @@ static zr_status open_outputs(zr__run *r)
 static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
-    if (r->config != &r->settled) return;
+    if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
     snprintf(text, sizeof(text),
              "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of nine tenths of what "
              "the host "
@@ -184,7 +224,7 @@ static zr_status start(zr__run *r)
     /* While the others wait for it, so that it is alone. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, fill, r->inputs.weights)));
+    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fill, r->inputs.weights)));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
     announce(r);
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));

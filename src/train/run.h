@@ -8,7 +8,8 @@
 
 typedef struct zr__run {
     const zr_config *config;
-    zr_config settled; /* a copy of it with a memory.limit, where none was given and one is needed */
+    zr_config settled;      /* a copy of it with what only a run can settle: a memory.limit, the ranks of a host */
+    const zr_config *given; /* what it is a copy of; NULL: nothing was settled */
     zr_comm *comm;
     const zr_observer *observer;
     int64_t peak_before_bytes; /* of this process, when the run began */

@@ -147,7 +147,36 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
+    layout->offload_checkpoints = config->recompute.cpu;
     if (layout->recompute == ZR_RECOMPUTE_AUTO) layout->limit_bytes = arena_limit(config->memory.limit_bytes);
+}
+
+/** A number of ranks that no layout has stays one. */
+static int at_most_ranks(int64_t ranks)
+{
+    return ranks < INT32_MAX ? (int)ranks : INT32_MAX;
+}
+
+/** Can collectives be made in two levels, by hosts of so many ranks? */
+static bool has_levels(const zr_layout *l, int64_t host_ranks)
+{
+    bool cut = host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
+    bool plain = !l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL;
+    bool alike =
+        (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);
+    return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
+}
+
+/** Groups within the data-parallel ranks. */
+static void set_groups(const zr_config *config, zr_layout *layout)
+{
+    const int64_t shard = config->zero.mics_shard_ranks, hpz = config->zero.hpz_partition_ranks,
+                  host = config->parallel.ranks_per_host;
+    layout->shard_ranks = shard > 0 ? at_most_ranks(shard) : 0;
+    layout->hpz_ranks = hpz > 1 ? at_most_ranks(hpz) : 0;
+    layout->host_ranks = host > 0 && host < layout->ranks ? (int)host : 0;
+    layout->hierarchical = config->collectives.hierarchical == ZR_SWITCH_ON ||
+                           (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
 
 /** What moves, how and when. */
@@ -164,6 +193,7 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->reduce = reduce[config->collectives.reduce];
     layout->gather = config->collectives.gather == ZR_COLLECTIVE_BROADCAST ? ZR_GATHER_BROADCAST : ZR_GATHER_ALL;
     layout->overlap = overlap;
+    set_groups(config, layout);
     layout->prefetch_elems = overlap ? config->zero.prefetch_bucket_elems : 0;
     layout->live_elems = config->zero.max_live_elems;
     layout->reuse_elems = config->zero.max_reuse_elems;
@@ -223,6 +253,11 @@ zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_
     return ZR_OK;
 }
 
+int64_t zr_train_rank_bytes(const zr_memory *memory)
+{
+    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT];
+}
+
 int64_t zr_train_process_bytes(int64_t total_bytes, int ranks)
 {
     double bytes = PROCESS_SHARE * (double)total_bytes * ranks + PROCESS_EXTRA_BYTES;
@@ -254,7 +289,7 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
 {
     char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const zr_memory *memory = &plan->memory;
-    int64_t rank_bytes = zr_train_process_bytes(memory->total_bytes, 1);
+    int64_t rank_bytes = zr_train_process_bytes(zr_train_rank_bytes(memory), 1);
     zr__text_size((double)memory->total_bytes, total);
     zr__text_size((double)memory->states_bytes, states);
     ZR_CHECK(
@@ -263,8 +298,8 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
         "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
         zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
         remedies(&plan->layout, use));
-    double host_bytes =
-        threads ? (double)zr_train_process_bytes(memory->total_bytes, local_ranks) : (double)rank_bytes * local_ranks;
+    double host_bytes = threads ? (double)zr_train_process_bytes(zr_train_rank_bytes(memory), local_ranks)
+                                : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
              "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "

@@ -37,8 +37,9 @@ struct zr__timings {
     /* Of the step that runs; a stream's thread adds to its own. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool warm;   /* the first step was dropped */
-    sums before; /* as it stood before the step that runs; so was warm */
+    int n_streams; /* of the plan */
+    bool warm;     /* the first step was dropped */
+    sums before;   /* as it stood before the step that runs; so was warm */
     bool warm_before;
 };
 
@@ -71,7 +72,7 @@ static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f
     int k = 0;
     while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
     if (k < t->n_kinds) return k;
-    bool room = k < ZR_TIMING_KINDS - ZR_STREAMS;
+    bool room = k < ZR_TIMING_KINDS - t->n_streams;
     if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream, false);
     zr_timing *kind = &t->sums.kind[t->n_kinds++];
     snprintf(kind->name, sizeof(kind->name), "%s", name);
@@ -116,6 +117,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
 {
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
+    t->n_streams = plan->n_streams;
     ZR_TRY(find_kinds(t, plan));
     return make_room(t, plan);
 }

@@ -164,7 +164,7 @@ static void add_names(zr__trace *t)
                      "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
                      "{\"ph\":\"M\", \"name\":\"process_sort_index\", \"pid\":%d, \"args\":{\"sort_index\":%d}}",
                      r ? "," : "", r, r, r, r);
-        for (int s = 0; s < ZR_STREAMS; s++)
+        for (int s = 0; s < t->plan->n_streams; s++)
             zr__text_add(&t->text,
                          ",\n{\"ph\":\"M\", \"name\":\"thread_name\", \"pid\":%d, \"tid\":%d, \"args\":{\"name\":"
                          "\"%s\"}}",

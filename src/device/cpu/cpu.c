@@ -1,4 +1,5 @@
 #include "device/cpu/cpu.h"
+#include "device/cpu/queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +137,7 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-static zr_status cpu_fork(zr_device *device, zr_device **side)
+zr_status zr__cpu_side(zr_device *device, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
@@ -159,6 +160,13 @@ static void cpu_free(zr_device *device, void *memory)
 {
     (void)device;
     zr_free(memory);
+}
+
+static zr_status cpu_copy(zr_device *device, void *to, const void *from, int64_t bytes)
+{
+    (void)device;
+    memmove(to, from, (size_t)bytes);
+    return ZR_OK;
 }
 
 static const zr_kernel *find_kernel(const zr_kernel *table, const char *op)
@@ -344,9 +352,18 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
 
 static const zr_device_ops cpu_ops = {
     .destroy = cpu_destroy,
-    .fork = cpu_fork,
+    .queue_create = zr__queue_create,
+    .queue_destroy = zr__queue_destroy,
+    .issue = zr__queue_issue,
+    .mark = zr__queue_mark,
+    .await = zr__queue_await,
+    .sync = zr__queue_sync,
+    .cancel = zr__queue_cancel,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .alloc_host = cpu_alloc,
+    .free_host = cpu_free,
+    .copy = cpu_copy,
     .kernel = cpu_kernel,
     .sum = cpu_sum,
     .square_sum = cpu_square_sum,

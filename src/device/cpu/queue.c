@@ -1,0 +1,233 @@
+/*
+ * Queues of the processor. One that computes runs what it is given at once, on the thread that issues. One beside it
+ * has a thread: what it is given stands in a ring whose room is taken when it is made.
+ *
+ * Tickets count what was issued to a queue. Whoever waits for a ticket is woken for it and for no earlier one: on a
+ * busy host each waking takes the processor from what computes.
+ */
+#include "device/cpu/queue.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "device/cpu/cpu.h"
+
+enum { TEXT_BYTES = 512 };
+
+/* A task, or a wait for another queue. */
+typedef struct entry {
+    zr_task task; /* run NULL: a wait */
+    zr_mark mark;
+    double asked_sec; /* when it was issued, if times are wanted */
+} entry;
+
+typedef struct cpu_queue {
+    zr_queue base; /* its device: the owner, or for a thread beside it one of its own */
+    zr_device *owner;
+    bool beside;
+    entry *ring;
+    int32_t room;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t issued, ended; /* tickets */
+    int64_t reached;       /* as `ended`, but for what failed and what came behind it */
+    int64_t awaited;       /* the least ticket that someone sleeps for, 0: none */
+    double free_sec;       /* when the last task since sync ended, 0: there was none */
+    bool quit;
+    bool dropping, cancelled; /* nothing begins any more until sync; which then tells of no failure */
+    zr_status status;         /* the first failure since sync */
+    char text[TEXT_BYTES];
+} cpu_queue;
+
+static cpu_queue *of(zr_queue *queue)
+{
+    return (cpu_queue *)queue;
+}
+
+/* ---- the end of a task ------------------------------------------------------------------------- */
+
+static void end_entry(cpu_queue *q, zr_status status)
+{
+    pthread_mutex_lock(&q->lock);
+    if (status != ZR_OK && q->status == ZR_OK) {
+        q->status = status;
+        snprintf(q->text, sizeof q->text, "%s", zr_error_message());
+    }
+    if (status != ZR_OK) q->dropping = true;
+    q->ended++;
+    if (!q->dropping) q->reached = q->ended;
+    bool wakes = q->dropping || (q->awaited > 0 && q->awaited <= q->ended);
+    pthread_mutex_unlock(&q->lock);
+    if (wakes) pthread_cond_broadcast(&q->changed);
+}
+
+/* Until the queue has come so far, or will never. */
+static bool await_ticket(cpu_queue *q, int64_t ticket)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->reached < ticket && !q->dropping) {
+        if (q->awaited == 0 || ticket < q->awaited) q->awaited = ticket;
+        pthread_cond_wait(&q->changed, &q->lock);
+        if (q->awaited <= q->ended) q->awaited = 0;
+    }
+    bool reached = q->reached >= ticket;
+    pthread_mutex_unlock(&q->lock);
+    return reached;
+}
+
+static zr_status run_task(cpu_queue *q, const zr_task *task, double asked_sec)
+{
+    double begin = task->ended ? zr_clock_sec() : 0, free = q->free_sec > 0 ? q->free_sec : asked_sec;
+    ZR_TRY(task->run(task->arg, q->base.device, task->index));
+    if (!task->ended) return ZR_OK;
+    q->free_sec = zr_clock_sec();
+    task->ended(task->arg, task->index, free < begin ? free : begin, begin, q->free_sec);
+    return ZR_OK;
+}
+
+/* ---- a queue with a thread --------------------------------------------------------------------- */
+
+/* The next entry; false: there will be none. */
+static bool take_entry(cpu_queue *q, entry *next, bool *drop)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->ended == q->issued && !q->quit) pthread_cond_wait(&q->changed, &q->lock);
+    bool there = q->ended < q->issued;
+    if (there) *next = q->ring[q->ended % q->room];
+    *drop = q->dropping;
+    pthread_mutex_unlock(&q->lock);
+    return there;
+}
+
+static void *run_queue(void *arg)
+{
+    cpu_queue *q = arg;
+    entry next;
+    bool drop;
+    while (take_entry(q, &next, &drop)) {
+        zr_status st = ZR_OK;
+        if (!drop && !next.task.run && !await_ticket(of(next.mark.queue), next.mark.ticket))
+            st = ZR_FAIL(ZR_ERR_PEER, "the queue that this one waits for has failed");
+        if (!drop && next.task.run) st = run_task(q, &next.task, next.asked_sec);
+        end_entry(q, st);
+    }
+    return NULL;
+}
+
+static void put_entry(cpu_queue *q, const entry *new)
+{
+    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* it has failed, which sync tells */
+    pthread_mutex_lock(&q->lock);
+    q->ring[q->issued++ % q->room] = *new;
+    pthread_mutex_unlock(&q->lock);
+    pthread_cond_broadcast(&q->changed);
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
+{
+    cpu_queue *q = of(queue);
+    double asked = task->ended ? zr_clock_sec() : 0;
+    if (q->beside) {
+        put_entry(q, &(entry){.task = *task, .asked_sec = asked});
+        return ZR_OK;
+    }
+    q->issued++;
+    zr_status st = run_task(q, task, asked);
+    end_entry(q, st);
+    return st;
+}
+
+zr_mark zr__queue_mark(zr_queue *queue)
+{
+    return (zr_mark){queue, of(queue)->issued};
+}
+
+static zr_status failure_of(cpu_queue *q)
+{
+    return q->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(q->status, "%s", q->text);
+}
+
+zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
+{
+    cpu_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
+    if (other == q) return ZR_OK;
+    if (!q->beside) return await_ticket(other, mark.ticket) ? ZR_OK : failure_of(other);
+    if (other->beside) put_entry(q, &(entry){.mark = mark}); /* one that runs at once has come so far */
+    return ZR_OK;
+}
+
+zr_status zr__queue_sync(zr_queue *queue)
+{
+    cpu_queue *q = of(queue);
+    pthread_mutex_lock(&q->lock);
+    while (q->ended < q->issued) {
+        q->awaited = q->issued;
+        pthread_cond_wait(&q->changed, &q->lock);
+    }
+    q->awaited = 0;
+    bool failed = q->status != ZR_OK && !q->cancelled;
+    zr_status status = q->status;
+    q->status = ZR_OK;
+    q->dropping = q->cancelled = false;
+    q->reached = q->ended;
+    q->free_sec = 0;
+    pthread_mutex_unlock(&q->lock);
+    return failed ? ZR_FAIL(status, "%s", q->text) : ZR_OK;
+}
+
+void zr__queue_cancel(zr_queue *queue)
+{
+    cpu_queue *q = of(queue);
+    pthread_mutex_lock(&q->lock);
+    q->dropping = q->cancelled = true;
+    pthread_mutex_unlock(&q->lock);
+    pthread_cond_broadcast(&q->changed);
+}
+
+static zr_status start_thread(cpu_queue *q, int32_t room)
+{
+    q->room = room > 0 ? room : 1;
+    q->ring = zr_alloc(sizeof *q->ring * (size_t)q->room);
+    ZR_CHECK(q->ring, ZR_ERR_MEMORY, "no memory for a queue of %d tasks", q->room);
+    ZR_TRY(zr__cpu_side(q->base.device, &q->base.device));
+    q->beside = pthread_create(&q->thread, NULL, run_queue, q) == 0;
+    ZR_CHECK(q->beside, ZR_ERR_MEMORY, "cannot start the thread of a queue");
+    return ZR_OK;
+}
+
+zr_status zr__queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+{
+    cpu_queue *q = zr_alloc(sizeof *q);
+    ZR_CHECK(q, ZR_ERR_MEMORY, "no memory for a queue's %zu bytes", sizeof *q);
+    q->base.device = q->owner = device;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->changed, NULL);
+    zr_status st = config->beside ? start_thread(q, config->most) : ZR_OK;
+    if (st != ZR_OK) {
+        zr__queue_destroy(&q->base);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *queue = &q->base;
+    return ZR_OK;
+}
+
+void zr__queue_destroy(zr_queue *queue)
+{
+    cpu_queue *q = queue ? of(queue) : NULL;
+    if (!q) return;
+    if (q->beside) {
+        pthread_mutex_lock(&q->lock);
+        q->quit = true;
+        pthread_mutex_unlock(&q->lock);
+        pthread_cond_broadcast(&q->changed);
+        pthread_join(q->thread, NULL);
+    }
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->lock);
+    if (q->base.device != q->owner) zr_device_destroy(&q->base.device);
+    zr_free(q->ring);
+    zr_free(q);
+}

@@ -1,0 +1,173 @@
+/*
+ * States in and out, by elements of whole tensors, whatever the layout: initialisation, loading and saving pass by
+ * where they live, in pieces of constant size, so that none of them needs more memory than the plan.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+/* Where a unit's state lives; buffer ZR_NONE: nowhere. */
+static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
+{
+    const zr_plan_unit *u = &plan->unit[unit];
+    if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+    return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
+}
+
+/* Address of an element of a unit that this rank keeps. */
+static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
+{
+    int64_t at = element - zr__first(e, &state->range);
+    return zr__buffer(e, &e->plan->persistent[state->buffer]) + at * zr_dtype_bytes(state->dtype);
+}
+
+/* Elements of a parameter, counted in its unit. */
+typedef struct span {
+    int64_t begin, end;
+} span;
+
+static span meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
+{
+    int64_t first = zr__first(e, range), begin = param->unit_offset, end = begin + zr_shape_elems(&param->shape);
+    return (span){begin < first ? first : begin, end > first + range->count ? first + range->count : end};
+}
+
+static const zr_graph *any_graph(const zr_plan *plan)
+{
+    return plan->graph[ZR_TRAIN]  ? plan->graph[ZR_TRAIN]
+           : plan->graph[ZR_EVAL] ? plan->graph[ZR_EVAL]
+                                  : plan->graph[ZR_DECODE];
+}
+
+static zr_status check_state(const zr_engine *e, int state)
+{
+    int slots = e->plan->optimizer.n_slots;
+    ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD ||
+                 (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
+             ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer", state, slots);
+    return ZR_OK;
+}
+
+/* ---- one piece, on the device ------------------------------------------------------------------ */
+
+/* Elements [at, at + n) of a unit, on their way by the host's memory. */
+typedef struct passing {
+    const zr_engine *engine;
+    const zr_param_info *param;
+    const zr_state *state;
+    int64_t at, n;
+    float *host;  /* NULL: initial values, made where they live */
+    bool rounded; /* the parameters in their own type as well */
+} passing;
+
+static zr_status set_piece(void *arg, zr_device *device, int64_t index)
+{
+    (void)index;
+    const passing *p = arg;
+    const zr_engine *e = p->engine;
+    char *place = element_at(e, p->state, p->at);
+    if (p->host) {
+        ZR_TRY(device->ops->cast(device, place, p->state->dtype, p->host, ZR_F32, p->n));
+    } else {
+        const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
+        uint64_t first = (uint64_t)(p->param->first + p->at - p->param->unit_offset);
+        device->ops->normal(device, &rng, first, p->n, (float)p->param->init.std, (float *)place);
+    }
+    const zr_state *param = &e->plan->unit[p->param->unit].param;
+    if (!p->rounded || param == p->state || param->buffer == ZR_NONE) return ZR_OK;
+    return device->ops->cast(device, element_at(e, param, p->at), param->dtype, place, p->state->dtype, p->n);
+}
+
+static zr_status get_piece(void *arg, zr_device *device, int64_t index)
+{
+    (void)index;
+    const passing *p = arg;
+    return device->ops->cast(device, p->host, ZR_F32, element_at(p->engine, p->state, p->at), p->state->dtype, p->n);
+}
+
+/* ---- filling ----------------------------------------------------------------------------------- */
+
+/* The model's own initial values (zr_init): a function of seed and element alone. */
+static zr_status initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    const zr_engine *e = arg;
+    const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
+    bool normal = param->init.kind == ZR_INIT_NORMAL;
+    if (normal) zr_rng_normal(&rng, (uint64_t)(param->first + first), n, out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = normal ? (float)param->init.std * out[i] : param->init.kind == ZR_INIT_ONE ? 1.0f : 0.0f;
+    return ZR_OK;
+}
+
+static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param, zr_fill_fn fn, void *arg)
+{
+    const zr_plan_unit *u = &e->plan->unit[param->unit];
+    const bool params = state == ZR_STATE_PARAM;
+    passing p = {.engine = e, .param = param, .state = state_of(e->plan, param->unit, state), .rounded = params};
+    if (p.state->buffer == ZR_NONE) return ZR_OK;
+    const span mine = meet(e, param, params ? &u->update : &p.state->range);
+    const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
+    const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
+    for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
+        p.n = mine.end - p.at < most ? mine.end - p.at : most;
+        p.host = made_there ? NULL : zr__result(e, e->plan->passing);
+        if (fn)
+            ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
+        else if (!made_there)
+            ZR_TRY(initial(e, param, p.at - param->unit_offset, p.n, p.host));
+        ZR_TRY(zr__call(e, set_piece, &p));
+    }
+    return ZR_OK;
+}
+
+zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
+{
+    const zr_graph *g = any_graph(e->plan);
+    ZR_TRY(check_state(e, state));
+    ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
+             "gradients are not filled, and states of the optimizer not without a function");
+    zr_status st = ZR_OK;
+    for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
+        st = fill_param(e, state, zr_graph_param(g, i), fn, arg);
+    ZR_TRY(zr_comm_agree(e->comm, st)); /* a rank that cannot read its part must not leave the others waiting */
+    if (state != ZR_STATE_PARAM) return ZR_OK;
+    e->stale = true;
+    zr_traffic counted = e->traffic, across = e->across; /* start-up is not a step's traffic */
+    ZR_TRY(zr_engine_flush(e));
+    e->traffic = counted;
+    e->across = across;
+    return ZR_OK;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------- */
+
+static zr_status read_param(zr_engine *e, int state, const zr_param_info *param, zr_read_fn fn, void *arg)
+{
+    const zr_plan_unit *u = &e->plan->unit[param->unit];
+    passing p = {.engine = e,
+                 .param = param,
+                 .state = state_of(e->plan, param->unit, state),
+                 .host = zr__result(e, e->plan->passing)};
+    const span mine = meet(e, param, &u->own);
+    const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
+    for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
+        p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
+        ZR_TRY(zr__call(e, get_piece, &p));
+        for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
+        ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
+    }
+    return ZR_OK;
+}
+
+zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
+{
+    ZR_CHECK(fn, ZR_ERR_ARG, "zr_engine_read: no function to pass elements to");
+    ZR_TRY(check_state(e, state));
+    ZR_CHECK(state != ZR_STATE_GRAD || e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
+    ZR_CHECK(state != ZR_STATE_GRAD || e->plan->unit[0].sums.buffer != ZR_NONE, ZR_ERR_STATE,
+             "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
+    const zr_graph *g = any_graph(e->plan);
+    for (int32_t i = 0; i < zr_graph_params(g); i++) ZR_TRY(read_param(e, state, zr_graph_param(g, i), fn, arg));
+    return ZR_OK;
+}

@@ -1,0 +1,90 @@
+/*
+ * A rewrite of the program: activation checkpoints are kept in the host's space from the forward pass until their
+ * unit's backward pass (ZeRO section 6.1, P_a+cpu, of one rank). A checkpoint is copied away where it is made and
+ * fetched back at the beginning of the segment that computes from it again. Lifetimes, places and waits of the copies
+ * follow from the program as those of ops do.
+ */
+#include "plan/internal.h"
+
+#include <string.h>
+
+/* Where a value is made by the forward pass, ZR_NONE: not, or it stays; and whether it goes to the host. */
+typedef struct checkpoints {
+    int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
+    bool *goes;
+} checkpoints;
+
+/* What a replay that the policy asks for reads of the forward pass: as segments.c marks it. */
+static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
+    for (int32_t i = 0; i < p->n; i++) {
+        const zr_op *op = zr__program_op(p, g, i);
+        bool by_policy = p->run[i].role == ZR__REPLAY && plan->unit[op->unit].recompute != ZR_RECOMPUTE_NONE;
+        for (int j = 0; j < op->n_in && by_policy; j++)
+            if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
+        for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
+    }
+}
+
+/* The segment of run `at`: runs of one unit in a row. */
+static int32_t segment_end(const zr__program *p, int32_t at)
+{
+    int32_t end = at + 1;
+    while (end < p->n && p->run[end].unit == p->run[at].unit && end != p->pass_end[0]) end++;
+    return end;
+}
+
+/* What the runs of a segment behind the forward pass read of it, once each. */
+static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
+                  int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; i++) {
+        const zr_op *op = zr__program_op(p, g, i);
+        for (int j = 0; j < op->n_in && p->run[i].role != ZR__FORWARD; j++) {
+            zr_value v = op->in[j];
+            if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
+            fetched[v] = true;
+            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH, v, p->run[begin].unit});
+        }
+    }
+}
+
+static void rewrite(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched)
+{
+    for (int32_t begin = 0, end, pass = 0; begin < p->n && to->status == ZR_OK; begin = end) {
+        end = segment_end(p, begin);
+        fetch(to, p, g, c, fetched, begin, end);
+        for (int32_t i = begin; i < end; i++) {
+            const zr_op *op = zr__program_op(p, g, i);
+            zr__program_emit(to, p->run[i]);
+            for (int j = 0; j < op->n_out && p->run[i].role == ZR__FORWARD; j++)
+                if (c->goes[op->out[j]]) zr__program_emit(to, (zr__run_of){-1, ZR__KEEP, op->out[j], op->unit});
+        }
+        if (end != p->pass_end[pass]) continue;
+        to->pass_end[pass++] = to->n;
+        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the next pass fetches anew */
+    }
+}
+
+zr_status zr__offload_checkpoints(zr__program *p, const zr_plan *plan, const zr_graph *g)
+{
+    size_t values = (size_t)zr_graph_values(g);
+    checkpoints c = {zr_alloc(sizeof(int32_t) * (values + 1)), zr_alloc(2 * values + 1)};
+    zr__program made = {.passes = p->passes};
+    zr_status st = c.made && c.goes ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    if (st == ZR_OK) {
+        find_checkpoints(p, plan, g, &c);
+        rewrite(&made, p, g, &c, c.goes + values);
+        st = made.status;
+    }
+    zr_free(c.made);
+    zr_free(c.goes);
+    if (st != ZR_OK) {
+        zr__program_free(&made);
+        return st;
+    }
+    zr__program_free(p);
+    *p = made;
+    return ZR_OK;
+}

@@ -1,0 +1,237 @@
+/*
+ * Waits that follow from what steps use: a step waits for whoever wrote what it reads, and for whoever wrote or read
+ * what it writes, on other streams; from one round of REPEAT to the next also for whoever used the bytes that it is the
+ * first to write. No wait is written that the order of a stream or another wait implies.
+ *
+ * Times count steps: those of the first round, then those of a second one. The clock of a time has, for each stream,
+ * the last time of that stream that comes before.
+ */
+#include "plan/internal.h"
+
+/* Of a buffer: the last time at which each stream has read it, or written it. -1: none. */
+struct zr__touched {
+    int32_t read[ZR_STREAMS], written[ZR_STREAMS];
+    bool again; /* in the second round */
+};
+
+/* What one step must come after: the latest time of each other stream, -1: none. */
+typedef struct earlier {
+    int32_t at[ZR_STREAMS];
+    bool pace[ZR_STREAMS];
+} earlier;
+
+static int32_t later(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int stream_at(const zr__order *o, int32_t time)
+{
+    return (int)o->schedule->step[time % o->schedule->n_steps].stream;
+}
+
+/* All that comes before `time`, and `time` itself. */
+static void follow(const zr__order *o, int32_t *clock, int32_t time)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) clock[s] = later(clock[s], o->clock[time][s]);
+    clock[stream_at(o, time)] = later(clock[stream_at(o, time)], time);
+}
+
+/* ---- what a step comes after ----------------------------------------------------------------- */
+
+static void after(earlier *e, int stream, int32_t time)
+{
+    if (time <= e->at[stream]) return;
+    e->at[stream] = time;
+    e->pace[stream] = false;
+}
+
+static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &o->schedule->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        const struct zr__touched *t = &o->touched[use->buffer];
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            if (s == (int)step->stream) continue;
+            after(e, s, t->written[s]);
+            if (use->writes) after(e, s, t->read[s]);
+        }
+    }
+}
+
+static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier *e)
+{
+    const zr__list *l = o->list;
+    for (int32_t p = l->node[o->id[step]].pace; p != ZR_NONE; p = l->pace[p].next) {
+        int32_t time = o->position[l->pace[p].step] + round * o->schedule->n_steps;
+        int stream = stream_at(o, time);
+        if (stream == (int)o->schedule->step[step].stream || time <= e->at[stream]) continue;
+        e->at[stream] = time;
+        e->pace[stream] = true;
+    }
+}
+
+/* In the second round: the last uses, in the first, of the bytes that this step is the first to write. */
+static void after_bytes(const zr__order *o, int32_t step, earlier *e)
+{
+    const zr_schedule *s = o->schedule;
+    for (int32_t u = s->step[step].uses; u < s->step[step].uses + s->step[step].n_uses; u++) {
+        const zr_buffer *mine = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
+        if (!mine || mine->persistent || o->touched[s->use[u].buffer].again) continue;
+        const int32_t n = s->step[step].stream == ZR_STREAM_COMPUTE ? o->n_abroad : o->n_shared;
+        for (int32_t i = 0; i < n; i++) {
+            const zr_buffer *its = &s->buffer[o->shared[i]];
+            bool meets = its->space == mine->space && its->offset < mine->offset + mine->bytes &&
+                         mine->offset < its->offset + its->bytes;
+            const struct zr__touched *t = &o->touched[o->shared[i]];
+            for (int k = 0; k < ZR_STREAMS && meets; k++)
+                if (k != (int)s->step[step].stream) after(e, k, later(t->read[k], t->written[k]));
+        }
+    }
+}
+
+/* ---- clocks and waits ------------------------------------------------------------------------ */
+
+static void add_wait(zr__order *o, int32_t step, zr_wait wait)
+{
+    if (!zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found)) return;
+    o->found[o->n_found++] = (zr__found){step, wait};
+}
+
+/* The waits of one step at its time, recorded if they are news, and the step's clock. */
+static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
+{
+    int32_t *clock = o->clock[time], n = o->schedule->n_steps;
+    for (int s = 0; s < ZR_STREAMS && record; s++) {
+        bool implied = e->at[s] < 0 || clock[s] >= e->at[s], before = time >= n && e->at[s] < n;
+        for (int k = 0; k < ZR_STREAMS && !implied; k++)
+            implied = k != s && e->at[k] >= 0 && o->clock[e->at[k]][s] >= e->at[s];
+        const bool later = o->schedule->step[step].when == ZR_WHEN_LATER; /* its own round begins with the second */
+        if (!implied && (before || (time < n) != later))
+            add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
+    }
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (e->at[s] >= 0) follow(o, clock, e->at[s]);
+}
+
+static void touch(const zr__order *o, const zr_step *step, int32_t time)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &o->schedule->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        if (use->reads) o->touched[use->buffer].read[step->stream] = time;
+        if (use->writes) o->touched[use->buffer].written[step->stream] = time;
+        o->touched[use->buffer].again = time >= o->schedule->n_steps;
+    }
+}
+
+/* Steps [begin, end) of a round. What runs in the first alone does nothing in the second; what runs in later ones is
+ * held to have run in the first as well, behind what it replaces, so that one wait for it serves both. */
+static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
+{
+    for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
+        const zr_step *step = &o->schedule->step[i];
+        int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
+        bool idle = round > 0 && (step->when == ZR_WHEN_STALE || step->when == ZR_WHEN_FIRST);
+        earlier e;
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            e.at[s] = o->clock[time][s] = -1;
+            e.pace[s] = false;
+        }
+        if (*last >= 0) follow(o, o->clock[time], *last);
+        if (idle) continue;
+        after_uses(o, step, &e);
+        if (round > 0) after_bytes(o, i, &e);
+        after_paces(o, i, round, &e);
+        settle(o, i, time, &e, record);
+        touch(o, step, time);
+        *last = time;
+    }
+}
+
+static void begin(zr__order *o)
+{
+    for (int32_t b = 0; b < o->schedule->n_buffers; b++) {
+        o->touched[b].again = false;
+        for (int s = 0; s < ZR_STREAMS; s++) o->touched[b].read[s] = o->touched[b].written[s] = -1;
+    }
+    for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
+}
+
+zr_status zr__order_steps(zr__order *o)
+{
+    size_t n = (size_t)o->schedule->n_steps;
+    bool again = o->rounds > 1;
+    o->clock = zr_alloc(sizeof *o->clock * ((again ? 2 : 1) * n + 1));
+    o->touched = zr_alloc(sizeof *o->touched * (size_t)(o->schedule->n_buffers + 1));
+    ZR_CHECK(o->clock && o->touched, ZR_ERR_MEMORY, "no memory to order %zu steps", n);
+    begin(o);
+    walk(o, 0, o->schedule->n_steps, 0, true);
+    return o->status;
+}
+
+/* Transient buffers, first those that other streams than the computing one use: only these can meet what computes. */
+static zr_status find_shared(zr__order *o)
+{
+    const zr_schedule *s = o->schedule;
+    o->shared = zr_alloc(sizeof *o->shared * (size_t)(s->n_buffers + 1));
+    ZR_CHECK(o->shared, ZR_ERR_MEMORY, "no memory to order %d buffers", s->n_buffers);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t b = o->plan->n_persistent; b < s->n_buffers; b++) {
+            bool abroad = false;
+            for (int k = 0; k < ZR_STREAMS; k++)
+                abroad |= k != ZR_STREAM_COMPUTE && later(o->touched[b].read[k], o->touched[b].written[k]) >= 0;
+            if (abroad == (pass == 0)) o->shared[o->n_shared++] = b;
+        }
+        if (pass == 0) o->n_abroad = o->n_shared;
+    }
+    return ZR_OK;
+}
+
+/* ---- the schedule's list --------------------------------------------------------------------- */
+
+/* By step; of one step, those of its own round first. */
+static zr_status write_waits(const zr__order *o)
+{
+    zr_schedule *s = o->schedule;
+    s->wait = zr_alloc(sizeof *s->wait * (size_t)(o->n_found + 1));
+    ZR_CHECK(s->wait, ZR_ERR_MEMORY, "no memory for %d waits", o->n_found);
+    for (int32_t i = 0; i < o->n_found; i++) s->step[o->found[i].step].n_waits++;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        s->step[i].waits = s->n_waits;
+        s->n_waits += s->step[i].n_waits;
+        s->step[i].n_waits = 0;
+    }
+    for (int32_t i = 0; i < o->n_found; i++) {
+        zr_step *step = &s->step[o->found[i].step];
+        s->wait[step->waits + step->n_waits++] = o->found[i].wait;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__order_rounds(zr__order *o)
+{
+    const zr_schedule *s = o->schedule;
+    int32_t repeat = -1, end = -1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
+        if (s->step[i].kind == ZR_STEP_END) end = i;
+    }
+    if (o->rounds > 1) {
+        begin(o);
+        walk(o, 0, end + 1, 0, false);
+        ZR_TRY(find_shared(o));
+        walk(o, repeat + 1, end, 1, true);
+        ZR_TRY(o->status);
+    }
+    return write_waits(o);
+}
+
+void zr__order_end(zr__order *o)
+{
+    zr_free(o->clock);
+    zr_free(o->touched);
+    zr_free(o->found);
+    zr_free(o->shared);
+}

@@ -1,0 +1,125 @@
+/*
+ * Where an op's operands and outputs stand: an output is a view of its unit's gradient, takes over the place of an
+ * input that dies there, or has a place of its own.
+ */
+#include "plan/internal.h"
+
+static const zr_op *op_of(const zr__writing *w, int32_t run)
+{
+    return zr__program_op(&w->decided.program, w->list.graph, run);
+}
+
+/* Parameters and caches have none. */
+static int32_t instance_of(const zr__writing *w, zr_value value)
+{
+    return value == ZR_NONE ? -1 : w->instance[value];
+}
+
+static int64_t bytes_of(const zr_type *type)
+{
+    return zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
+}
+
+zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)
+{
+    const zr_value_info *v = zr_graph_value(g, value);
+    zr_use use = {buffer, v->type.dtype, reads, writes, .range = {.count = zr_shape_elems(&v->type.shape)}};
+    bool in_unit = v->kind == ZR_VALUE_PARAM || v->kind == ZR_VALUE_GRAD;
+    if (in_unit) use.range.first = zr_graph_param(g, v->param)->unit_offset;
+    return use;
+}
+
+int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
+{
+    const zr_plan *plan = w->list.plan;
+    if (w->grad_buffer[unit] == ZR_NONE) {
+        int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
+        w->grad_buffer[unit] = zr__grad_transient(plan)
+                                   ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_GRAD, unit, "unit gradient", bytes)
+                                   : plan->unit[unit].grad.buffer;
+    }
+    return w->grad_buffer[unit];
+}
+
+/* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of this size, die
+ * here, be no other operand as well, and not have been given to an earlier output. */
+static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes)
+{
+    const zr_graph *g = w->list.graph;
+    const zr_op *op = op_of(w, run);
+    int donor = op->def->in_place[out] - 1;
+    int32_t given = donor >= 0 && donor < op->n_in ? instance_of(w, op->in[donor]) : -1;
+    if (given < 0 || w->decided.last_use[given] != run) return ZR_NONE;
+    for (int j = 0; j < op->n_in; j++)
+        if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
+    for (int j = 0; j < out; j++)
+        if (op->def->in_place[j] == op->def->in_place[out]) return ZR_NONE;
+    const zr_value_info *d = zr_graph_value(g, op->in[donor]);
+    return d->kind == ZR_VALUE_ACT && bytes_of(&d->type) == bytes ? w->place[given] : ZR_NONE;
+}
+
+/* Is this a part of a parameter's gradient to which its only reader adds the rest in place? Then it is made in the
+ * gradient's place. `run` writes it. */
+static bool grows_in_place(const zr__writing *w, int32_t run, int out)
+{
+    const zr_graph *g = w->list.graph;
+    zr_value value = op_of(w, run)->out[out];
+    const zr_value_info *v = zr_graph_value(g, value);
+    int32_t last = w->decided.last_use[w->n_instances + out];
+    if (v->param < 0 || v->type.dtype != w->list.plan->layout.wire_dtype || last < 0 || last >= w->decided.program.n)
+        return false;
+    const zr_op *reader = op_of(w, last);
+    if (!reader) return false;
+    int donor = reader->def->in_place[0] - 1;
+    const zr_value_info *whole = zr_graph_value(g, reader->out[0]);
+    if (donor < 0 || donor >= reader->n_in || reader->in[donor] != value || whole->kind != ZR_VALUE_GRAD ||
+        whole->param != v->param)
+        return false;
+    int reads = 0;
+    for (int32_t i = run + 1; i <= last; i++)
+        for (int j = 0; op_of(w, i) && j < op_of(w, i)->n_in; j++) reads += op_of(w, i)->in[j] == value;
+    return reads == 1;
+}
+
+zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
+{
+    zr__list *l = &w->list;
+    const zr_op *op = op_of(w, run);
+    zr_value value = op->out[out];
+    const zr_value_info *v = zr_graph_value(l->graph, value);
+    zr_use use = zr__use_value(l->graph, value, ZR_NONE, false, true);
+    if (v->kind == ZR_VALUE_GRAD || grows_in_place(w, run, out)) {
+        const zr_param_info *param = zr_graph_param(l->graph, v->param);
+        use.range.first = param->unit_offset;
+        /* Else nothing would keep the gradients of all units from being on their way at once. */
+        if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
+            zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
+        use.buffer = zr__unit_gradient(w, param->unit);
+        return use;
+    }
+    zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
+    if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CHECKPOINT;
+    use.buffer = donated(w, run, out, bytes_of(&v->type));
+    if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
+        use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, bytes_of(&v->type));
+    return use;
+}
+
+zr_use zr__place_input(const zr__writing *w, zr_value value)
+{
+    const zr_graph *g = w->list.graph;
+    if (value == ZR_NONE) return zr__use_all(ZR_NONE, true, false);
+    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = instance_of(w, value);
+    bool cache = zr_graph_value(g, value)->kind == ZR_VALUE_CACHE;
+    if (unit >= 0 && w->list.plan->unit[unit].gathered)
+        buffer = w->gathers.fetch[w->gathers.of[unit]].buffer;
+    else if (unit >= 0)
+        buffer = w->list.plan->unit[unit].param.buffer;
+    else if (cache)
+        buffer = w->list.schedule->value[value].buffer;
+    else if (instance >= 0)
+        buffer = w->place[instance];
+    zr_use use = zr__use_value(g, value, buffer, true, cache);
+    if (instance >= 0) use.range.first = w->list.schedule->value[value].range.first;
+    return use;
+}

@@ -1,0 +1,59 @@
+#TEST timeout=120 mpi=1
+# Groups within the data-parallel ranks, from the command: as thread ranks and under mpirun, on hosts that are pretended.
+. tests/command.inc
+
+numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+as_planned() { part "$1" planned >a && part "$1" measured >b && cmp a b >&2 && grep -q '"across"' a; }
+
+i=0
+while [ $i -lt 500 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32},
+ "data": {"train": "text.txt"}, "train_batch_size": 16, "gradient_accumulation_steps": 2,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "gradient_clipping": 0.5,
+ "zero_optimization": {"stage": 3}, "train": {"steps": 4, "threads": 1, "output_dir": "flat"}}
+END
+check "flat" "$ZR" train c.json --ranks 4 --quiet
+train() { # DIR KEYS... : with four ranks, two a host
+    dir=$1
+    shift
+    "$ZR" train c.json --ranks 4 --quiet --parallel.ranks_per_host=2 --train.output_dir="$dir" "$@"
+}
+for way in mics_shard_size zero_hpz_partition_size; do
+    check "$way" train $way --zero_optimization.$way=2 --collectives.hierarchical=false
+    check "... to the bit" same flat $way
+    check "... planned and measured, across on a line of its own" as_planned $way
+done
+check "hierarchical, as auto has it between hosts" train levels
+check "... to the bit" same flat levels
+check "... planned and measured" as_planned levels
+check "... a plan shows what travels between hosts" sh -c "'$ZR' plan c.json --ranks 4 --parallel.ranks_per_host=2 | grep 'across hosts'"
+mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    for way in mics_shard_size zero_hpz_partition_size; do
+        check "$way under mpirun" $mpirun -n 4 "$ZR" train c.json --quiet --parallel.ranks_per_host=2 \
+            --zero_optimization.$way=2 --train.output_dir=mpi-$way
+        check "... to the bit" same flat mpi-$way
+        check "... planned and measured" as_planned mpi-$way
+    done
+else
+    skip "groups under mpirun" "no mpirun, or built without MPI"
+fi
+check "groups that do not divide the ranks" code 78 train odd --zero_optimization.mics_shard_size=3
+check "... say what would" grep -q 'mics_shard_size), of 4: a power of two that divides them' err
+check "a second partition at stage 2" code 78 train early --zero_optimization.zero_hpz_partition_size=2 --zero_optimization.stage=2
+check "... says for which it is" grep -q 'it is for stage 3' err
+check "both" code 78 train both --zero_optimization.mics_shard_size=2 --zero_optimization.zero_hpz_partition_size=2
+check "... say why not" grep -q 'gathers stay within a group already' err
+check "checkpoints on the host" "$ZR" train c.json --ranks 4 --quiet --train.output_dir=offload \
+    --activation_checkpointing.policy=unit --activation_checkpointing.cpu_checkpointing=true
+check "... to the bit" same flat offload
+check "... a plan shows both spaces" sh -c "'$ZR' plan c.json --ranks 4 --activation_checkpointing.policy=unit \
+    --activation_checkpointing.cpu_checkpointing=true | grep 'on host: checkpoints'"
+check "without a policy there are none" "$ZR" plan c.json --activation_checkpointing.cpu_checkpointing=true
+check "... which is said" grep -q 'note: activation_checkpointing.cpu_checkpointing: there are no checkpoints' err
+echo "1..$n"

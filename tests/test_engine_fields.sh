@@ -1,0 +1,19 @@
+#TEST timeout=10
+# The engine reads no policy. What it names of a plan is this list: memory, graphs, schedules, groups, where states and
+# results lie, and what a step's caller must know. How a layout is chosen is in none of them.
+set -u
+cd "$ZR_SOURCE" || exit 1
+allowed='decode_len graph group loss losses n_groups n_persistent n_units axis staging norm_first numbers optimizer output passing
+persistent profile ranks schedule side_by_side space_bytes unit verdict'
+named=$(grep -ohE '\bplan->[a-z_]+' src/engine/*.c src/engine/*.h | sed 's/plan->//' | sort -u)
+[ -n "$named" ] || { echo 'not ok 1 - nothing is read of a plan'; exit 1; }
+odd=
+for field in $named; do
+    case " $(echo $allowed) " in *" $field "*) ;; *) odd="$odd $field" ;; esac
+done
+if [ -z "$odd" ]; then echo 'ok 1 - the engine reads no policy of the plan'; else echo "not ok 1 - the engine reads$odd"; fi
+if grep -nE 'zr_plan \*([^p]|p[^l])' src/engine/*.c src/engine/*.h; then
+    echo 'not ok 2 - a plan goes by another name than plan'
+else
+    echo 'ok 2 - a plan goes by the name of plan'
+fi

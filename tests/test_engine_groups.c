@@ -1,0 +1,121 @@
+//TEST timeout=200 tsan=1
+/* Groups within the data-parallel ranks: states sharded over a few and replicated across (MiCS), collectives first
+ * within a host and then across, a second copy of parameters within a host (hpZ). None changes a bit; memory and
+ * traffic are the formulas, to the byte. */
+#include "layout_variants.h"
+
+typedef struct grouping {
+    const char *name;
+    int shard, hpz; /* of so many ranks, 0: not */
+    bool hierarchical;
+} grouping;
+
+static const grouping groupings[] = {
+    {"sharded within a group", 1, 0, false},
+    {"hierarchical", 0, 0, true},
+    {"hierarchical, sharded within a host", 1, 0, true},
+    {"second partition", 0, 1, false},
+    {"second partition, hierarchical", 0, 1, true},
+};
+enum { GROUPINGS = sizeof groupings / sizeof *groupings };
+
+static bool regroup(zr_layout *l, const grouping *g, int local)
+{
+    if (g->hpz && l->stage != 3) return false;
+    l->shard_ranks = g->shard * local;
+    l->hpz_ranks = g->hpz * local;
+    l->host_ranks = local;
+    l->hierarchical = g->hierarchical;
+    return true;
+}
+
+static void same_run(const trainer *flat, const trainer *run, const char *name)
+{
+    for (int i = 0; i < flat->steps; i++)
+        if (memcmp(&flat->loss[i], &run->loss[i], sizeof flat->loss[i]) != 0 ||
+            memcmp(&flat->norm[i], &run->norm[i], sizeof flat->norm[i]) != 0)
+            fail_msg(
+                "stage %d, %d ranks, %s, %lld micro-batches: step %d: loss %.17g and norm %.17g, flat %.17g and %.17g",
+                run->layout.stage, run->layout.ranks, name, (long long)run->layout.accum, i, run->loss[i], run->norm[i],
+                flat->loss[i], flat->norm[i]);
+    if (run->weights != flat->weights) fail_msg("stage %d, %s: other weights", run->layout.stage, name);
+}
+
+/* All stages and groupings of `ranks` ranks, so many of them a host. */
+static void compare(trainer base, int local)
+{
+    for (base.layout.stage = 0; base.layout.stage <= 3; base.layout.stage++) {
+        trainer flat = base;
+        trainer_run(&flat);
+        for (int g = 0; g < GROUPINGS; g++) {
+            trainer run = base;
+            if (!regroup(&run.layout, &groupings[g], local)) continue;
+            trainer_run(&run);
+            same_run(&flat, &run, groupings[g].name);
+        }
+    }
+}
+
+static void test_four_as_two_by_two(void **state)
+{
+    (void)state;
+    for (int accum = 1; accum <= 3; accum += 2)
+        for (int half = 0; half < 2; half++) {
+            trainer run = layout_trainer(4, half ? ZR_BF16 : ZR_F32, accum, 0.5);
+            run.layout.reduce_bucket_elems = 700;
+            run.layout.gather_bucket_elems = 350;
+            run.layout.prefetch_elems = half;
+            compare(run, 2);
+        }
+}
+
+static void test_eight_as_two_by_four(void **state)
+{
+    (void)state;
+    trainer run = layout_trainer(8, ZR_BF16, 2, 0.5);
+    run.layout.wire_dtype = ZR_F32;
+    run.steps = 2;
+    compare(run, 4);
+}
+
+/* The layout lean: a unit's gradient is used up as it comes, parameters are cast from the master. */
+static void test_lean(void **state)
+{
+    (void)state;
+    for (int two_pass = 0; two_pass < 2; two_pass++) {
+        trainer run = layout_trainer(4, ZR_BF16, 1, two_pass ? 0.5 : 0);
+        run.layout.states = ZR_STATES_LEAN;
+        run.layout.two_pass = two_pass;
+        run.layout.recompute = ZR_RECOMPUTE_UNIT;
+        compare(run, 2);
+    }
+}
+
+/* Sums that do not depend on the number of ranks: those of two ranks. */
+static void test_world(void **state)
+{
+    (void)state;
+    trainer two = layout_trainer(2, ZR_F32, 4, 0.5);
+    two.layout.world = true;
+    two.layout.stage = 2;
+    trainer_run(&two);
+    for (int g = 0; g < GROUPINGS; g++) {
+        trainer run = layout_trainer(4, ZR_F32, 2, 0.5);
+        run.layout.world = true;
+        run.layout.stage = 2;
+        if (!regroup(&run.layout, &groupings[g], 2)) continue;
+        trainer_run(&run);
+        same_run(&two, &run, groupings[g].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_four_as_two_by_two),
+        cmocka_unit_test(test_eight_as_two_by_four),
+        cmocka_unit_test(test_lean),
+        cmocka_unit_test(test_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

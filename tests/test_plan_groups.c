@@ -1,0 +1,171 @@
+//TEST timeout=60
+/* Memory and traffic of groups within the data-parallel ranks, against their formulas: MiCS (Zhang et al. 2022),
+ * ZeRO++'s second partition (Wang et al. 2023, section 3.2), collectives in two levels. */
+#include <string.h>
+
+#include "gpt2_sizes.h"
+#include "plan_make.h"
+
+static const zr_gpt2_config config = {.n_layer = 3,
+                                      .n_head = 3,
+                                      .n_embd = 57,
+                                      .n_positions = 19,
+                                      .vocab_size = 131,
+                                      .layer_norm_epsilon = 1e-5,
+                                      .initializer_range = 0.02};
+
+static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.dtype = l.wire_dtype = dtype;
+    l.accum = accum;
+    l.seq = 16;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+static zr_plan *plan_of(const zr_layout *layout)
+{
+    zr_plan *plan = plan_gpt2(&config, layout, &plan_profile);
+    if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static int64_t scalars(int64_t senders)
+{
+    return ZR_NORM_SCALARS * 8 * senders;
+}
+
+static void same_traffic(const zr_traffic *traffic, int64_t reduced, int64_t gathered, int64_t agreed)
+{
+    assert_int_equal(traffic->bytes[ZR_REDUCE_SCATTER], reduced);
+    assert_int_equal(traffic->bytes[ZR_ALL_GATHER], gathered);
+    assert_int_equal(traffic->bytes[ZR_ALL_REDUCE], agreed);
+}
+
+/* MiCS: states over m ranks. A micro-batch's gradients are summed within m ranks in the wire's type, then across the G
+ * groups as fp32 partial sums; once a step each group gets the sums of the others. Parameters stay within m. */
+static void test_shard_groups(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&config);
+    for (int stage = 1; stage <= 3; stage++)
+        for (int m = 2; m <= 8; m *= 2)
+            for (int64_t k = 1; k <= 4; k += 3) {
+                const int64_t N = 16, G = N / m, P = gpt2_padded(&s, N), sum = k > 1 ? 4 : 2;
+                zr_layout l = layout_of(stage, (int)N, ZR_BF16, k);
+                l.shard_ranks = m;
+                zr_plan *plan = plan_of(&l);
+                const int64_t param = stage == 3 ? 2 * P / m : 2 * P, optim = 12 * P / m;
+                const int64_t grad = (stage == 1 ? 2 * P : k > 1 ? 0 : 2 * P / m) + (k > 1 ? 4 * P / m : 0);
+                assert_int_equal(plan->memory.states_bytes, param + grad + optim);
+                const int64_t sums = gpt2_share(sum * P / m, G), partial = k * gpt2_share(4 * P / m, G);
+                const int64_t params = gpt2_share(2 * (stage == 3 ? k * gpt2_gathered(&s, N) : P), m);
+                same_traffic(&plan->traffic, gpt2_share(k * 2 * P, m) + partial, params + sums, scalars(N - 1));
+                same_traffic(&plan->across, partial, sums, scalars(N - m));
+                zr_plan_destroy(&plan);
+            }
+}
+
+/* All ranks of a group and none across: what the flat layout is. */
+static void test_one_group(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = layout_of(stage, 4, ZR_F32, 2);
+        zr_plan *flat = plan_of(&l);
+        l.shard_ranks = l.host_ranks = 4;
+        l.hierarchical = true;
+        zr_plan *one = plan_of(&l);
+        assert_memory_equal(&flat->memory, &one->memory, sizeof flat->memory);
+        assert_memory_equal(&flat->traffic, &one->traffic, sizeof flat->traffic);
+        assert_int_equal(one->across.bytes[ZR_ALL_GATHER], 0);
+        zr_plan_destroy(&flat);
+        zr_plan_destroy(&one);
+    }
+}
+
+/* Hosts of m ranks, first within and then across: across travel 1/m of flat's bytes, reductions as fp32. */
+static void test_two_levels(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&config);
+    for (int stage = 0; stage <= 3; stage++)
+        for (int half = 0; half < 2; half++) {
+            const int64_t N = 8, m = 4, G = N / m, P = gpt2_padded(&s, N), e = half ? 2 : 4;
+            zr_layout l = layout_of(stage, (int)N, half ? ZR_BF16 : ZR_F32, 1);
+            l.host_ranks = (int)m;
+            zr_plan *flat = plan_of(&l);
+            l.hierarchical = true;
+            zr_plan *plan = plan_of(&l);
+            assert_int_equal(plan->memory.states_bytes, flat->memory.states_bytes);
+            const int64_t gathered = e * (stage == 3 ? gpt2_gathered(&s, N) : P);
+            same_traffic(&flat->across, e * P / N * (N - m), gathered / N * (N - m), scalars(N - m));
+            same_traffic(&plan->across, gpt2_share(4 * P / m, G), gpt2_share(gathered / m, G), scalars(N - m));
+            assert_int_equal(plan->across.bytes[ZR_REDUCE_SCATTER] * m, flat->across.bytes[ZR_REDUCE_SCATTER] * 4 / e);
+            assert_int_equal(plan->across.bytes[ZR_ALL_GATHER] * m, flat->across.bytes[ZR_ALL_GATHER]);
+            zr_plan_destroy(&flat);
+            zr_plan_destroy(&plan);
+        }
+}
+
+/* hpZ: across hosts go a step's gradients and its first gather of each parameter, whatever the number of micro-batches
+ * for the latter; a rank keeps P/m parameters more. */
+static void test_second_partition(void **state)
+{
+    (void)state;
+    gpt2_sizes s = gpt2_count(&config);
+    for (int64_t k = 1; k <= 3; k++) {
+        const int64_t N = 8, m = 2, P = gpt2_padded(&s, N);
+        zr_layout l = layout_of(3, (int)N, ZR_BF16, k);
+        l.host_ranks = (int)m;
+        zr_plan *flat = plan_of(&l);
+        l.hpz_ranks = (int)m;
+        zr_plan *plan = plan_of(&l);
+        assert_int_equal(plan->memory.states_bytes, flat->memory.states_bytes + 2 * P / m);
+        same_traffic(&flat->across, k * 2 * P / N * (N - m), k * 2 * gpt2_gathered(&s, N) / N * (N - m),
+                     scalars(N - m));
+        same_traffic(&plan->across, k * 2 * P / N * (N - m), 2 * P / N * (N - m), scalars(N - m));
+        zr_plan_destroy(&flat);
+        zr_plan_destroy(&plan);
+    }
+}
+
+static void refused(zr_layout l, zr_status want, const char *text)
+{
+    zr_model model = zr_gpt2(&config);
+    zr_plan *plan = NULL;
+    assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), want);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(3, 6, ZR_F32, 1);
+    l.shard_ranks = 3;
+    refused(l, ZR_ERR_CONFIG, "3 ranks in a shard group (mics_shard_size), of 6: a power of two that divides them");
+    l.shard_ranks = 4;
+    refused(l, ZR_ERR_CONFIG, "a power of two that divides them");
+    l.shard_ranks = 0;
+    l.hpz_ranks = 2;
+    l.stage = 2;
+    refused(l, ZR_ERR_CONFIG, "it is for stage 3");
+    l.stage = 3;
+    l.shard_ranks = 2;
+    refused(l, ZR_ERR_CONFIG, "gathers stay within a group already");
+    l.hpz_ranks = 0;
+    l.fused_buffer = true;
+    refused(l, ZR_ERR_UNSUPPORTED, "leave the others out");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shard_groups),     cmocka_unit_test(test_one_group), cmocka_unit_test(test_two_levels),
+        cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
