@@ -159,6 +159,15 @@ static void test_refused(void **state)
     l.hpz_ranks = 0;
     l.fused_buffer = true;
     refused(l, ZR_ERR_UNSUPPORTED, "leave the others out");
+    l = layout_of(3, 4, ZR_F32, 1);
+    l.host_ranks = 3;
+    refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
+    l.host_ranks = -2;
+    refused(l, ZR_ERR_CONFIG, "-2 ranks a host");
+    l.host_ranks = 2; /* that hosts are known alone changes nothing */
+    l.fused_buffer = true;
+    zr_plan *plan = plan_of(&l);
+    zr_plan_destroy(&plan);
 }
 
 int main(void)

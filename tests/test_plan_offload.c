@@ -76,6 +76,33 @@ static void test_bytes(void **state)
     assert_int_equal(grows[1], 0);
 }
 
+/* What is kept on the host counts, where that is the same memory: policy auto finds what fits. */
+static void test_auto(void **state)
+{
+    (void)state;
+    for (int percent = 60; percent <= 100; percent += 20) {
+        trainer run = trainer_odd();
+        run.config.n_layer = 8;
+        run.layout.batch = 16;
+        zr_model model = trainer_model(&run);
+        zr_profile profile = {0};
+        profile.facts.threads = 1;
+        zr_plan *unit = NULL, *chosen = NULL;
+        run.layout.recompute = ZR_RECOMPUTE_UNIT;
+        run.layout.recompute_every = 1;
+        run.layout.offload_checkpoints = true;
+        assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &unit), ZR_OK);
+        const int64_t least = zr_memory_taken(&unit->memory);
+        assert_true(least > unit->memory.total_bytes);
+        run.layout.recompute = ZR_RECOMPUTE_AUTO;
+        run.layout.limit_bytes = least * 100 / percent;
+        assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &chosen), ZR_OK);
+        assert_in_range(zr_memory_taken(&chosen->memory), 1, run.layout.limit_bytes);
+        zr_plan_destroy(&unit);
+        zr_plan_destroy(&chosen);
+    }
+}
+
 /* Copies stand on a stream of their own; what follows them waits. */
 static void test_copies(void **state)
 {
@@ -101,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_auto),
         cmocka_unit_test(test_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

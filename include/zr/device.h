@@ -38,9 +38,8 @@ typedef struct zr_mark {
 } zr_mark;
 
 typedef struct zr_queue_config {
-    const char *name; /* "comm" */
-    bool beside;      /* runs beside the thread that issues, and takes little from what computes there */
-    int32_t most;     /* tasks and waits that may be issued and not yet ended */
+    bool beside;  /* runs beside the thread that issues, and takes little from what computes there */
+    int32_t most; /* tasks and waits that may be issued and not yet ended */
 } zr_queue_config;
 
 /** What changes from step to step; all that a kernel may depend on beside its operands. */

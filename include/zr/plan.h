@@ -72,10 +72,10 @@ typedef struct zr_layout {
     zr_states states;
     bool norm_first; /* the whole gradient's norm must be known before the first update: clipping, loss scale */
     bool two_pass;   /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool world;      /* sums that do not depend on the number of ranks, a power of two (design, section 2) */
+    bool world;      /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes;      /* of memory.total_bytes, for ZR_RECOMPUTE_AUTO; 0: none */
+    int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO; 0: none */
     bool offload_checkpoints; /* what recompute keeps of the forward pass is kept in the host's space */
     /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
     int64_t prefetch_elems;      /* further units are gathered ahead until so many are on their way; 0: none */
@@ -340,6 +340,10 @@ typedef struct zr_memory {
     int64_t states_bytes;                  /* parameters, gradients, optimizer that stay; padding included */
     int64_t total_bytes;                   /* of the device and the staging memory */
 } zr_memory;
+
+/** What of a rank's memory grows with model and batch, where the device's memory is the host's: its total, and what is
+ *  kept in the host's space. */
+ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** From the spaces to what device and staging take together. */
 ZR_API void zr_memory_sum(zr_memory *memory);

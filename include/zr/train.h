@@ -208,11 +208,7 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, cons
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                             zr_plan **plan);
 
-/** What of a rank's memory grows with model and batch, where the device's memory is the host's: its total, and what is
- *  kept in the host's space. */
-ZR_API int64_t zr_train_rank_bytes(const zr_memory *memory);
-
-/** What a process of `ranks` ranks, each of total_bytes (zr_train_rank_bytes), may take by the promise of the run
+/** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
 

@@ -24,7 +24,7 @@ static void add_light(cli_choices *choices, const zr_config *config, const zr_la
     *c = (cli_choice){
         .stage = layout->stage, .light = light, .recompute = layout->recompute, .every = layout->recompute_every};
     if (plan_one(config, layout, choices->profile, c) != ZR_OK) return;
-    c->needs_bytes = zr_train_process_bytes(zr_train_rank_bytes(&c->report.memory), 1);
+    c->needs_bytes = zr_train_process_bytes(zr_memory_taken(&c->report.memory), 1);
     c->fits = choices->limit_bytes == 0 || c->needs_bytes <= choices->limit_bytes;
     if (configured) choices->configured = choices->n;
     choices->n++;
@@ -237,7 +237,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.seq = seq;
     lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
     ZR_TRY(zr_train_plan_layout(config, &layout, choices->profile, &plan));
-    *bytes = zr_train_process_bytes(zr_train_rank_bytes(&plan->memory), 1);
+    *bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }

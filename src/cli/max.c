@@ -24,7 +24,7 @@ zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes)
     zr_plan *plan = NULL;
     set(s, n);
     ZR_TRY(zr_train_plan(s->config, s->ranks, -1, s->profile, &plan));
-    *bytes = zr_train_process_bytes(zr_train_rank_bytes(&plan->memory), 1);
+    *bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }

@@ -114,11 +114,15 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;
-    b->awaited = zr_alloc((size_t)s->n_steps + 1);
-    b->mark[0] = zr_alloc(sizeof(zr_mark) * 2 * (size_t)(s->n_steps + 1));
-    ZR_CHECK(b->awaited && b->mark[0], ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
-    b->mark[1] = b->mark[0] + s->n_steps + 1;
-    for (int32_t w = 0; w < s->n_waits; w++) b->awaited[s->wait[w].step] = true;
+    int32_t n = 0;
+    b->awaited = zr_alloc(sizeof *b->awaited * (size_t)(s->n_steps + 1));
+    ZR_CHECK(b->awaited, ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
+    for (int32_t i = 0; i < s->n_steps; i++) b->awaited[i] = -1;
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (b->awaited[s->wait[w].step] < 0) b->awaited[s->wait[w].step] = n++;
+    b->mark[0] = zr_alloc(sizeof(zr_mark) * 2 * (size_t)(n + 1));
+    ZR_CHECK(b->mark[0], ZR_ERR_MEMORY, "no memory for the marks of %d steps", n);
+    b->mark[1] = b->mark[0] + n + 1;
     return ZR_OK;
 }
 

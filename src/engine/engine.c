@@ -34,15 +34,12 @@ static zr_status take_memory(zr_engine *e)
 static zr_status take_queues(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    zr_queue_config config = {.name = "compute"};
+    enum { COMM_TASKS = 1024 }; /* issued ahead of what the link brings: more than it ever has to do at a time */
+    zr_queue_config config = {.beside = false};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMPUTE]));
     for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
     if (!e->comm->concurrent || !plan->side_by_side) return ZR_OK;
-    config = (zr_queue_config){.name = "comm", .beside = true};
-    for (int k = 0; k < ZR_SCHEDULES; k++) { /* a round of it */
-        int32_t most = plan->schedule[k].n_steps + plan->schedule[k].n_waits;
-        if (most > config.most) config.most = most;
-    }
+    config = (zr_queue_config){.beside = true, .most = COMM_TASKS};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
     e->beside = true;
     return ZR_OK;

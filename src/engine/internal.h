@@ -21,8 +21,8 @@ typedef struct zr__bound {
     void **input;             /* the memory of the host for the graph's inputs */
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* whose life ends there */
-    bool *awaited;            /* per step: another stream waits for it */
-    zr_mark *mark[2];         /* per step that is awaited: its end, in this round and in the one before */
+    int32_t *awaited;         /* per step: its number among those that another stream waits for; -1: it is none */
+    zr_mark *mark[2];         /* by that number: its end, in this round and in the one before */
 } zr__bound;
 
 struct zr_engine {

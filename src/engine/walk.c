@@ -178,15 +178,15 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
         const zr_wait *wait = &s->wait[w];
         if (wait->before && micro == 0) continue;
-        zr_status st = ops->await(queue, b->mark[(micro - wait->before) & 1][wait->step]);
+        zr_status st = ops->await(queue, b->mark[(micro - wait->before) & 1][b->awaited[wait->step]]);
         e->echoed = st != ZR_OK;
         ZR_TRY(st);
     }
     const bool due = is_due(e, step, micro);
     if (due) ZR_TRY(ops->issue(queue, &task));
-    /* Of what runs no more there is nothing to wait for; what does not run yet stands behind what runs in its place. */
+    /* In the first round what does not run stands behind what runs in its place; later there is nothing to wait for. */
     const zr_mark nothing = {NULL, 0};
-    if (b->awaited[i]) b->mark[micro & 1][i] = due || step->when == ZR_WHEN_LATER ? ops->mark(queue) : nothing;
+    if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = due || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
 
@@ -228,7 +228,9 @@ static zr_status join(zr_engine *e, zr_status walked)
     zr_status comm = e->beside ? ops->sync(e->queue[ZR_STREAM_COMM]) : ZR_OK;
     if (walked != ZR_OK) ops->cancel(e->queue[ZR_STREAM_COMPUTE]); /* its failure is known */
     zr_status compute = ops->sync(e->queue[ZR_STREAM_COMPUTE]);
-    return walked != ZR_OK ? walked : comm != ZR_OK ? comm : compute;
+    bool comm_first = walked == ZR_OK || walked == ZR_ERR_STOPPED; /* then what failed is the other queue */
+    if (comm_first && comm != ZR_OK) return comm;
+    return walked != ZR_OK ? walked : compute;
 }
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)

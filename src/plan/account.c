@@ -35,6 +35,11 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
         }
 }
 
+int64_t zr_memory_taken(const zr_memory *memory)
+{
+    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT];
+}
+
 void zr_memory_sum(zr_memory *memory)
 {
     const zr_space_memory *device = &memory->space[ZR_SPACE_DEVICE], *staging = &memory->space[ZR_SPACE_STAGING];

@@ -15,7 +15,7 @@ typedef struct search {
 
 static bool fits(const search *s, const zr_plan *plan)
 {
-    return plan->memory.total_bytes <= s->layout->limit_bytes;
+    return zr_memory_taken(&plan->memory) <= s->layout->limit_bytes;
 }
 
 /* Is `plan` to be had rather than the best so far: it fits and that does not, or it is less work; neither fits:
@@ -24,7 +24,7 @@ static bool better(const search *s, const zr_plan *plan)
 {
     if (!s->best || fits(s, plan) != fits(s, s->best)) return !s->best || fits(s, plan);
     if (fits(s, plan)) return plan->flops_hardware < s->best->flops_hardware;
-    return plan->memory.total_bytes < s->best->memory.total_bytes;
+    return zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
 }
 
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
@@ -33,7 +33,7 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     zr__mix mix = {.first = first, .rest = rest, .n_first = n_first, .every = every};
     zr_plan *plan = NULL;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
-    *bytes = plan->memory.total_bytes;
+    *bytes = zr_memory_taken(&plan->memory);
     if (better(s, plan)) {
         zr_plan *worse = s->best;
         s->best = plan;

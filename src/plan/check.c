@@ -73,7 +73,10 @@ static zr_status order_time(proof *p, int32_t time, int32_t last[ZR_STREAMS])
     last[step->stream] = time;
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
         const zr_wait *wait = &p->s->wait[w];
-        bool there = wait->step >= 0 && wait->step < p->s->n_steps && (wait->before || wait->step < step_at(p, time));
+        const int32_t on_step = wait->step, at = step_at(p, time);
+        bool body = on_step > p->repeat && on_step < p->end && at > p->repeat && at < p->end;
+        bool there = on_step >= 0 && on_step < p->s->n_steps && (wait->before ? body : on_step < at) &&
+                     on_step != p->repeat && on_step != p->end;
         ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", step_at(p, time),
                  wait->step);
         if (wait->before && !again) continue;
@@ -397,7 +400,8 @@ static zr_status check_once(const proof *p, int kind)
 static const zr_step *using_step(const proof *p, int32_t time)
 {
     static const zr_step none = {0};
-    return is_idle(p, time) ? &none : &p->s->step[step_at(p, time)];
+    bool not_yet = time < p->s->n_steps && p->s->step[step_at(p, time)].when == ZR_WHEN_LATER;
+    return is_idle(p, time) || not_yet ? &none : &p->s->step[step_at(p, time)];
 }
 
 static void sort_uses(const proof *p, use_of *use, int32_t *first)
@@ -452,8 +456,27 @@ done:
     return st;
 }
 
+/* Each place of all ranks is one rank's. */
+static zr_status check_grid(const zr_plan *plan)
+{
+    const int n = plan->layout.ranks;
+    bool *taken = zr_alloc((size_t)n);
+    zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", n);
+    for (int r = 0; r < n && st == ZR_OK; r++) {
+        int place = zr_plan_place(plan, ZR_GROUP_DATA, r), shard = zr_plan_shard(plan, r);
+        bool one = plan->group[ZR_GROUP_DATA].size == n && place == r && shard >= 0 && shard < n && !taken[shard];
+        if (one)
+            taken[shard] = true;
+        else
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, n, place, shard);
+    }
+    zr_free(taken);
+    return st;
+}
+
 zr_status zr_plan_check(const zr_plan *plan)
 {
+    ZR_TRY(check_grid(plan));
     for (int k = 0; k < ZR_SCHEDULES; k++)
         if (plan->schedule[k].buffer) ZR_TRY(check_schedule(plan, k));
     return ZR_OK;

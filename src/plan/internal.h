@@ -83,7 +83,7 @@ typedef struct zr__list {
     zr__id first, end;        /* of the list */
     zr__id before;            /* where steps are put in; ZR_NONE: at the end */
     zr__id newest;            /* step that was put in */
-    zr__id last[ZR_STREAMS];  /* step of each stream that was put in */
+    zr__id last[ZR_STREAMS];  /* step of each stream at the end of the list */
     zr__id reduced[2];        /* the last step that reduces the newest reduced unit, and the one before */
     int64_t bytes[ZR_SPACES]; /* of all buffers, as if none shared a place: no offset can be larger */
     zr_step unused;           /* what zr__list_newest gives after a failure */
@@ -245,7 +245,8 @@ typedef struct zr__writing {
     int32_t *place;       /* instance -> buffer */
     int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
     int32_t n_instances;
-    bool pending; /* the units reduced at the end of the segment before are still to be consumed */
+    zr__id ended[2]; /* the last computing step of the segment before, and of the one before that */
+    bool pending;    /* the units reduced at the end of the segment before are still to be consumed */
 } zr__writing;
 
 /* A use of a value in this buffer: at its place in its unit, or at the beginning. */

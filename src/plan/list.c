@@ -105,7 +105,8 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                              .uses = l->n_uses,
                              .pace = ZR_NONE};
     link_in(l, id);
-    l->last[stream] = l->newest = id;
+    l->newest = id;
+    if (l->before == ZR_NONE) l->last[stream] = id;
     return id;
 }
 

@@ -107,8 +107,9 @@ static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, b
         bool implied = e->at[s] < 0 || clock[s] >= e->at[s], before = time >= n && e->at[s] < n;
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
             implied = k != s && e->at[k] >= 0 && o->clock[e->at[k]][s] >= e->at[s];
-        const bool later = o->schedule->step[step].when == ZR_WHEN_LATER; /* its own round begins with the second */
-        if (!implied && (before || (time < n) != later))
+        /* Waits within a round are found in the first one in which the step runs. */
+        const int32_t first_round = o->schedule->step[step].when == ZR_WHEN_LATER ? 1 : 0;
+        if (!implied && (before || time / n == first_round))
             add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
     }
     for (int s = 0; s < ZR_STREAMS; s++)

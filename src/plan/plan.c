@@ -83,7 +83,10 @@ static zr_status check_groups(const zr_layout *l)
         ZR_CHECK(n >= 0 && (n == 0 || l->ranks % n == 0) && (n & (n - 1)) == 0, ZR_ERR_CONFIG,
                  "%d ranks in %s, of %d: a power of two that divides them is wanted", n, group[i].name, l->ranks);
     }
-    bool split = split_of(l) > 0;
+    bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
+    ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || l->ranks % l->host_ranks == 0), ZR_ERR_CONFIG,
+             "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
+             l->ranks);
     ZR_CHECK(l->hpz_ranks == 0 || l->stage == 3, ZR_ERR_CONFIG,
              "a second partition of the parameters (zero_hpz_partition_size %d) at stage %d: it is for stage 3, where "
              "the first is sharded",
@@ -97,7 +100,7 @@ static zr_status check_groups(const zr_layout *l)
     ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
              "second partitions over %d ranks on hosts of %d with hierarchical collectives: the same number is built",
              l->hpz_ranks, l->host_ranks);
-    ZR_CHECK(!split || (!l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL),
+    ZR_CHECK(!grouped || (!l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL),
              ZR_ERR_UNSUPPORTED,
              "groups within the data-parallel ranks go with collectives.buffer constant, "
              "reduce_scatter or all_reduce, and all_gather: leave the others out");

@@ -34,6 +34,7 @@ static bool for_norm(const zr__writing *w, int32_t segment)
  * travel meanwhile. */
 static void consume_units(zr__writing *w, int32_t segment)
 {
+    if (!w->list.plan->consume_grad) return;
     for (int32_t u = 0; u < w->list.plan->n_units; u++)
         if (is_due(w, u, segment)) zr__write_consume(&w->list, u, w->grad_buffer[u], for_norm(w, segment));
 }
@@ -116,7 +117,8 @@ static void write_copy(zr__writing *w, int32_t run)
     zr__list_use(l, step, keep ? device : host);
     zr__list_use(l, step, keep ? host : device);
     if (keep) return;
-    zr__list_pace(l, step, l->last[ZR_STREAM_COMPUTE]); /* no further ahead: else all might be there at once */
+    /* While the segment before computes, no further ahead: else all might be there at once. */
+    zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     l->schedule->value[of->value] = device;
     w->place[w->n_instances] = device.buffer;
     w->instance[of->value] = w->n_instances++;
@@ -167,19 +169,20 @@ static void write_segments(zr__writing *w)
 {
     zr__list *l = &w->list;
     const zr__segment *segment = w->decided.segment;
-    zr__id computed = ZR_NONE;
     int pass = -1;
+    w->ended[0] = w->ended[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
         if (segment[i].pass != pass && w->kind == ZR_TRAIN) {
             if (pass >= 0) zr__write_norm(l);
             for (int32_t u = 0; u < l->plan->n_units; u++) w->grad_buffer[u] = ZR_NONE;
         }
         pass = segment[i].pass;
-        zr__gathers_issue(&w->gathers, l, i, computed);
+        zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
         if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
         for (int32_t run = segment[i].first; run < segment[i].end; run++)
             (op_of(w, run) ? write_run : write_copy)(w, run);
-        computed = l->last[ZR_STREAM_COMPUTE];
+        w->ended[1] = w->ended[0];
+        w->ended[0] = l->last[ZR_STREAM_COMPUTE];
         if (w->kind == ZR_TRAIN) reduce_units(w, i);
     }
 }

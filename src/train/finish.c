@@ -62,7 +62,7 @@ static zr_status measure_peak(zr__run *r)
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
     r->result->promised_rss_bytes =
-        zr_train_process_bytes(zr_train_rank_bytes(&r->result->planned.memory), processes ? 1 : r->comm->size);
+        zr_train_process_bytes(zr_memory_taken(&r->result->planned.memory), processes ? 1 : r->comm->size);
     return ZR_OK;
 }
 

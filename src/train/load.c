@@ -63,7 +63,7 @@ zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
     ZR_TRY(zr_device_create_cpu(&device, &loaded->device));
     ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
     ZR_TRY(zr_train_memory_check(loaded->plan, 0, 1, false));
-    ZR_TRY(zr_host_room(zr_train_process_bytes(zr_train_rank_bytes(&loaded->plan->memory), 1), device.threads - 1));
+    ZR_TRY(zr_host_room(zr_train_process_bytes(zr_memory_taken(&loaded->plan->memory), 1), device.threads - 1));
     ZR_TRY(zr_comm_create_self(&loaded->comm));
     ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
     ZR_TRY(zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights));

@@ -89,7 +89,7 @@ static zr_status settle_hosts(zr__run *r)
  */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr_train_process_bytes(zr_train_rank_bytes(&r->plan->memory), ranks);
+    int64_t bytes = zr_train_process_bytes(zr_memory_taken(&r->plan->memory), ranks);
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
     return zr_host_room(bytes, ranks * more);
 }

@@ -253,11 +253,6 @@ zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_
     return ZR_OK;
 }
 
-int64_t zr_train_rank_bytes(const zr_memory *memory)
-{
-    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT];
-}
-
 int64_t zr_train_process_bytes(int64_t total_bytes, int ranks)
 {
     double bytes = PROCESS_SHARE * (double)total_bytes * ranks + PROCESS_EXTRA_BYTES;
@@ -289,7 +284,7 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
 {
     char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const zr_memory *memory = &plan->memory;
-    int64_t rank_bytes = zr_train_process_bytes(zr_train_rank_bytes(memory), 1);
+    int64_t rank_bytes = zr_train_process_bytes(zr_memory_taken(memory), 1);
     zr__text_size((double)memory->total_bytes, total);
     zr__text_size((double)memory->states_bytes, states);
     ZR_CHECK(
@@ -298,7 +293,7 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
         "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
         zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
         remedies(&plan->layout, use));
-    double host_bytes = threads ? (double)zr_train_process_bytes(zr_train_rank_bytes(memory), local_ranks)
+    double host_bytes = threads ? (double)zr_train_process_bytes(zr_memory_taken(memory), local_ranks)
                                 : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
