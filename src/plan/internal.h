@@ -121,6 +121,13 @@ typedef struct zr__found {
     zr_wait wait;
 } zr__found;
 
+/* A buffer in a list by places. */
+typedef struct zr__shared {
+    int32_t buffer;
+    zr_space space;
+    int64_t offset, reach; /* the highest end of this and all before it in its space */
+} zr__shared;
+
 typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
@@ -130,7 +137,8 @@ typedef struct zr__order {
     int32_t (*clock)[ZR_STREAMS];
     struct zr__touched *touched; /* by buffer */
     int32_t last[ZR_STREAMS];
-    int32_t *shared, n_shared, n_abroad; /* transient buffers */
+    zr__shared *shared; /* transient buffers by their places: n_abroad that more than computing uses, then all */
+    int32_t n_shared, n_abroad;
     zr__found *found;
     int32_t n_found, found_room;
     zr_status status;
