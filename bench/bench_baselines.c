@@ -75,9 +75,9 @@ int main(int argc, char **argv)
            t.ranks, "");
     for (int v = 0; v < t.n; v++) {
         const timer_variant *x = &t.variant[v];
-        int64_t bytes = x->traffic.bytes[ZR_REDUCE_SCATTER] + x->traffic.bytes[ZR_ALL_GATHER];
+        int64_t bytes = x->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + x->traffic.bytes[ZR_TRAFFIC_ALL_GATHER];
         printf("%-26s  %10.2f  %11.2f  %9.2f  %11.3f  %12.3f\n", x->name,
-               (double)x->memory.category_bytes[ZR_BUFFER] / 1e6, (double)bytes / 1e6,
+               (double)x->memory.category_bytes[ZR_CATEGORY_BUFFER] / 1e6, (double)bytes / 1e6,
                (double)x->memory.total_bytes / 1e6, x->flops_ratio, timer_median(x->ratio));
     }
     return 0;

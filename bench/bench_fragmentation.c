@@ -63,7 +63,7 @@ static void heap_give(heap *h, int32_t buffer)
 /* Serve the step's buffers in its order. */
 static bool replay(heap *h, const zr_plan *plan, int64_t limit)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     h->n = 1;
     h->end = 0;
     h->block[0] = (block){0, limit, -1};
@@ -115,8 +115,8 @@ static zr_status compare(const char *preset, int stage, zr_recompute policy, con
     zr_model model = zr_gpt2(&config);
     zr_plan *plan = NULL;
     ZR_TRY(zr_plan_create(&model, &layout, profile, &plan));
-    heap h = {.block = calloc((size_t)plan->schedule[ZR_TRAIN].n_buffers * 2 + 4, sizeof *h.block)};
-    int64_t bound = plan_bound(plan, ZR_TRAIN),
+    heap h = {.block = calloc((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_buffers * 2 + 4, sizeof *h.block)};
+    int64_t bound = plan_bound(plan, ZR_SCHEDULE_TRAIN),
             map = plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE];
     int64_t first = smallest(&h, plan, bound);
     h.best_fit = true;

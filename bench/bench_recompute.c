@@ -28,8 +28,8 @@ static zr_status plan_example(zr_recompute policy, int64_t every, const zr_profi
            policy == ZR_RECOMPUTE_NONE        ? "none"
            : policy == ZR_RECOMPUTE_SELECTIVE ? "selective"
                                               : name,
-           (double)bytes[ZR_ACT] / 1e9, (double)bytes[ZR_CHECKPOINT] / 1e9, (double)plan->memory.total_bytes / 1e9,
-           plan->flops_hardware / plan->flops_model);
+           (double)bytes[ZR_CATEGORY_ACT] / 1e9, (double)bytes[ZR_CATEGORY_CHECKPOINT] / 1e9,
+           (double)plan->memory.total_bytes / 1e9, plan->flops_hardware / plan->flops_model);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -75,11 +75,11 @@ static zr_status measure(void)
     printf("\n12 layers, 512 wide, B 4, T 256, fp32, one rank, 2 threads; time as a ratio to none\n"
            "recompute        act + checkpoint  FLOPs/model  time\n");
     for (int v = 0; v < t.n; v++)
-        printf(
-            "%-15s  %12.1f MB  %11.3f  %5.3f\n", t.variant[v].name,
-            (double)(t.variant[v].memory.category_bytes[ZR_ACT] + t.variant[v].memory.category_bytes[ZR_CHECKPOINT]) /
-                1e6,
-            t.variant[v].flops_ratio, timer_median(t.variant[v].ratio));
+        printf("%-15s  %12.1f MB  %11.3f  %5.3f\n", t.variant[v].name,
+               (double)(t.variant[v].memory.category_bytes[ZR_CATEGORY_ACT] +
+                        t.variant[v].memory.category_bytes[ZR_CATEGORY_CHECKPOINT]) /
+                   1e6,
+               t.variant[v].flops_ratio, timer_median(t.variant[v].ratio));
     return ZR_OK;
 }
 

@@ -78,7 +78,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
     zr_status st = ZR_OK;
     if (!a.whole || !a.shard) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory for a rank's 96 MiB"), done);
     ZR_TRY_GOTO(st, zr_device_create_cpu(&config, &a.device), done);
-    ZR_TRY_GOTO(st, zr_comm_stage(comm, STAGE_BYTES, &stage), done);
+    ZR_TRY_GOTO(st, zr_comm_staging(comm, STAGE_BYTES, &stage), done);
     for (int64_t i = 0; i < ELEMS; i++) a.whole[i] = (float)(i % 1000);
     memset(a.shard, 0, SHARD * sizeof(float));
     for (int round = 0; round < ROUNDS; round++) ZR_TRY_GOTO(st, one_round(comm, &a, arg), done);

@@ -138,7 +138,7 @@ static zr_status check_exchange(checker *c, check_call call)
     ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, check_take, &t));
     ZR_TRY(check_taken_all(&t, call.piece));
     memset(c->send, 0xee, (size_t)(size * call.stride)); /* a peer that still reads it would see this */
-    c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
+    c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
@@ -151,7 +151,7 @@ static zr_status check_collect(checker *c, check_call call)
     ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : check_take, &t));
     ZR_TRY(check_taken_all(&t, rank == call.owner ? call.piece : 0));
     memset(c->send, 0xee, (size_t)call.piece);
-    if (rank == call.owner) c->expected.bytes[ZR_REDUCE_SCATTER] += (size - 1) * call.piece;
+    if (rank == call.owner) c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
@@ -168,7 +168,7 @@ static zr_status check_broadcast(checker *c, check_call call)
     }
     check_dawdle(c->comm, call.round);
     ZR_TRY(check_bytes(c->out, owner, -1, call.round, call.piece, "broadcast"));
-    if (!gives) c->expected.bytes[ZR_ALL_GATHER] += call.piece;
+    if (!gives) c->expected.bytes[ZR_TRAFFIC_ALL_GATHER] += call.piece;
     return ZR_OK;
 }
 
@@ -185,7 +185,7 @@ static zr_status check_all_gather(checker *c, check_call call)
                            in_place ? "all_gather in place" : "all_gather"));
     /* A peer that still reads its piece would see this, and one that still writes would spoil the next call's. */
     memset(from, 0xee, (size_t)call.piece);
-    c->expected.bytes[ZR_ALL_GATHER] += (size - 1) * call.piece;
+    c->expected.bytes[ZR_TRAFFIC_ALL_GATHER] += (size - 1) * call.piece;
     return ZR_OK;
 }
 
@@ -199,7 +199,7 @@ static zr_status check_scalars(checker *c, check_call call)
         for (int i = 0; i < n; i++)
             ZR_CHECK(all[r * n + i] == check_name(c->comm, r) + 1.0 / (call.round + i + 3), ZR_ERR_INTERNAL,
                      "scalar %d of rank %d is wrong", i, r);
-    c->expected.bytes[ZR_ALL_REDUCE] += (size - 1) * n * 8;
+    c->expected.bytes[ZR_TRAFFIC_ALL_REDUCE] += (size - 1) * n * 8;
     return ZR_OK;
 }
 
@@ -214,7 +214,7 @@ static zr_status check_barrier(checker *c, check_call call)
     ZR_TRY(zr_comm_scalars(c->comm, times, 2, all));
     for (int r = 0; r < c->comm->size; r++)
         ZR_CHECK(all[2 * r] <= times[1], ZR_ERR_INTERNAL, "left a barrier before rank %d had come", r);
-    c->expected.bytes[ZR_ALL_REDUCE] += (c->comm->size - 1) * 16;
+    c->expected.bytes[ZR_TRAFFIC_ALL_REDUCE] += (c->comm->size - 1) * 16;
     return ZR_OK;
 }
 
@@ -313,13 +313,14 @@ static zr_status check_same(zr_comm *comm)
     return ZR_OK;
 }
 
-static zr_status check_stage(zr_comm *comm, int64_t bytes)
+static zr_status check_staging(zr_comm *comm, int64_t bytes)
 {
-    void *stage = NULL;
-    ZR_TRY(zr_comm_stage(comm, bytes, &stage));
-    ZR_CHECK((stage == NULL) == (bytes == 0) && (uintptr_t)stage % 64 == 0, ZR_ERR_INTERNAL, "staging is not aligned");
+    void *staging = NULL;
+    ZR_TRY(zr_comm_staging(comm, bytes, &staging));
+    ZR_CHECK((staging == NULL) == (bytes == 0) && (uintptr_t)staging % 64 == 0, ZR_ERR_INTERNAL,
+             "staging is not aligned");
     for (int64_t i = 0; i < bytes; i++)
-        ZR_CHECK(((unsigned char *)stage)[i] == 0, ZR_ERR_INTERNAL, "staging is not zero");
+        ZR_CHECK(((unsigned char *)staging)[i] == 0, ZR_ERR_INTERNAL, "staging is not zero");
     return ZR_OK;
 }
 
@@ -363,10 +364,10 @@ static zr_status check_refusals(checker *c)
 static zr_status check_least_stage(checker *c)
 {
     zr_comm *comm = c->comm;
-    int64_t least = (int64_t)comm->size * ZR_COMM_STAGE_LEAST;
-    ZR_TRY(check_stage(comm, least - 1));
+    int64_t least = (int64_t)comm->size * ZR_COMM_STAGING_LEAST;
+    ZR_TRY(check_staging(comm, least - 1));
     if (comm->size == 1) return ZR_OK;
-    const char *wanted = "call zr_comm_stage with at least 128 for each";
+    const char *wanted = "call zr_comm_staging with at least 128 for each";
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, 64), wanted));
@@ -413,25 +414,25 @@ static zr_status check_streamed(zr_comm *comm)
 static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
-    int64_t least = (int64_t)comm->size * ZR_COMM_STAGE_LEAST, most = 2 * (int64_t)comm->size * CHECK_PIECE_MAX;
+    int64_t least = (int64_t)comm->size * ZR_COMM_STAGING_LEAST, most = 2 * (int64_t)comm->size * CHECK_PIECE_MAX;
     check_call large = {.round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX};
     ZR_TRY(check_least_stage(c));
-    ZR_TRY(check_stage(comm, least));
+    ZR_TRY(check_staging(comm, least));
     ZR_TRY(check_rounds(c, 20));
     ZR_TRY(check_failing_take(c, large));
-    ZR_TRY(check_stage(comm, 11 * least + 72));
+    ZR_TRY(check_staging(comm, 11 * least + 72));
     ZR_TRY(check_rounds(c, 60));
-    ZR_TRY(check_stage(comm, most + 64 * least));
+    ZR_TRY(check_staging(comm, most + 64 * least));
     ZR_TRY(check_rounds(c, 150));
     ZR_TRY(check_failing_take(c, large));
     ZR_TRY(check_streamed(comm));
     ZR_TRY(check_refusals(c));
     /* Renewed while peers may still be at the end of the last call. */
     ZR_TRY(check_exchange(c, large));
-    ZR_TRY(check_stage(comm, 0));
-    ZR_TRY(check_stage(comm, most));
+    ZR_TRY(check_staging(comm, 0));
+    ZR_TRY(check_staging(comm, most));
     ZR_TRY(check_collect(c, large));
-    ZR_TRY(check_stage(comm, most / 2));
+    ZR_TRY(check_staging(comm, most / 2));
     ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_agree(comm));
     ZR_TRY(check_long_text(comm));

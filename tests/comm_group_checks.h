@@ -10,7 +10,7 @@ static zr_status check_members(const zr_comm *group, int world_rank, int first, 
     ZR_CHECK((group == NULL) == (size == 0), ZR_ERR_INTERNAL, "a group where there is none, or none");
     if (!group) return ZR_OK;
     ZR_CHECK(group->size == size, ZR_ERR_INTERNAL, "a group of %d ranks, not %d", group->size, size);
-    ZR_CHECK(group->stage == NULL && group->stage_bytes == 0, ZR_ERR_INTERNAL, "a new group has staging");
+    ZR_CHECK(group->staging == NULL && group->staging_bytes == 0, ZR_ERR_INTERNAL, "a new group has staging");
     for (int r = 0; r < size; r++)
         ZR_CHECK(group->world_ranks[r] == first + r * step, ZR_ERR_INTERNAL, "rank %d of a group is %d, not %d", r,
                  group->world_ranks[r], first + r * step);
@@ -35,7 +35,7 @@ static zr_status check_group(zr_comm *comm, int color, int key, int first, int s
 static zr_status check_turns(checker *c, int n, int rounds)
 {
     for (int i = 0; i < n; i++) {
-        ZR_TRY(check_stage(c[i].comm, (int64_t)c[i].comm->size * (1 + i) * 5 * ZR_COMM_STAGE_LEAST));
+        ZR_TRY(check_staging(c[i].comm, (int64_t)c[i].comm->size * (1 + i) * 5 * ZR_COMM_STAGING_LEAST));
         check_count_anew(&c[i]);
     }
     for (int round = 0; round < rounds; round++)

@@ -88,9 +88,9 @@ static zr_status cancel_in_group(zr_comm *comm, void *arg)
 {
     _Atomic int *stopped = arg;
     zr_comm *all;
-    void *stage;
+    void *staging;
     ZR_TRY(zr_comm_split(comm, 0, 0, &all));
-    ZR_TRY(zr_comm_stage(all, all->size * ZR_COMM_STAGE_LEAST, &stage));
+    ZR_TRY(zr_comm_staging(all, all->size * ZR_COMM_STAGING_LEAST, &staging));
     if (comm->rank == 0) {
         while (*stopped < comm->size - 1) usleep(1000);
         return ZR_OK;
@@ -127,11 +127,11 @@ static zr_status wait_in_groups(zr_comm *comm, void *arg)
 {
     departure *d = arg;
     zr_comm *row, *column;
-    void *stage;
+    void *staging;
     ZR_TRY(zr_comm_split(comm, comm->rank / 2, 0, &row));
     ZR_TRY(zr_comm_split(comm, comm->rank % 2, 0, &column));
-    ZR_TRY(zr_comm_stage(row, 2 * ZR_COMM_STAGE_LEAST, &stage));
-    ZR_TRY(zr_comm_stage(column, 2 * ZR_COMM_STAGE_LEAST, &stage));
+    ZR_TRY(zr_comm_staging(row, 2 * ZR_COMM_STAGING_LEAST, &staging));
+    ZR_TRY(zr_comm_staging(column, 2 * ZR_COMM_STAGING_LEAST, &staging));
     if (comm->rank == 3) return depart(d, row);
     zr_status st = check_wait(comm->rank == 1 ? column : row, &d->call);
     char wanted[64];

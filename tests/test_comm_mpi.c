@@ -117,7 +117,8 @@ static void check_with(int ranks_per_node, int64_t chunk_bytes)
 /* Nothing, or what zr_comm has counted, must have passed through MPI's messages. */
 static bool messages_are(const zr_comm *comm, bool all)
 {
-    int64_t counted = all ? comm->traffic.bytes[ZR_REDUCE_SCATTER] + comm->traffic.bytes[ZR_ALL_GATHER] : 0;
+    int64_t counted =
+        all ? comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + comm->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] : 0;
     return sent_bytes == counted && received_bytes == counted;
 }
 
@@ -132,9 +133,9 @@ static void move_some(zr_comm *comm)
 {
     enum { PIECE = 1003 };
     unsigned char *bytes = zr_alloc((size_t)comm->size * PIECE);
-    void *stage;
+    void *staging;
     EXPECT(bytes != NULL);
-    expect_ok(zr_comm_stage(comm, (int64_t)comm->size * PIECE, &stage));
+    expect_ok(zr_comm_staging(comm, (int64_t)comm->size * PIECE, &staging));
     for (int i = 0; i < 3; i++) {
         expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, look_away, NULL));
         expect_ok(zr_comm_all_gather(comm, bytes + comm->rank * PIECE, bytes, PIECE, PIECE));
@@ -199,8 +200,8 @@ static void the_next_chunk_is_on_its_way(void **state)
     (void)state;
     static unsigned char bytes[4 * 1000];
     zr_comm *comm = create(1, 1 << 30);
-    void *stage;
-    expect_ok(zr_comm_stage(comm, world_size * 2 * 192, &stage));
+    void *staging;
+    expect_ok(zr_comm_staging(comm, world_size * 2 * 192, &staging));
     overlap o = {.chunk_bytes = world_size > 1 ? 192 : 1000, .piece_bytes = 1000};
     expect_ok(zr_comm_exchange(comm, bytes, 1000, 1000, look_at_messages, &o));
     EXPECT(o.calls == (world_size > 1 ? 6 : 1));
@@ -221,8 +222,8 @@ static void a_call_can_be_stopped(void **state)
     (void)state;
     for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
         zr_comm *comm = create(ranks_per_node, 1000);
-        void *stage;
-        expect_ok(zr_comm_stage(comm, world_size * 1000, &stage));
+        void *staging;
+        expect_ok(zr_comm_staging(comm, world_size * 1000, &staging));
         if (world_rank != 0) expect_ok(check_cancel(comm, comm));
         MPI_Barrier(MPI_COMM_WORLD);
         zr_comm_cancel(comm);
@@ -236,11 +237,11 @@ static void stop_group(int ranks_per_node, bool alone)
 {
     zr_comm *comm = create(ranks_per_node, 1000), *group, *other;
     zr_comm **stopped = alone ? &group : &comm;
-    void *stage;
+    void *staging;
     char wanted[64];
     snprintf(wanted, sizeof wanted, "rank %d was stopped", world_rank);
     expect_ok(zr_comm_split(comm, 0, -world_rank, &group));
-    expect_ok(zr_comm_stage(group, world_size * 1000, &stage));
+    expect_ok(zr_comm_staging(group, world_size * 1000, &staging));
     if (group->rank != 0) expect_ok(check_cancel(group, *stopped));
     MPI_Barrier(MPI_COMM_WORLD);
     zr_comm_cancel(*stopped);
@@ -280,7 +281,7 @@ static void check_way(zr_comm *group, bool messages)
 {
     sent_bytes = received_bytes = longest_message = 0;
     move_some(group);
-    EXPECT(group->traffic.bytes[ZR_ALL_GATHER] == 6 * 1003 * (group->size - 1));
+    EXPECT(group->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] == 6 * 1003 * (group->size - 1));
     EXPECT(messages_are(group, messages));
     EXPECT(longest_message == (messages && group->size > 1 ? 256 : 0));
     EXPECT(group->concurrent == (messages && group->size > 1));
@@ -324,8 +325,8 @@ static void messages_carry_what_is_counted(void **state)
     (void)state;
     zr_comm *comm = create(1, 700);
     move_some(comm);
-    EXPECT(comm->traffic.bytes[ZR_REDUCE_SCATTER] == 6 * 1003 * (world_size - 1));
-    EXPECT(comm->traffic.bytes[ZR_ALL_GATHER] == 6 * 1003 * (world_size - 1));
+    EXPECT(comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] == 6 * 1003 * (world_size - 1));
+    EXPECT(comm->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] == 6 * 1003 * (world_size - 1));
     EXPECT(messages_are(comm, true));
     zr_comm_destroy(&comm);
 
@@ -361,9 +362,9 @@ static void staging_beyond_shared_memory_is_refused(void **state)
 {
     (void)state;
     zr_comm *comm = create(0, 1 << 30);
-    void *stage;
-    EXPECT(zr_comm_stage(comm, INT64_MAX, &stage) == ZR_ERR_MEMORY);
-    EXPECT(stage == NULL && comm->stage_bytes == 0);
+    void *staging;
+    EXPECT(zr_comm_staging(comm, INT64_MAX, &staging) == ZR_ERR_MEMORY);
+    EXPECT(staging == NULL && comm->staging_bytes == 0);
     expect_ok(check_comm(comm, NULL));
     zr_comm_destroy(&comm);
 }
@@ -373,9 +374,9 @@ static void pages_that_another_took_are_refused(void **state)
 {
     (void)state;
     zr_comm *comm = create(0, 1 << 30);
-    void *stage;
+    void *staging;
     pages_are_out = world_rank == 0;
-    EXPECT(zr_comm_stage(comm, 1 << 20, &stage) == (world_size > 1 ? ZR_ERR_MEMORY : ZR_OK));
+    EXPECT(zr_comm_staging(comm, 1 << 20, &staging) == (world_size > 1 ? ZR_ERR_MEMORY : ZR_OK));
     EXPECT(world_size == 1 || strstr(zr_error_message(), "/dev/shm has no room left for 1048576 bytes"));
     pages_are_out = false;
     expect_ok(check_comm(comm, NULL));

@@ -69,8 +69,8 @@ typedef struct failure {
 static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
 {
     failure *f = arg;
-    void *stage;
-    ZR_TRY(zr_comm_stage(comm, 4 * ZR_COMM_STAGE_LEAST, &stage));
+    void *staging;
+    ZR_TRY(zr_comm_staging(comm, 4 * ZR_COMM_STAGING_LEAST, &staging));
     if (comm->rank == 2) {
         if (f->aborts) zr_comm_abort(comm, 71);
         return f->returns || f->aborts ? ZR_OK : ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone");
@@ -116,10 +116,10 @@ static zr_status take_nothing(void *arg, int64_t first, int64_t bytes, const voi
 static zr_status fail_by_itself(zr_comm *comm, void *arg)
 {
     own_failure *f = arg;
-    void *stage;
+    void *staging;
     unsigned char bytes[4 * 64] = {0};
     zr_status st;
-    ZR_TRY(zr_comm_stage(comm, 4 * ZR_COMM_STAGE_LEAST, &stage));
+    ZR_TRY(zr_comm_staging(comm, 4 * ZR_COMM_STAGING_LEAST, &staging));
     if (f->takes) {
         st = zr_comm_exchange(comm, bytes, 64, 64, take_nothing, comm);
     } else {
@@ -169,8 +169,8 @@ static void calls_may_come_from_a_second_thread(void **state)
 static zr_status cancel_all_but_0(zr_comm *comm, void *arg)
 {
     _Atomic int *stopped = arg;
-    void *stage;
-    ZR_TRY(zr_comm_stage(comm, comm->size * ZR_COMM_STAGE_LEAST, &stage));
+    void *staging;
+    ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
     if (comm->rank == 0) {
         while (*stopped < comm->size - 1) usleep(1000);
         return ZR_OK;
@@ -273,10 +273,10 @@ static zr_status lend_to_rank_0(zr_comm *comm, void *arg)
 static zr_status stop_rank_1(zr_comm *comm, void *arg)
 {
     loan *l = arg;
-    void *stage;
+    void *staging;
     if (l->grouped) ZR_TRY(zr_comm_split(comm, comm->rank == 0 ? -1 : 0, 0, &comm));
     if (!comm) return ZR_OK;
-    ZR_TRY(zr_comm_stage(comm, 2 * ZR_COMM_STAGE_LEAST, &stage));
+    ZR_TRY(zr_comm_staging(comm, 2 * ZR_COMM_STAGING_LEAST, &staging));
     check_beside_args beside = {.comm = comm, .run = lend_to_rank_0, .arg = l};
     check_beside_start(&beside);
     if (comm->rank == 1) {
@@ -323,12 +323,12 @@ static void an_agreed_failure_is_the_same_everywhere(void **state)
 static zr_status ask_too_much(zr_comm *comm, void *arg)
 {
     (void)arg;
-    void *stage = comm;
-    ZR_TRY(zr_comm_stage(comm, comm->size * ZR_COMM_STAGE_LEAST, &stage));
+    void *staging = comm;
+    ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
     /* Only rank 0's can fail; all must hear of it. */
-    zr_status st = zr_comm_stage(comm, comm->rank == 0 ? INT64_MAX : 64, &stage);
+    zr_status st = zr_comm_staging(comm, comm->rank == 0 ? INT64_MAX : 64, &staging);
     ZR_CHECK(st == ZR_ERR_MEMORY, ZR_ERR_INTERNAL, "staging gave %d", st);
-    ZR_CHECK(comm->stage_bytes == 0, ZR_ERR_INTERNAL, "staging counts although it failed");
+    ZR_CHECK(comm->staging_bytes == 0, ZR_ERR_INTERNAL, "staging counts although it failed");
     return ZR_OK;
 }
 

@@ -121,7 +121,8 @@ static void test_own_optimizer(void **state)
         trainer run = first;
         run.layout.stage = stage;
         trainer_run(&run);
-        if (stage == 0) assert_int_equal(run.planned.category_bytes[ZR_OPTIM], 8 * gpt2_padded(&sizes, 2)); /* K = 8 */
+        if (stage == 0)
+            assert_int_equal(run.planned.category_bytes[ZR_CATEGORY_OPTIM], 8 * gpt2_padded(&sizes, 2)); /* K = 8 */
         if (stage == 0) first = run;
         assert_memory_equal(run.loss, first.loss, sizeof run.loss);
         assert_int_equal(run.weights, first.weights);
@@ -209,7 +210,7 @@ static void test_own_scratch(void **state)
         own.kernels = kernels;
         trainer_run(&run);
         trainer_run(&own);
-        assert_true(own.planned.category_bytes[ZR_WORK] >= OWN_SCRATCH);
+        assert_true(own.planned.category_bytes[ZR_CATEGORY_WORK] >= OWN_SCRATCH);
         assert_memory_equal(own.loss, run.loss, sizeof run.loss);
         assert_int_equal(own.weights, run.weights);
     }

@@ -112,7 +112,7 @@ static void test_allocator(void **state)
         trainer run = watched(stage, 2);
         run.layout.dtype = run.layout.wire_dtype = stage & 1 ? ZR_BF16 : ZR_F32;
         trainer_run(&run);
-        int64_t stage_bytes = run.planned.category_bytes[ZR_BUFFER];
+        int64_t stage_bytes = run.planned.category_bytes[ZR_CATEGORY_BUFFER];
         assert_int_equal(count_size(run.planned.total_bytes - stage_bytes), 2);
         assert_int_equal(count_size(stage_bytes), 2);
         assert_int_equal(count_size(run.planned.total_bytes - stage_bytes + 64), 0);
@@ -173,7 +173,7 @@ static void test_more_memory_is_measured(void **state)
     for (int which = 0; which < 2; which++) {
         trainer run = watched(2, 2);
         trainer_run(&run);
-        int64_t stage_bytes = run.planned.category_bytes[ZR_BUFFER];
+        int64_t stage_bytes = run.planned.category_bytes[ZR_CATEGORY_BUFFER];
         seen.more_for = which ? stage_bytes : run.planned.total_bytes - stage_bytes;
         assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_INTERNAL);
         assert_non_null(strstr(zr_error_message(), "states or total: planned"));

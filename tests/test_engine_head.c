@@ -136,11 +136,11 @@ static void test_program(void **state)
             if (zr_plan_create(&models[m], &layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
             assert_int_equal(zr_plan_check(plan), ZR_OK);
             int forward = configs[m].read, backward = 1 + two_pass;
-            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_RUN, "linear_cross_entropy"), forward);
-            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_RUN, "linear_cross_entropy_dx"), backward);
-            assert_int_equal(count_steps(plan, ZR_EVAL, ZR_STEP_RUN, "linear_cross_entropy"), 1);
-            assert_int_equal(count_steps(plan, ZR_TRAIN, ZR_STEP_LOSS, NULL), 1);
-            assert_int_equal(count_steps(plan, ZR_EVAL, ZR_STEP_LOSS, NULL), 1);
+            assert_int_equal(count_steps(plan, ZR_SCHEDULE_TRAIN, ZR_STEP_RUN, "linear_cross_entropy"), forward);
+            assert_int_equal(count_steps(plan, ZR_SCHEDULE_TRAIN, ZR_STEP_RUN, "linear_cross_entropy_dx"), backward);
+            assert_int_equal(count_steps(plan, ZR_SCHEDULE_EVAL, ZR_STEP_RUN, "linear_cross_entropy"), 1);
+            assert_int_equal(count_steps(plan, ZR_SCHEDULE_TRAIN, ZR_STEP_LOSS, NULL), 1);
+            assert_int_equal(count_steps(plan, ZR_SCHEDULE_EVAL, ZR_STEP_LOSS, NULL), 1);
             double head = 2.0 * 2 * T * V * C, body = 2.0 * 2 * T * C * C;
             assert_float_equal(plan->flops_model, (3 + forward) * head + 3 * body, 0);
             assert_float_equal(plan->flops_hardware, (3 * backward + forward) * head + (1 + 2 * backward) * body, 0);

@@ -89,7 +89,7 @@ static const zr_event *event_of(const seen *s, const zr_schedule *schedule, int3
 {
     int stream = (int)schedule->step[step].stream;
     for (int i = 0; i < s->n[stream]; i++)
-        if (s->event[stream][i].schedule == ZR_TRAIN && s->event[stream][i].step == step &&
+        if (s->event[stream][i].schedule == ZR_SCHEDULE_TRAIN && s->event[stream][i].step == step &&
             s->event[stream][i].micro == micro)
             return &s->event[stream][i];
     return NULL;
@@ -107,12 +107,12 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_plan *plan = NULL;
     ZR_TRY(zr_device_create_cpu(&wanted, &device));
     ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
-    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int waits = 0, beside = 0;
     for (int stream = 0; stream < ZR_STREAMS; stream++)
         for (int i = 0; i < s->n[stream]; i++) {
             const zr_event *e = &s->event[stream][i];
-            if (e->schedule != ZR_TRAIN) continue;
+            if (e->schedule != ZR_SCHEDULE_TRAIN) continue;
             const zr_step *step = &schedule->step[e->step];
             ZR_CHECK(e->wait_sec <= e->begin_sec && e->begin_sec <= e->end_sec, ZR_ERR_INTERNAL, "step %d: times",
                      e->step);

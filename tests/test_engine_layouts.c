@@ -87,7 +87,7 @@ static void test_cheap_ops_kept(void **state)
         got.model = &kept;
         trainer_run(&got);
         layout_assert_same(&want, &got, "cheap ops kept");
-        assert_true(want.planned.category_bytes[ZR_ACT] < got.planned.category_bytes[ZR_ACT]);
+        assert_true(want.planned.category_bytes[ZR_CATEGORY_ACT] < got.planned.category_bytes[ZR_CATEGORY_ACT]);
         layout_check(&got, d, 5);
     }
 }

@@ -67,7 +67,7 @@ static zr_status check_counted(trainer *run, zr_engine *engine, zr_comm *c)
     gpt2_sizes sizes = gpt2_count(&run->config);
     int bytes = (int)zr_dtype_bytes(l->dtype);
     zr_traffic want = gpt2_traffic(&sizes, l->stage, c->size, l->accum, bytes, bytes);
-    int64_t step = want.bytes[ZR_REDUCE_SCATTER] + want.bytes[ZR_ALL_GATHER];
+    int64_t step = want.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + want.bytes[ZR_TRAFFIC_ALL_GATHER];
     ZR_CHECK(sent_bytes == step * (run->steps - 1) && received_bytes == sent_bytes, ZR_ERR_INTERNAL,
              "stage %d: %lld bytes were sent and %lld received in %d steps; %lld a step were wanted", l->stage,
              (long long)sent_bytes, (long long)received_bytes, run->steps - 1, (long long)step);
@@ -75,9 +75,9 @@ static zr_status check_counted(trainer *run, zr_engine *engine, zr_comm *c)
     for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
         ZR_CHECK(m.traffic.bytes[k] == want.bytes[k] * m.steps, ZR_ERR_INTERNAL,
                  "stage %d: %s is counted as %lld in %lld steps", l->stage,
-                 k == ZR_REDUCE_SCATTER ? "reduce_scatter"
-                 : k == ZR_ALL_GATHER   ? "all_gather"
-                                        : "all_reduce",
+                 k == ZR_TRAFFIC_REDUCE_SCATTER ? "reduce_scatter"
+                 : k == ZR_TRAFFIC_ALL_GATHER   ? "all_gather"
+                                                : "all_reduce",
                  (long long)m.traffic.bytes[k], (long long)m.steps);
     return ZR_OK;
 }

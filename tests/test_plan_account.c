@@ -78,11 +78,11 @@ static void test_optimizers(void **state)
     zr_layout l = layout_of(0, 1, ZR_BF16, 1);
     l.optimizer = zr_sgd(0.9, false, 0);
     zr_plan *plan = plan_of(&small, &l);
-    assert_int_equal(plan->memory.category_bytes[ZR_OPTIM], 8 * P);
+    assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_OPTIM], 8 * P);
     zr_plan_destroy(&plan);
     l.optimizer = zr_sgd(0, false, 0);
     plan = plan_of(&small, &l);
-    assert_int_equal(plan->memory.category_bytes[ZR_OPTIM], 4 * P);
+    assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_OPTIM], 4 * P);
     zr_plan_destroy(&plan);
     l = layout_of(0, 1, ZR_F32, 1);
     plan = plan_of(&small, &l);
@@ -119,7 +119,7 @@ static void test_stage(void **state)
     l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* rounds up to 1056 = 11 x 96 */
     zr_plan *plan = plan_of(&small, &l);
     assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
-    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 2 * 4 * 1056);
+    assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_BUFFER], 2 * 4 * 1056);
     assert_int_equal(plan->memory.total_bytes, plan->space_bytes[ZR_SPACE_DEVICE] + 2 * 4 * 1056);
     zr_plan_destroy(&plan);
     l.reduce_bucket_elems = l.gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
@@ -127,7 +127,7 @@ static void test_stage(void **state)
     large.vocab_size = 1 << 20;
     l.ranks = 64;
     plan = plan_of(&large, &l);
-    assert_int_equal(plan->memory.category_bytes[ZR_BUFFER], 64 * 128 << 10);
+    assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_BUFFER], 64 * 128 << 10);
     zr_plan_destroy(&plan);
 }
 
@@ -143,7 +143,7 @@ static void test_live_parameters(void **state)
         l.prefetch_elems = ahead;
         zr_plan *plan = plan_of(&small, &l);
         int64_t whole = ahead ? (last + block > 2 * block ? last + block : 2 * block) : (last > block ? last : block);
-        assert_int_equal(plan->memory.category_bytes[ZR_PARAM], 4 * (shards + whole));
+        assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_PARAM], 4 * (shards + whole));
         zr_plan_destroy(&plan);
     }
 }

@@ -41,12 +41,13 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 
 static int64_t steps(const zr_plan *plan, zr_step_kind kind, const char *replayed)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int64_t n = 0;
     for (int32_t i = 0; i < s->n_steps; i++)
         n += s->step[i].kind == kind &&
-             (!replayed || (s->step[i].replay &&
-                            strcmp(zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i].op)->def->name, replayed) == 0));
+             (!replayed ||
+              (s->step[i].replay &&
+               strcmp(zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].op)->def->name, replayed) == 0));
     return n;
 }
 
@@ -63,8 +64,9 @@ static void test_bytes(void **state)
         zr_gpt2_config few = small(3), many = small(8);
         zr_plan *less = plan_gpt2(&few, &l, &plan_profile), *more = plan_gpt2(&many, &l, &plan_profile);
         int64_t block = B * T * (10 * C * zr_dtype_bytes(type[d]) + 4 * HEADS);
-        assert_int_equal(more->memory.category_bytes[ZR_ACT] - less->memory.category_bytes[ZR_ACT], 5 * block);
-        assert_int_equal(more->memory.category_bytes[ZR_CHECKPOINT], 0); /* no policy asks for any */
+        assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_ACT] - less->memory.category_bytes[ZR_CATEGORY_ACT],
+                         5 * block);
+        assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], 0); /* no policy asks for any */
         assert_int_equal(steps(more, ZR_STEP_RUN, "gelu"), 8);
         assert_int_equal(steps(more, ZR_STEP_RUN, "layernorm"),
                          16); /* of the blocks: the last one's backward is next */
@@ -111,7 +113,7 @@ static void test_gated(void **state)
     zr_layout l = layout_of(ZR_BF16);
     zr_plan *less = plan_of(&(zr_model){"gated", build_gated, &few}, &l),
             *more = plan_of(&(zr_model){"gated", build_gated, &many}, &l);
-    assert_int_equal(more->memory.category_bytes[ZR_ACT] - less->memory.category_bytes[ZR_ACT],
+    assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_ACT] - less->memory.category_bytes[ZR_CATEGORY_ACT],
                      5 * B * T * (12 * C * 2 + 4 * HEADS));
     assert_int_equal(steps(more, ZR_STEP_RUN, "rmsnorm"), 16);
     assert_int_equal(steps(more, ZR_STEP_RUN, "silu"), 8);
@@ -126,12 +128,12 @@ static void test_order(void **state)
     zr_gpt2_config config = small(4);
     zr_layout l = layout_of(ZR_F32);
     zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int seen = 0;
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (!s->step[i].replay) continue;
-        const zr_op *again = zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i].op);
-        const zr_op *next = zr_graph_get_op(plan->graph[ZR_TRAIN], s->step[i + 1].op);
+        const zr_op *again = zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].op);
+        const zr_op *next = zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], s->step[i + 1].op);
         assert_int_equal(s->step[i + 1].kind, ZR_STEP_RUN);
         assert_string_equal(next->def->name, "linear_dw");
         assert_int_equal(next->in[0], again->out[0]);
@@ -161,7 +163,7 @@ static void test_costs_nothing(void **state)
                 l.states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
                 l.norm_first = l.two_pass = lean == 2;
                 zr_plan *a = plan_of(&model, &l), *b = plan_of(&kept, &l);
-                int64_t least = plan_bound(a, ZR_TRAIN), before = plan_bound(b, ZR_TRAIN);
+                int64_t least = plan_bound(a, ZR_SCHEDULE_TRAIN), before = plan_bound(b, ZR_SCHEDULE_TRAIN);
                 if (policy[p] == ZR_RECOMPUTE_UNIT)
                     assert_int_equal(least, before);
                 else
@@ -169,8 +171,8 @@ static void test_costs_nothing(void **state)
                 assert_memory_equal(&a->traffic, &b->traffic, sizeof a->traffic);
                 assert_int_equal(steps(a, ZR_STEP_GATHER, NULL), steps(b, ZR_STEP_GATHER, NULL));
                 if (policy[p] == ZR_RECOMPUTE_NONE)
-                    for (int32_t i = 0; i < b->schedule[ZR_TRAIN].n_steps; i++)
-                        assert_false(b->schedule[ZR_TRAIN].step[i].replay);
+                    for (int32_t i = 0; i < b->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
+                        assert_false(b->schedule[ZR_SCHEDULE_TRAIN].step[i].replay);
                 zr_plan_destroy(&a);
                 zr_plan_destroy(&b);
             }
@@ -340,7 +342,7 @@ static void test_which(void **state)
             if (gelu != bodies[i].gelu || norm != bodies[i].layernorm || user != bodies[i].offset)
                 fail_msg("%s: gelu %d, layernorm %d, offset %d times again", bodies[i].name, (int)gelu, (int)norm,
                          (int)user);
-            assert_true(plan_bound(plan, ZR_TRAIN) <= plan_bound(before, ZR_TRAIN));
+            assert_true(plan_bound(plan, ZR_SCHEDULE_TRAIN) <= plan_bound(before, ZR_SCHEDULE_TRAIN));
             assert_memory_equal(&plan->traffic, &before->traffic, sizeof plan->traffic);
             zr_plan_destroy(&plan);
             zr_plan_destroy(&before);

@@ -158,8 +158,8 @@ static void test_every_wait_is_needed(void **state)
                     if (!choose(&l, way) || (l.accum > 1 && (l.two_pass || (l.stage == 1 && way == 5)))) continue;
                     zr_plan *plan = plan_of(&l);
                     lose_each_wait(plan, way);
-                    for (int32_t w = 0; w < plan->schedule[ZR_TRAIN].n_waits; w++)
-                        tried[l.accum > 1] += plan->schedule[ZR_TRAIN].wait[w].before;
+                    for (int32_t w = 0; w < plan->schedule[ZR_SCHEDULE_TRAIN].n_waits; w++)
+                        tried[l.accum > 1] += plan->schedule[ZR_SCHEDULE_TRAIN].wait[w].before;
                     zr_plan_destroy(&plan);
                 }
     assert_int_equal(tried[0], 0);
@@ -172,7 +172,7 @@ static void test_overlap_is_noticed(void **state)
     (void)state;
     zr_layout l = layout_of(3, 3, ZR_F32, 1);
     zr_plan *plan = plan_of(&l);
-    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int tried = 0;
     for (int32_t a = plan->n_persistent; a < s->n_buffers; a++)
         for (int32_t b = 0; b < s->n_buffers; b++) {
@@ -199,7 +199,7 @@ static void test_broken_plans(void **state)
     (void)state;
     zr_layout l = layout_of(2, 2, ZR_F32, 1);
     zr_plan *plan = plan_of(&l);
-    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int32_t batch = -1;
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_BATCH) batch = i;
@@ -222,7 +222,7 @@ static void expect_broken(const zr_plan *plan, const char *text)
 
 static zr_step *step_of(zr_plan *plan, zr_step_kind kind)
 {
-    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == kind) return &s->step[i];
     fail_msg("there is no step %s", zr_step_kind_name(kind));
@@ -274,8 +274,8 @@ static void test_broken_places(void **state)
     (void)state;
     zr_layout l = layout_of(2, 2, ZR_F32, 1);
     zr_plan *plan = plan_of(&l);
-    zr_schedule *s = &plan->schedule[ZR_TRAIN];
-    zr_value grad = zr_graph_param(plan->graph[ZR_TRAIN], 2)->grad;
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_value grad = zr_graph_param(plan->graph[ZR_SCHEDULE_TRAIN], 2)->grad;
     const zr_use *place = &s->value[grad];
     for (int32_t u = 0; u < s->n_uses; u++)
         if (s->use[u].buffer == place->buffer && s->use[u].range.first == place->range.first && s->use[u].writes) {

@@ -94,8 +94,9 @@ static void test_two_passes(void **state)
         double logits = 2.0 * (double)(l.ranks * l.batch * l.seq) * 50257 * 768;
         assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3 + logits, one->flops_hardware * 1e-9);
         assert_float_equal(two->flops_model, one->flops_model, 0);
-        assert_int_equal(two->traffic.bytes[ZR_REDUCE_SCATTER], 2 * one->traffic.bytes[ZR_REDUCE_SCATTER]);
-        assert_int_equal(two->traffic.bytes[ZR_ALL_GATHER], one->traffic.bytes[ZR_ALL_GATHER] + again);
+        assert_int_equal(two->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER],
+                         2 * one->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER]);
+        assert_int_equal(two->traffic.bytes[ZR_TRAFFIC_ALL_GATHER], one->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] + again);
         zr_plan_destroy(&one);
         zr_plan_destroy(&two);
     }
@@ -107,8 +108,8 @@ static void test_two_passes(void **state)
 static void gathered(const zr_layout *l, int64_t *elems, int64_t *param_bytes)
 {
     zr_plan *plan = plan_of("gpt2-124m", l);
-    *elems = plan->traffic.bytes[ZR_ALL_GATHER] / 2 * l->ranks / (l->ranks - 1);
-    *param_bytes = plan->memory.category_bytes[ZR_PARAM];
+    *elems = plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] / 2 * l->ranks / (l->ranks - 1);
+    *param_bytes = plan->memory.category_bytes[ZR_CATEGORY_PARAM];
     zr_plan_destroy(&plan);
 }
 
@@ -179,12 +180,12 @@ static void test_constant_buffers(void **state)
     (void)state;
     for (int stage = 0; stage <= 3; stage++) {
         zr_layout l = layout_of(2, stage, ZR_BF16);
-        int64_t small = memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER];
+        int64_t small = memory_of("gpt2-124m", &l).category_bytes[ZR_CATEGORY_BUFFER];
         assert_int_equal(small, 4 << 20);
-        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_BUFFER], small);
+        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_CATEGORY_BUFFER], small);
         l.fused_buffer = true;
-        assert_int_equal(memory_of("gpt2-124m", &l).category_bytes[ZR_BUFFER], 2 * padded_of("gpt2-124m", 2));
-        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_BUFFER], 2 * padded_of("gpt2-1.5b", 2));
+        assert_int_equal(memory_of("gpt2-124m", &l).category_bytes[ZR_CATEGORY_BUFFER], 2 * padded_of("gpt2-124m", 2));
+        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_CATEGORY_BUFFER], 2 * padded_of("gpt2-1.5b", 2));
     }
 }
 
@@ -211,7 +212,8 @@ static void test_baselines(void **state)
         l.reduce = ZR_REDUCE_ALL_REDUCE;
         if (stage > 1) continue;
         zr_traffic first = traffic_of(&l);
-        assert_int_equal(first.bytes[ZR_REDUCE_SCATTER] + first.bytes[ZR_ALL_GATHER], (2 + stage) * psi);
+        assert_int_equal(first.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + first.bytes[ZR_TRAFFIC_ALL_GATHER],
+                         (2 + stage) * psi);
         l.reduce = ZR_REDUCE_TO_SHARDS;
         l.fused_buffer = true;
         zr_traffic fused = traffic_of(&l);

@@ -17,7 +17,7 @@ static zr_plan *plan_of(const zr_layout *layout)
 /* What lives at one step. */
 static int64_t live_at(const zr_plan *plan, int32_t step)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int64_t live = 0;
     for (int32_t b = 0; b < s->n_buffers; b++)
         if (s->buffer[b].space != ZR_SPACE_HOST &&
@@ -38,7 +38,7 @@ static void check(const zr_plan *plan)
     for (int32_t b = 0; b < plan->n_persistent; b++)
         if (plan->persistent[b].space != ZR_SPACE_HOST) persistent += plan->persistent[b].bytes;
     assert_int_equal(fullest.live_bytes, sum);
-    assert_int_equal(fullest.live_bytes, persistent + plan_bound(plan, ZR_TRAIN));
+    assert_int_equal(fullest.live_bytes, persistent + plan_bound(plan, ZR_SCHEDULE_TRAIN));
     assert_int_equal(fullest.live_bytes, live_at(plan, fullest.step));
     for (int32_t i = 0; i < fullest.step; i++) assert_true(live_at(plan, i) < fullest.live_bytes); /* the first such */
 }

@@ -40,9 +40,9 @@ static int64_t scalars(int64_t senders)
 
 static void same_traffic(const zr_traffic *traffic, int64_t reduced, int64_t gathered, int64_t agreed)
 {
-    assert_int_equal(traffic->bytes[ZR_REDUCE_SCATTER], reduced);
-    assert_int_equal(traffic->bytes[ZR_ALL_GATHER], gathered);
-    assert_int_equal(traffic->bytes[ZR_ALL_REDUCE], agreed);
+    assert_int_equal(traffic->bytes[ZR_TRAFFIC_REDUCE_SCATTER], reduced);
+    assert_int_equal(traffic->bytes[ZR_TRAFFIC_ALL_GATHER], gathered);
+    assert_int_equal(traffic->bytes[ZR_TRAFFIC_ALL_REDUCE], agreed);
 }
 
 /* MiCS: states over m ranks. A micro-batch's gradients are summed within m ranks in the wire's type, then across the G
@@ -81,7 +81,7 @@ static void test_one_group(void **state)
         zr_plan *one = plan_of(&l);
         assert_memory_equal(&flat->memory, &one->memory, sizeof flat->memory);
         assert_memory_equal(&flat->traffic, &one->traffic, sizeof flat->traffic);
-        assert_int_equal(one->across.bytes[ZR_ALL_GATHER], 0);
+        assert_int_equal(one->across.bytes[ZR_TRAFFIC_ALL_GATHER], 0);
         zr_plan_destroy(&flat);
         zr_plan_destroy(&one);
     }
@@ -104,8 +104,9 @@ static void test_two_levels(void **state)
             const int64_t gathered = e * (stage == 3 ? gpt2_gathered(&s, N) : P);
             same_traffic(&flat->across, e * P / N * (N - m), gathered / N * (N - m), scalars(N - m));
             same_traffic(&plan->across, gpt2_share(4 * P / m, G), gpt2_share(gathered / m, G), scalars(N - m));
-            assert_int_equal(plan->across.bytes[ZR_REDUCE_SCATTER] * m, flat->across.bytes[ZR_REDUCE_SCATTER] * 4 / e);
-            assert_int_equal(plan->across.bytes[ZR_ALL_GATHER] * m, flat->across.bytes[ZR_ALL_GATHER]);
+            assert_int_equal(plan->across.bytes[ZR_TRAFFIC_REDUCE_SCATTER] * m,
+                             flat->across.bytes[ZR_TRAFFIC_REDUCE_SCATTER] * 4 / e);
+            assert_int_equal(plan->across.bytes[ZR_TRAFFIC_ALL_GATHER] * m, flat->across.bytes[ZR_TRAFFIC_ALL_GATHER]);
             zr_plan_destroy(&flat);
             zr_plan_destroy(&plan);
         }

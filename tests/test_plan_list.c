@@ -19,7 +19,7 @@ static zr_plan *bare_plan(void)
     l.ranks = 2;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
-    zr_schedule *s = &plan->schedule[ZR_FLUSH];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
     zr_free(s->step);
     zr_free(s->use);
     zr_free(s->wait);
@@ -40,11 +40,11 @@ static void test_edits(void **state)
 {
     (void)state;
     zr_plan *plan = bare_plan();
-    zr_schedule *s = &plan->schedule[ZR_FLUSH];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
     zr__list l;
     assert_int_equal(zr__list_begin(&l, plan, NULL, s), ZR_OK);
     int32_t b[4];
-    for (int i = 0; i < 4; i++) b[i] = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_ACT, -1, "place", 64 << i);
+    for (int i = 0; i < 4; i++) b[i] = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "place", 64 << i);
     zr__id first = put(&l, ZR_STREAM_COMPUTE, ZR_NONE, b[0]), second = put(&l, ZR_STREAM_COMPUTE, b[0], b[1]),
            third = put(&l, ZR_STREAM_COMM, b[1], b[2]);
     /* Before the second: what it reads goes by way of another stream and another place. */

@@ -32,8 +32,8 @@ static void test_same_bits(void **state)
                 trainer_run(&run);
                 trainer_run(&there);
                 same_steps(&run, &there);
-                assert_true(there.planned.space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT] > 0);
-                assert_int_equal(there.planned.category_bytes[ZR_CHECKPOINT], 0);
+                assert_true(there.planned.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0);
+                assert_int_equal(there.planned.category_bytes[ZR_CATEGORY_CHECKPOINT], 0);
             }
 }
 
@@ -63,10 +63,10 @@ static void test_bytes(void **state)
         zr_plan *few = plan_of(4, offload), *many = plan_of(12, offload);
         const int64_t checkpoint = (4 * 2 * 17 * 57 + 63) / 64 * 64;
         const zr_space space = offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
-        assert_int_equal(few->memory.space[space].category_bytes[ZR_CHECKPOINT], 4 * checkpoint);
-        assert_int_equal(many->memory.space[space].category_bytes[ZR_CHECKPOINT], 12 * checkpoint);
-        assert_int_equal(many->memory.space[!offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE].category_bytes[ZR_CHECKPOINT],
-                         0);
+        assert_int_equal(few->memory.space[space].category_bytes[ZR_CATEGORY_CHECKPOINT], 4 * checkpoint);
+        assert_int_equal(many->memory.space[space].category_bytes[ZR_CATEGORY_CHECKPOINT], 12 * checkpoint);
+        assert_int_equal(
+            many->memory.space[!offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_CHECKPOINT], 0);
         grows[offload] = (many->memory.total_bytes - many->memory.states_bytes) -
                          (few->memory.total_bytes - few->memory.states_bytes);
         zr_plan_destroy(&few);
@@ -108,7 +108,7 @@ static void test_copies(void **state)
 {
     (void)state;
     zr_plan *plan = plan_of(4, true);
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int away = 0, back = 0;
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind != ZR_STEP_COPY) continue;

@@ -84,10 +84,10 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 
 static const zr_use *uses_of(const zr_plan *plan, const char *op)
 {
-    const zr_schedule *s = &plan->schedule[ZR_EVAL];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_EVAL];
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_RUN &&
-            strcmp(zr_graph_get_op(plan->graph[ZR_EVAL], s->step[i].op)->def->name, op) == 0)
+            strcmp(zr_graph_get_op(plan->graph[ZR_SCHEDULE_EVAL], s->step[i].op)->def->name, op) == 0)
             return s->use + s->step[i].uses;
     fail_msg("no step runs %s", op);
     return NULL;
@@ -168,8 +168,8 @@ static void test_parts_of_a_gradient(void **state)
         layout.eval = false;
         layout.optimizer = zr_sgd(0, false, 0);
         zr_plan *plan = plan_of(&model, &layout);
-        const zr_graph *g = plan->graph[ZR_TRAIN];
-        const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         const zr_value whole = zr_graph_param(g, 1)->grad;
         const zr_value part = zr_graph_get_op(g, zr_graph_value(g, whole)->producer)->in[0];
         assert_int_equal(zr_graph_value(g, part)->param, 1);
@@ -186,11 +186,11 @@ static void test_wrong_place_is_noticed(void **state)
     zr_model model = {"places", build, "lives"};
     zr_layout layout = layout_of();
     zr_plan *plan = plan_of(&model, &layout);
-    zr_schedule *s = &plan->schedule[ZR_EVAL];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_EVAL];
     int32_t right = uses_of(plan, "both")[2].buffer, wrong = uses_of(plan, "both")[0].buffer;
     for (int32_t u = 0; u < s->n_uses; u++)
         if (s->use[u].buffer == right) s->use[u].buffer = wrong;
-    for (int32_t v = 0; v < zr_graph_values(plan->graph[ZR_EVAL]); v++)
+    for (int32_t v = 0; v < zr_graph_values(plan->graph[ZR_SCHEDULE_EVAL]); v++)
         if (s->value[v].buffer == right) s->value[v].buffer = wrong;
     s->buffer[wrong].offset =
         plan->space_bytes[ZR_SPACE_DEVICE]; /* it lives longer now: out of the way of all others */
@@ -219,9 +219,9 @@ static void test_idle_ops(void **state)
     zr_layout layout = layout_of();
     zr_plan *plan = plan_of(&model, &layout);
     int runs = 0;
-    for (int32_t i = 0; i < plan->schedule[ZR_EVAL].n_steps; i++)
-        runs += plan->schedule[ZR_EVAL].step[i].kind == ZR_STEP_RUN;
-    assert_int_equal(zr_graph_ops(plan->graph[ZR_EVAL]), 4);
+    for (int32_t i = 0; i < plan->schedule[ZR_SCHEDULE_EVAL].n_steps; i++)
+        runs += plan->schedule[ZR_SCHEDULE_EVAL].step[i].kind == ZR_STEP_RUN;
+    assert_int_equal(zr_graph_ops(plan->graph[ZR_SCHEDULE_EVAL]), 4);
     assert_int_equal(runs, 2);
     zr_plan_destroy(&plan);
 }
@@ -249,8 +249,8 @@ static void test_output_is_kept(void **state)
     layout.eval = false;
     layout.decode_len = 3;
     zr_plan *plan = plan_of(&model, &layout);
-    zr_schedule *s = &plan->schedule[ZR_DECODE];
-    int32_t output = s->value[zr_graph_get_output(plan->graph[ZR_DECODE])].buffer;
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_DECODE];
+    int32_t output = s->value[zr_graph_get_output(plan->graph[ZR_SCHEDULE_DECODE])].buffer;
     for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
         if (b != output && s->buffer[b].last_step > s->buffer[output].first_step)
             assert_int_not_equal(s->buffer[b].offset, s->buffer[output].offset);

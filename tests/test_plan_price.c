@@ -71,9 +71,9 @@ static void test_clocks(void **state)
     zr_model model = zr_chain(&chain);
     zr_layout layout = layout_of(3, 4, ZR_F32, 1);
     zr_plan *real = plan_of(&model, &layout);
-    const zr_op *op = zr_graph_get_op(real->graph[ZR_TRAIN], 0);
+    const zr_op *op = zr_graph_get_op(real->graph[ZR_SCHEDULE_TRAIN], 0);
     assert_string_equal(op->def->name, "linear");
-    double flops = op->def->cost(real->graph[ZR_TRAIN], op).flops;
+    double flops = op->def->cost(real->graph[ZR_SCHEDULE_TRAIN], op).flops;
     assert_true(flops == 2.0 * 2 * 16 * 8 * 16);
 
     zr_wait wait[] = {{.step = 1}, {.step = 2}, {.step = 4}};
@@ -101,8 +101,8 @@ static void test_clocks(void **state)
     for (int accum = 1; accum <= 3; accum++) {
         zr_plan plan = *real;
         step[0].rounds = accum;
-        plan.schedule[ZR_FLUSH] = (zr_schedule){0};
-        plan.schedule[ZR_TRAIN] =
+        plan.schedule[ZR_SCHEDULE_FLUSH] = (zr_schedule){0};
+        plan.schedule[ZR_SCHEDULE_TRAIN] =
             (zr_schedule){.step = step, .n_steps = 7, .use = (zr_use *)use, .n_uses = 2, .wait = wait, .n_waits = 3};
         zr_price price = price_of(&plan, (zr_machine){.flops_f32 = flops / 2, LINK(1000)});
         close_to(price.step_sec, accum * (1.2 + 2 + 0.3) + 2);
@@ -124,7 +124,8 @@ static void check_plan(const zr_layout *layout)
 {
     zr_model model = zr_gpt2(&small);
     zr_plan *plan = plan_of(&model, layout);
-    double moved = (double)(plan->traffic.bytes[ZR_REDUCE_SCATTER] + plan->traffic.bytes[ZR_ALL_GATHER]);
+    double moved =
+        (double)(plan->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER]);
     zr_price link = price_of(plan, (zr_machine){LINK(1e6)});
     close_to(link.comm_sec, moved / 1e6);
     close_to(link.step_sec, link.comm_sec);
@@ -177,8 +178,8 @@ static void test_collectives_in_turn(void **state)
     zr_layout layout = layout_of(1, N, ZR_BF16, 1);
     const zr_machine machine = {LINK(1e6)};
     zr_plan *plan = plan_of(&model, &layout);
-    double scatter = (double)plan->traffic.bytes[ZR_REDUCE_SCATTER],
-           gather = (double)plan->traffic.bytes[ZR_ALL_GATHER];
+    double scatter = (double)plan->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER],
+           gather = (double)plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER];
     zr_plan_destroy(&plan);
     layout.reduce = ZR_REDUCE_TO_OWNER;
     layout.gather = ZR_GATHER_BROADCAST;
@@ -194,7 +195,7 @@ static void test_update_is_bound_by_memory(void **state)
     zr_model model = zr_gpt2(&small);
     zr_layout layout = layout_of(0, 1, ZR_F32, 1);
     zr_plan *plan = plan_of(&model, &layout);
-    zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_machine machine = {.memory_bytes_sec = 1e9};
     double whole = price_of(plan, machine).step_sec, padded = (double)(plan->params + plan->padding_elems);
     int32_t all = s->n_steps, updates = 0;
@@ -209,10 +210,10 @@ static void test_update_is_bound_by_memory(void **state)
 /* FLOPs that a rank's step runs in ops that multiply in fp32 whatever the graph's type. */
 static double flops_in_f32(const zr_plan *plan)
 {
-    const zr_graph *graph = plan->graph[ZR_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
     double flops = 0;
-    for (int32_t i = 0; i < plan->schedule[ZR_TRAIN].n_steps; i++) {
-        const zr_step *step = &plan->schedule[ZR_TRAIN].step[i];
+    for (int32_t i = 0; i < plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
+        const zr_step *step = &plan->schedule[ZR_SCHEDULE_TRAIN].step[i];
         if (step->kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(graph, step->op);
         if (op->def->in_f32) flops += op->def->cost(graph, op).flops;

@@ -43,8 +43,8 @@ static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
 
 static int64_t replays(const zr_plan *plan, const char *op, const char *unit)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
-    const zr_graph *g = plan->graph[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     int64_t n = 0;
     for (int32_t i = 0; i < s->n_steps; i++)
         n += s->step[i].kind == ZR_STEP_RUN && s->step[i].replay &&
@@ -63,8 +63,8 @@ static void test_unit(void **state)
         zr_gpt2_config config = small(layers[i]);
         zr_layout l = layout_of(ZR_RECOMPUTE_UNIT, 1);
         zr_plan *plan = plan_of(&config, &l);
-        assert_int_equal(plan->memory.category_bytes[ZR_CHECKPOINT], layers[i] * B * T * C * 2);
-        act[i] = plan->memory.category_bytes[ZR_ACT];
+        assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], layers[i] * B * T * C * 2);
+        act[i] = plan->memory.category_bytes[ZR_CATEGORY_ACT];
         assert_int_equal(replays(plan, "linear", "h.2"), 3); /* qkv, attention's projection, the first of the MLP */
         assert_int_equal(replays(plan, "layernorm", "h.2"), 2);
         assert_int_equal(replays(plan, "attention", "h.2"), 1);
@@ -93,10 +93,11 @@ static void test_every(void **state)
         zr_plan *plan = plan_of(&config, &l);
         /* Units 0 (embedding) .. 8 (the last block) in groups: of each the input of the first, the tokens of unit 0. */
         int64_t groups = (9 + every - 1) / every;
-        assert_int_equal(plan->memory.category_bytes[ZR_CHECKPOINT], (every == 1 ? 8 : groups - 1) * B * T * C * 2);
+        assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT],
+                         (every == 1 ? 8 : groups - 1) * B * T * C * 2);
         int64_t gathers = 0, wanted = 2 * 8 + 2 + 1; /* blocks twice, embedding twice, final once */
-        for (int32_t i = 0; i < plan->schedule[ZR_TRAIN].n_steps; i++)
-            gathers += plan->schedule[ZR_TRAIN].step[i].kind == ZR_STEP_GATHER;
+        for (int32_t i = 0; i < plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
+            gathers += plan->schedule[ZR_SCHEDULE_TRAIN].step[i].kind == ZR_STEP_GATHER;
         /* A group's units but the last are replayed before their own backward comes: gathered once more, unless
          * nothing stands between. The embedding, in the first group, needs no parameters in its backward. */
         if (every > 1) assert_true(gathers > wanted && gathers <= wanted + 9);
@@ -119,7 +120,7 @@ static void test_selective(void **state)
     assert_int_equal(replays(plan, "gelu", "h.3"), 1);
     assert_int_equal(replays(plan, "layernorm", "h.3"), 2);
     assert_int_equal(replays(plan, NULL, "h.3"), 6);
-    assert_int_equal(plan->memory.category_bytes[ZR_CHECKPOINT], 2 * 6 * B * T * C * 2);
+    assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], 2 * 6 * B * T * C * 2);
     assert_int_equal(replays(all, NULL, NULL), 3 * 6); /* two norms and the GELU of each block */
     assert_true(plan->memory.total_bytes < all->memory.total_bytes);
     assert_true(plan->memory.total_bytes > least->memory.total_bytes);
@@ -202,7 +203,7 @@ static void test_map(void **state)
                 zr_model model = zr_gpt2(&config);
                 zr_plan *plan = NULL;
                 assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_OK);
-                double bound = (double)plan_bound(plan, ZR_TRAIN);
+                double bound = (double)plan_bound(plan, ZR_SCHEDULE_TRAIN);
                 double ratio =
                     (double)(plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE]) / bound;
                 if (ratio > worst) worst = ratio;

@@ -206,10 +206,11 @@ static void types_and_sums_change_the_plan(void **state)
     zr_plan *wide = plan_of((const char *const[]){"bf16.enabled=true", "communication_data_type=fp32"}, 2);
     zr_plan *world = plan_of((const char *const[]){"bf16.enabled=true", "train.reproducible=world"}, 2);
     zr_plan *full = plan_of(NULL, 0);
-    assert_int_equal(wide->traffic.bytes[ZR_REDUCE_SCATTER], 2 * usual->traffic.bytes[ZR_REDUCE_SCATTER]);
+    assert_int_equal(wide->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER],
+                     2 * usual->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER]);
     assert_true(world->memory.states_bytes > usual->memory.states_bytes);
-    assert_true(world->traffic.bytes[ZR_ALL_REDUCE] > usual->traffic.bytes[ZR_ALL_REDUCE]);
-    assert_true(full->memory.category_bytes[ZR_PARAM] == 2 * usual->memory.category_bytes[ZR_PARAM]);
+    assert_true(world->traffic.bytes[ZR_TRAFFIC_ALL_REDUCE] > usual->traffic.bytes[ZR_TRAFFIC_ALL_REDUCE]);
+    assert_true(full->memory.category_bytes[ZR_CATEGORY_PARAM] == 2 * usual->memory.category_bytes[ZR_CATEGORY_PARAM]);
     zr_plan_destroy(&usual);
     zr_plan_destroy(&wide);
     zr_plan_destroy(&world);

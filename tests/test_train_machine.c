@@ -348,7 +348,7 @@ static void test_same_plan(void **state)
     assert_true(a->flops_hardware > whole->flops_hardware); /* there was something to decide */
     assert_true(a->flops_hardware == b->flops_hardware);
     assert_memory_equal(&a->memory, &b->memory, sizeof a->memory);
-    const zr_schedule *s = &a->schedule[ZR_TRAIN], *t = &b->schedule[ZR_TRAIN];
+    const zr_schedule *s = &a->schedule[ZR_SCHEDULE_TRAIN], *t = &b->schedule[ZR_SCHEDULE_TRAIN];
     assert_int_equal(s->n_steps, t->n_steps);
     assert_int_equal(s->n_buffers, t->n_buffers);
     for (int32_t i = 0; i < s->n_steps; i++)

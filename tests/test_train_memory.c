@@ -135,7 +135,7 @@ static void windows_are_added(void **state)
 {
     (void)state;
     train(2, 0, 2 << 20);
-    int64_t total = result.planned.memory.total_bytes, stage = result.planned.memory.category_bytes[ZR_BUFFER];
+    int64_t total = result.planned.memory.total_bytes, stage = result.planned.memory.category_bytes[ZR_CATEGORY_BUFFER];
     assert_true(stage > 0);
     assert_int_equal(result.peak_rss_bytes, 2 << 20);
     assert_int_equal(result.promised_rss_bytes, zr_train_process_bytes(total, 2));

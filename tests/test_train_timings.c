@@ -91,13 +91,13 @@ typedef struct spans {
 static span *span_at(const spans *s, int rank, int step, int micro, int32_t index)
 {
     assert_in_range(micro, 0, ACCUM - 1);
-    int64_t n = s->plan->schedule[ZR_TRAIN].n_steps;
+    int64_t n = s->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
     return &s->span[((int64_t)(rank * TRACED + step) * ACCUM + micro) * n + index];
 }
 
 static spans open_spans(const zr_plan *plan)
 {
-    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
     spans s = {.plan = plan,
                .repeated = calloc((size_t)schedule->n_steps, sizeof(bool)),
                .span = calloc((size_t)schedule->n_steps * RANKS * TRACED * ACCUM, sizeof(span))};
@@ -124,17 +124,17 @@ static void see(spans *s, const json_t *event)
     if (json_object_get(args, "flops")) s->flops += number_of(args, "flops");
     assert_true(is(args, "schedule", "train"));
     int32_t index = (int32_t)number_of(args, "step");
-    assert_in_range(index, 0, s->plan->schedule[ZR_TRAIN].n_steps - 1);
+    assert_in_range(index, 0, s->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps - 1);
     int micro = s->repeated[index] ? (int)number_of(args, "micro") : 0;
     span *at = span_at(s, rank, (int)number_of(args, "training_step") - FIRST, micro, index);
-    assert_int_equal(s->plan->schedule[ZR_TRAIN].step[index].stream, stream);
+    assert_int_equal(s->plan->schedule[ZR_SCHEDULE_TRAIN].step[index].stream, stream);
     *at = (span){begin, end, at->seen + 1};
 }
 
 /* A step begins after those that it waits for: of its own micro-batch; behind the END, of the last. */
 static void check_waits(const spans *s, int rank, int step, int micro, int32_t index)
 {
-    const zr_schedule *schedule = &s->plan->schedule[ZR_TRAIN];
+    const zr_schedule *schedule = &s->plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_step *at = &schedule->step[index];
     double begin = span_at(s, rank, step, micro, index)->begin;
     for (int32_t w = at->waits; w < at->waits + at->n_waits; w++) {
@@ -148,7 +148,7 @@ static void check_waits(const spans *s, int rank, int step, int micro, int32_t i
 
 static void check_all_seen(const spans *s)
 {
-    const zr_schedule *schedule = &s->plan->schedule[ZR_TRAIN];
+    const zr_schedule *schedule = &s->plan->schedule[ZR_SCHEDULE_TRAIN];
     int waits = 0;
     for (int rank = 0; rank < RANKS; rank++)
         for (int step = 0; step < TRACED; step++)
@@ -228,7 +228,8 @@ static void check_timings(const zr_plan *plan, const char *run, double events)
     assert_int_equal((int)number_of(timings, "ranks"), RANKS);
     assert_true(fabs(flops * RANKS - plan->flops_hardware) <= 1e-6 * plan->flops_hardware);
     assert_true(fabs(calls - events) <= 1e-6 * events);
-    assert_true(wire == (double)(plan->traffic.bytes[ZR_REDUCE_SCATTER] + plan->traffic.bytes[ZR_ALL_GATHER]));
+    assert_true(wire ==
+                (double)(plan->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER]));
     assert_true(fabs(ms[ZR_STREAM_COMPUTE] - compute_ms) <= 1e-6 * compute_ms);
     assert_true(fabs(ms[ZR_STREAM_COMM] - comm_ms) <= 1e-6 * comm_ms);
     assert_true(compute_ms > 0 && compute_ms <= step_ms && comm_ms > 0);
@@ -330,7 +331,7 @@ static void test_many_kinds(void **state)
     zr_timings out;
     assert_int_equal(zr_comm_create_self(&comm), ZR_OK);
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     double calls[ZR_STREAMS] = {0}, seen[ZR_STREAMS] = {0}, other = 0;
     zr__timings_begin(timings);
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -358,7 +359,7 @@ static void test_many_kinds(void **state)
 /* Some step of the schedule train on this stream. */
 static int32_t step_on(const zr_plan *plan, zr_stream stream)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].stream == stream && s->step[i].kind != ZR_STEP_REPEAT && s->step[i].kind != ZR_STEP_END)
             return i;

@@ -118,7 +118,7 @@ ZR_API const char *zr_version(void);
     X(WORK, "work")             /* scratch of one step */
 
 typedef enum zr_category {
-#define ZR_CATEGORY_ENUM(name, text) ZR_##name,
+#define ZR_CATEGORY_ENUM(name, text) ZR_CATEGORY_##name,
     ZR_CATEGORY_LIST(ZR_CATEGORY_ENUM)
 #undef ZR_CATEGORY_ENUM
         ZR_CATEGORIES
@@ -136,7 +136,12 @@ ZR_API void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t byte
 ZR_API void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
 
 /** Bytes that crossed this rank's border, counted once, where they are moved. */
-typedef enum zr_traffic_kind { ZR_REDUCE_SCATTER, ZR_ALL_GATHER, ZR_ALL_REDUCE, ZR_TRAFFIC_KINDS } zr_traffic_kind;
+typedef enum zr_traffic_kind {
+    ZR_TRAFFIC_REDUCE_SCATTER,
+    ZR_TRAFFIC_ALL_GATHER,
+    ZR_TRAFFIC_ALL_REDUCE,
+    ZR_TRAFFIC_KINDS
+} zr_traffic_kind;
 typedef struct zr_traffic {
     int64_t bytes[ZR_TRAFFIC_KINDS];
 } zr_traffic;

@@ -37,7 +37,7 @@ typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t b
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
     zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
-    zr_status (*stage)(zr_comm *comm, int64_t bytes);
+    zr_status (*staging)(zr_comm *comm, int64_t bytes);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
@@ -54,9 +54,9 @@ struct zr_comm {
     int rank, size;
     int local_rank, local_size; /* among its ranks on this host */
     int *world_ranks;           /* (size): their numbers in the world */
-    unsigned char *stage;       /* (stage_bytes), this rank's own */
-    int64_t stage_bytes;
-    int64_t stage_taken_bytes; /* what was really taken for it */
+    unsigned char *staging;     /* (staging_bytes), this rank's own */
+    int64_t staging_bytes;
+    int64_t staging_taken_bytes; /* what was really taken for it */
     bool concurrent;     /* calls wait for a link: it pays to make them on a second thread beside the computing one */
     zr_traffic traffic;  /* counted where bytes move, reset freely by the owner */
     double *table;       /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
@@ -66,13 +66,13 @@ struct zr_comm {
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or
  *  by the next call. Pieces pass through it in chunks, in two halves by turns, so its size bounds
- *  no piece: at least ZR_COMM_STAGE_LEAST * size bytes (none at size 1) serve any. More makes
+ *  no piece: at least ZR_COMM_STAGING_LEAST * size bytes (none at size 1) serve any. More makes
  *  fewer and longer chunks; a piece goes in one from 2 * size * piece_bytes (rounded up to 64) on, and
  *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
  *  is a buffer of constant size. On a host whose ranks outnumber its cores each chunk costs a
  *  change of turns, and more staging pays. */
-#define ZR_COMM_STAGE_LEAST 128
-ZR_API ZR_NODISCARD zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage);
+#define ZR_COMM_STAGING_LEAST 128
+ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
 /** Everyone gets its piece of everyone's buffer: fn is given rank r's bytes
  *  [send + rank*stride, + piece) of every r, stretch by stretch, while the next ones are on their

@@ -325,7 +325,13 @@ typedef struct zr_verdict {
     bool skipped;      /* nothing may be updated */
 } zr_verdict;
 
-typedef enum zr_schedule_kind { ZR_TRAIN, ZR_EVAL, ZR_DECODE, ZR_FLUSH, ZR_SCHEDULES } zr_schedule_kind;
+typedef enum zr_schedule_kind {
+    ZR_SCHEDULE_TRAIN,
+    ZR_SCHEDULE_EVAL,
+    ZR_SCHEDULE_DECODE,
+    ZR_SCHEDULE_FLUSH,
+    ZR_SCHEDULES
+} zr_schedule_kind;
 
 /** Bytes of one rank in one space. */
 typedef struct zr_space_memory {

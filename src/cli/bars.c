@@ -9,9 +9,10 @@ static const struct {
     char letter;
     const char *color;
 } category[ZR_CATEGORIES] = {
-    [ZR_PARAM] = {'P', "\033[30;44m"}, [ZR_GRAD] = {'G', "\033[30;43m"},       [ZR_OPTIM] = {'O', "\033[30;42m"},
-    [ZR_ACT] = {'A', "\033[30;47m"},   [ZR_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_BUFFER] = {'B', "\033[30;41m"},
-    [ZR_WORK] = {'W', "\033[30;46m"},
+    [ZR_CATEGORY_PARAM] = {'P', "\033[30;44m"},      [ZR_CATEGORY_GRAD] = {'G', "\033[30;43m"},
+    [ZR_CATEGORY_OPTIM] = {'O', "\033[30;42m"},      [ZR_CATEGORY_ACT] = {'A', "\033[30;47m"},
+    [ZR_CATEGORY_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_CATEGORY_BUFFER] = {'B', "\033[30;41m"},
+    [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
 };
 
 /** What the bars are as long as: the largest total, and at most twice the limit, beyond which nothing is of interest.
@@ -94,8 +95,8 @@ static void print_legend(FILE *out, const cli_choices *choices, bool color)
         bool used = false;
         for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
         if (!used) continue;
-        fprintf(out, "%s%s%c%s %s", i == ZR_ACT ? "\n  " : "  ", color ? category[i].color : "", category[i].letter,
-                color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
+        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? category[i].color : "",
+                category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
     }
     fputs("  . not in use then\n", out);
 }

@@ -483,8 +483,8 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
     ZR_CHECK(out, ZR_ERR_MEMORY, "--svg: no memory to draw");
     cli_picture picture = {.out = out,
                            .plan = plan,
-                           .schedule = &plan->schedule[ZR_TRAIN],
-                           .graph = plan->graph[ZR_TRAIN],
+                           .schedule = &plan->schedule[ZR_SCHEDULE_TRAIN],
+                           .graph = plan->graph[ZR_SCHEDULE_TRAIN],
                            .profile = profile};
     zr_status st = draw(&picture, model, whole_states_bytes);
     zr_free(picture.time);

@@ -11,15 +11,18 @@
 const char *cli_category_color(zr_category category)
 {
     static const char *const color[ZR_CATEGORIES] = {
-        [ZR_PARAM] = "#0072b2",      [ZR_GRAD] = "#e69f00",   [ZR_OPTIM] = "#009e73", [ZR_ACT] = "#9aa7b4",
-        [ZR_CHECKPOINT] = "#cc79a7", [ZR_BUFFER] = "#d55e00", [ZR_WORK] = "#f0e442"};
+        [ZR_CATEGORY_PARAM] = "#0072b2", [ZR_CATEGORY_GRAD] = "#e69f00",       [ZR_CATEGORY_OPTIM] = "#009e73",
+        [ZR_CATEGORY_ACT] = "#9aa7b4",   [ZR_CATEGORY_CHECKPOINT] = "#cc79a7", [ZR_CATEGORY_BUFFER] = "#d55e00",
+        [ZR_CATEGORY_WORK] = "#f0e442"};
     return color[category];
 }
 
 /** White, but on what is light. */
 static const char *label_color(zr_category category)
 {
-    return category == ZR_PARAM || category == ZR_OPTIM || category == ZR_BUFFER ? "#ffffff" : PICTURE_DARK;
+    return category == ZR_CATEGORY_PARAM || category == ZR_CATEGORY_OPTIM || category == ZR_CATEGORY_BUFFER
+               ? "#ffffff"
+               : PICTURE_DARK;
 }
 
 static zr_step_time life_of(const cli_picture *p, const zr_buffer *b)
@@ -60,7 +63,7 @@ static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
     /* What an op leaves of a gradient bears the op's name alone. */
-    bool part = b->category == ZR_GRAD && !strstr(what, "gradient");
+    bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
     const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
     if (box.h < LABEL_SIZE + 2) return;

@@ -14,10 +14,13 @@ typedef enum row_kind {
 
 const char *cli_category_words(zr_category category)
 {
-    static const char *const words[ZR_CATEGORIES] = {
-        [ZR_PARAM] = "parameters", [ZR_GRAD] = "gradients",         [ZR_OPTIM] = "optimizer states",
-        [ZR_ACT] = "activations",  [ZR_CHECKPOINT] = "checkpoints", [ZR_BUFFER] = "staging buffers",
-        [ZR_WORK] = "scratch"};
+    static const char *const words[ZR_CATEGORIES] = {[ZR_CATEGORY_PARAM] = "parameters",
+                                                     [ZR_CATEGORY_GRAD] = "gradients",
+                                                     [ZR_CATEGORY_OPTIM] = "optimizer states",
+                                                     [ZR_CATEGORY_ACT] = "activations",
+                                                     [ZR_CATEGORY_CHECKPOINT] = "checkpoints",
+                                                     [ZR_CATEGORY_BUFFER] = "staging buffers",
+                                                     [ZR_CATEGORY_WORK] = "scratch"};
     return words[category];
 }
 
@@ -105,20 +108,20 @@ static void print_fits(FILE *out, const cli_table *table)
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
-    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_REDUCE_SCATTER] = "reduce-scatter",
-                                                          [ZR_ALL_GATHER] = "all-gather",
-                                                          [ZR_ALL_REDUCE] = "all-reduce (scalars)"};
+    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
+                                                          [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
+                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
     char model[32], hardware[32];
     const zr_report *report = &table->report[table->chosen];
     print_head(out, table, color);
     for (int c = 0; c < ZR_CATEGORIES; c++) {
-        if (c == ZR_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
+        if (c == ZR_CATEGORY_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
         print_row(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
     }
     print_row(out, table, color, "model states", ROW_STATES, 0);
     print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
-    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT] > 0)
-        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CHECKPOINT);
+    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
+        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
@@ -151,8 +154,8 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
 
 void cli_schedule_print(FILE *out, const zr_plan *plan)
 {
-    const zr_schedule *schedule = &plan->schedule[ZR_TRAIN];
-    const zr_graph *graph = plan->graph[ZR_TRAIN];
+    const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < schedule->n_steps; i++) {
         const zr_step *step = &schedule->step[i];
         const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";

@@ -54,11 +54,11 @@ static zr_status check_piece(const zr_comm *comm, int64_t stride_bytes, int64_t 
     return ZR_OK;
 }
 
-static zr_status check_stage(const zr_comm *comm)
+static zr_status check_staging(const zr_comm *comm)
 {
-    ZR_CHECK(comm->size == 1 || comm->stage_bytes / ZR_COMM_STAGE_LEAST >= comm->size, ZR_ERR_ARG,
-             "%" PRId64 " bytes of staging for %d ranks; call zr_comm_stage with at least %d for each",
-             comm->stage_bytes, comm->size, ZR_COMM_STAGE_LEAST);
+    ZR_CHECK(comm->size == 1 || comm->staging_bytes / ZR_COMM_STAGING_LEAST >= comm->size, ZR_ERR_ARG,
+             "%" PRId64 " bytes of staging for %d ranks; call zr_comm_staging with at least %d for each",
+             comm->staging_bytes, comm->size, ZR_COMM_STAGING_LEAST);
     return ZR_OK;
 }
 
@@ -71,16 +71,16 @@ static zr_status check_owner(const zr_comm *comm, int owner)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-zr_status zr_comm_stage(zr_comm *comm, int64_t bytes, void **stage)
+zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
 {
-    ZR_CHECK(comm && stage, ZR_ERR_ARG, "zr_comm_stage needs a communicator and a place for the pointer");
+    ZR_CHECK(comm && staging, ZR_ERR_ARG, "zr_comm_staging needs a communicator and a place for the pointer");
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging; it cannot be negative", bytes);
-    *stage = NULL;
-    comm->stage_bytes = comm->stage_taken_bytes = 0;
+    *staging = NULL;
+    comm->staging_bytes = comm->staging_taken_bytes = 0;
     /* Also makes every rank's new staging visible to its peers before anyone uses it. */
-    ZR_TRY(zr_comm_agree(comm, comm->ops->stage(comm, bytes)));
-    comm->stage_bytes = bytes;
-    *stage = comm->stage;
+    ZR_TRY(zr_comm_agree(comm, comm->ops->staging(comm, bytes)));
+    comm->staging_bytes = bytes;
+    *staging = comm->staging;
     return ZR_OK;
 }
 
@@ -123,7 +123,7 @@ zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes
 {
     ZR_CHECK(comm && fn && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
-    ZR_TRY(check_stage(comm));
+    ZR_TRY(check_staging(comm));
     return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, fn, arg);
 }
 
@@ -134,7 +134,7 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
              "zr_comm_collect was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
-    ZR_TRY(check_stage(comm));
+    ZR_TRY(check_staging(comm));
     /* With a stride of 0 the piece for any rank is all of `send`. */
     return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
 }
@@ -144,7 +144,7 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     ZR_CHECK(comm && (data || bytes == 0), ZR_ERR_ARG, "zr_comm_broadcast was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, bytes, bytes));
-    ZR_TRY(check_stage(comm));
+    ZR_TRY(check_staging(comm));
     if (comm->size == 1 || bytes == 0) return ZR_OK;
     ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
     return ZR_OK;
@@ -165,7 +165,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 {
     ZR_CHECK(comm && ((mine && out) || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_all_gather was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
-    ZR_TRY(check_stage(comm));
+    ZR_TRY(check_staging(comm));
     ZR_TRY(check_mine(comm, mine, out, stride_bytes, piece_bytes));
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
@@ -194,7 +194,7 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n, all));
     /* Here, since the scalars of agree and same are not traffic. */
-    zr_traffic_count(&comm->traffic, ZR_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
+    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
 

@@ -81,7 +81,7 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request)
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
-    if (me->stage_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->stage_window));
+    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         int leaver = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves */
         ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[leaver]);
@@ -90,7 +90,7 @@ static zr_status meet_node(zr__comm_mpi *me)
         ZR__TRY_MPI(MPI_Ibarrier(me->node, &request));
         ZR_TRY(zr__mpi_finish(me, 1, &request));
     }
-    if (me->stage_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->stage_window));
+    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     return ZR_OK;
 }
 
@@ -119,7 +119,7 @@ typedef struct chunk {
 
 static int64_t half_bytes(const zr__comm_mpi *me)
 {
-    return zr__mpi_floor_aligned(me->comm.stage_bytes / 2);
+    return zr__mpi_floor_aligned(me->comm.staging_bytes / 2);
 }
 
 static int64_t slot_bytes(const zr__comm_mpi *me)
@@ -140,7 +140,7 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
 /* Bytes of a peer's piece come to this rank. */
 static void count(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
-    zr_traffic_count(&me->comm.traffic, m->out ? ZR_ALL_GATHER : ZR_REDUCE_SCATTER, bytes);
+    zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
 /* All sends of a chunk or all its receives, sends first. Long messages wait for the receiver's leave, and over TCP that
@@ -154,7 +154,7 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
         int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes; /* not all to the same rank at once */
         if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
-        unsigned char *slot = me->comm.stage + c->half + r * m->slot_stride,
+        unsigned char *slot = me->comm.staging + c->half + r * m->slot_stride,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
         MPI_Request *request = &f->request[f->n++];
         ZR__TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request)
@@ -167,7 +167,7 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
 static void fill_node(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
-    unsigned char *half = me->comm.stage + c->half;
+    unsigned char *half = me->comm.staging + c->half;
     if (me->node_size == 1 || !zr__comm_is(m->from, rank)) return;
     if (m->out) memcpy(half + rank * m->slot_stride, m->send + c->at, (size_t)c->bytes);
     for (int r = 0; r < me->comm.size && !m->out; r++)
@@ -179,7 +179,7 @@ static void take_gathered(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     for (int r = 0; r < me->comm.size; r++) {
         if (is_node_peer(me, r) && zr__comm_is(m->from, r)) {
-            zr__comm_copy(m->out + r * m->out_stride + c->at, me->stages[r] + c->half + r * m->slot_stride, c->bytes,
+            zr__comm_copy(m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride, c->bytes,
                           m->piece_bytes);
             count(me, m, c->bytes);
         }
@@ -194,8 +194,8 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     int rank = me->comm.rank;
     if (!zr__comm_is(m->to, rank)) return;
     for (int r = 0; r < me->comm.size; r++) {
-        me->comm.pieces[r] = is_node_peer(me, r) ? me->stages[r] + c->half + rank * m->slot_stride
-                                                 : me->comm.stage + c->half + r * m->slot_stride;
+        me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
+                                                 : me->comm.staging + c->half + r * m->slot_stride;
         if (is_node_peer(me, r)) count(me, m, c->bytes); /* read from there; what was sent for is counted */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;

@@ -27,10 +27,10 @@ typedef struct zr__comm_mpi {
     bool unfinished;      /* a collective of MPI's that was stopped may still come into `scalars` */
     int64_t chunk_bytes;  /* the longest message */
     MPI_Win barrier_window;
-    zr__barrier *barrier;   /* NULL when the world has remote ranks */
-    MPI_Win stage_window;   /* MPI_WIN_NULL when the node is this rank alone */
-    unsigned char **stages; /* (size): node peers' staging as this process sees it */
-    int half;               /* of the staging, which the next chunk takes; equal on all ranks */
+    zr__barrier *barrier;     /* NULL when the world has remote ranks */
+    MPI_Win staging_window;   /* MPI_WIN_NULL when the node is this rank alone */
+    unsigned char **stagings; /* (size): node peers' staging as this process sees it */
+    int half;                 /* of the staging, which the next chunk takes; equal on all ranks */
     _Atomic bool cancelled;
     int node_number;              /* of the nodes of its host; a group's ranks have the world's */
     struct zr__comm_mpi *parent;  /* what this was split off; NULL: it is the world */
@@ -67,11 +67,11 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request);
 zr_status zr__mpi_open_barrier(zr__comm_mpi *me);
 
 /** Free the staging; collective over the node. */
-void zr__mpi_drop_stage(zr__comm_mpi *me);
+void zr__mpi_drop_staging(zr__comm_mpi *me);
 void zr__mpi_close_window(MPI_Win *window);
 
 /* Rows of the transport's table. */
-zr_status zr__mpi_stage(zr_comm *comm, int64_t bytes);
+zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            zr_comm_arrived_fn fn, void *arg);
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,

@@ -86,11 +86,11 @@ static void destroy_mpi(zr_comm *comm)
     if (me->parent) detach(me);
     if (mpi_runs()) {
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
-        zr__mpi_drop_stage(me);
+        zr__mpi_drop_staging(me);
         zr__mpi_close_window(&me->barrier_window);
         free_ranks(me);
     }
-    zr_free(me->stages);
+    zr_free(me->stagings);
     zr_free(me->statuses);
     if (!me->unfinished) zr_free(me->scalars);
     for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
@@ -107,7 +107,7 @@ static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 static const zr_comm_ops ops_mpi = {
     .destroy = destroy_mpi,
     .split = split_mpi,
-    .stage = zr__mpi_stage,
+    .staging = zr__mpi_staging,
     .exchange = zr__mpi_exchange,
     .gather = zr__mpi_gather,
     .scalars = zr__mpi_scalars,
@@ -123,9 +123,9 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
     for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
-    me->stages = zr_alloc((size_t)size * sizeof *me->stages);
+    me->stagings = zr_alloc((size_t)size * sizeof *me->stagings);
     me->scalars = zr_alloc((1 + (size_t)size) * ZR_COMM_SCALARS * sizeof *me->scalars);
-    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stages &&
+    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stagings &&
                  me->scalars,
              ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     return ZR_OK;
@@ -137,7 +137,7 @@ static zr_status create(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi *
     zr__comm_mpi *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
     me->all = me->node = MPI_COMM_NULL;
-    me->barrier_window = me->stage_window = MPI_WIN_NULL;
+    me->barrier_window = me->staging_window = MPI_WIN_NULL;
     me->parent = parent;
     me->world = parent ? parent->world : me;
     pthread_mutex_init(&me->lock, NULL);

@@ -92,47 +92,47 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
 
 /* Groups of a host that make their staging at the same time all find the same room. A system that cannot take
  * pages by a call (Linux before 5.14) takes them when they are written, or ends the process there. */
-static zr_status take_pages(unsigned char *stage, int64_t bytes)
+static zr_status take_pages(unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
-    uintptr_t begin = (uintptr_t)stage & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
-    size_t length = (size_t)bytes + ((uintptr_t)stage - begin);
+    uintptr_t begin = (uintptr_t)staging & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
+    size_t length = (size_t)bytes + ((uintptr_t)staging - begin);
     int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     ZR_CHECK(error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
              "/dev/shm has no room left for %lld bytes of staging; enlarge it (docker run --shm-size), make buckets "
              "smaller, or set ZR_MPI=p2p",
              (long long)bytes);
 #endif
-    memset(stage, 0, (size_t)bytes);
+    memset(staging, 0, (size_t)bytes);
     return ZR_OK;
 }
 
 /* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
-void zr__mpi_drop_stage(zr__comm_mpi *me)
+void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
-    if (me->stage_window == MPI_WIN_NULL) zr_free(me->comm.stage);
-    zr__mpi_close_window(&me->stage_window);
-    me->comm.stage = NULL;
+    if (me->staging_window == MPI_WIN_NULL) zr_free(me->comm.staging);
+    zr__mpi_close_window(&me->staging_window);
+    me->comm.staging = NULL;
 }
 
-zr_status zr__mpi_stage(zr_comm *comm, int64_t bytes)
+zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    zr__mpi_drop_stage(me);
+    zr__mpi_drop_staging(me);
     if (bytes == 0) return ZR_OK;
     if (me->node_size == 1) {
         int64_t before = zr_alloc_taken();
-        comm->stage = zr_alloc((size_t)bytes);
-        ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-        comm->stage_taken_bytes = zr_alloc_taken() - before;
+        comm->staging = zr_alloc((size_t)bytes);
+        ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+        comm->staging_taken_bytes = zr_alloc_taken() - before;
     } else {
         ZR_TRY(check_shared_room(me, bytes));
-        ZR_TRY(open_window(me->node, bytes, &me->stage_window));
+        ZR_TRY(open_window(me->node, bytes, &me->staging_window));
         for (int r = 0; r < comm->size; r++)
-            if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->stage_window, me->node_rank[r], &me->stages[r]));
-        comm->stage = me->stages[comm->rank];
-        ZR_TRY(take_pages(comm->stage, bytes));
-        ZR_TRY(window_bytes(me->stage_window, me->node_rank[comm->rank], bytes, &comm->stage_taken_bytes));
+            if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
+        comm->staging = me->stagings[comm->rank];
+        ZR_TRY(take_pages(comm->staging, bytes));
+        ZR_TRY(window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, &comm->staging_taken_bytes));
     }
     return ZR_OK;
 }

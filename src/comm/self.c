@@ -3,7 +3,7 @@
 
 static void destroy_self(zr_comm *comm)
 {
-    zr_free(comm->stage);
+    zr_free(comm->staging);
     zr__comm_finish(comm);
     zr_free(comm);
 }
@@ -15,13 +15,13 @@ static zr_status split_self(zr_comm *comm, const zr__group *group, zr_comm **sub
     return ZR_OK;
 }
 
-static zr_status stage_self(zr_comm *comm, int64_t bytes)
+static zr_status staging_self(zr_comm *comm, int64_t bytes)
 {
-    zr_free(comm->stage);
-    comm->stage = NULL;
+    zr_free(comm->staging);
+    comm->staging = NULL;
     if (bytes == 0) return ZR_OK;
-    comm->stage = zr_alloc((size_t)bytes);
-    ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    comm->staging = zr_alloc((size_t)bytes);
+    ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
     return ZR_OK;
 }
 
@@ -33,7 +33,7 @@ static void abort_self(zr_comm *comm, int code)
 static const zr_comm_ops ops_self = {
     .destroy = destroy_self,
     .split = split_self,
-    .stage = stage_self,
+    .staging = staging_self,
     .abort = abort_self,
 };
 

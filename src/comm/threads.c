@@ -76,15 +76,15 @@ static zr_status meet(comm_threads *me)
                    mine);
 }
 
-static zr_status stage_threads(zr_comm *comm, int64_t bytes)
+static zr_status staging_threads(zr_comm *comm, int64_t bytes)
 {
-    zr_free(comm->stage);
-    comm->stage = NULL;
+    zr_free(comm->staging);
+    comm->staging = NULL;
     if (bytes == 0) return ZR_OK;
     int64_t before = zr_alloc_taken();
-    comm->stage = zr_alloc((size_t)bytes);
-    ZR_CHECK(comm->stage, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    comm->stage_taken_bytes = zr_alloc_taken() - before;
+    comm->staging = zr_alloc((size_t)bytes);
+    ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    comm->staging_taken_bytes = zr_alloc_taken() - before;
     return ZR_OK;
 }
 
@@ -123,7 +123,7 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     if (zr__comm_is(to, comm->rank)) {
         for (int r = 0; r < comm->size; r++) {
             comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
-            if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_REDUCE_SCATTER, piece_bytes);
+            if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
         }
         (void)fn(arg, 0, piece_bytes, comm->pieces); /* never fails, see transport.h */
     }
@@ -144,7 +144,7 @@ static void give(comm_threads *me, const unsigned char *mine, int64_t stride_byt
             if (r != me->comm.rank) sent += bytes;
         }
     }
-    zr_traffic_count(&me->comm.traffic, ZR_ALL_GATHER, sent);
+    zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
 /* A second barrier costs less than a second copy. One rank's piece is fetched by its peers, all at once. */
@@ -158,7 +158,7 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     else if (from != comm->rank) {
         zr__comm_copy((unsigned char *)out + from * stride_bytes,
                       zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
-        zr_traffic_count(&comm->traffic, ZR_ALL_GATHER, piece_bytes);
+        zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, piece_bytes);
     }
     zr__stream_end();
     return take_back(me);
@@ -227,7 +227,7 @@ static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub
 static const zr_comm_ops ops_threads = {
     .destroy = destroy_threads,
     .split = split_threads,
-    .stage = stage_threads,
+    .staging = staging_threads,
     .exchange = exchange_threads,
     .gather = gather_threads,
     .scalars = scalars_threads,
@@ -241,7 +241,7 @@ static const zr_comm_ops ops_threads = {
 static void free_group(group *g)
 {
     for (int r = 0; r < g->size; r++) {
-        zr_free(g->ranks[r].comm.stage);
+        zr_free(g->ranks[r].comm.staging);
         zr__comm_finish(&g->ranks[r].comm);
     }
     zr_free(g);

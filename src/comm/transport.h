@@ -2,7 +2,7 @@
  * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments and answers for
  * one rank and for empty calls, so a transport sees neither. A transport counts the bytes of pieces
  * that cross its rank's border (zr_traffic_count), there where it copies, sends or hands them over,
- * and what it takes for the stage.
+ * and what it takes for the staging.
  *
  *     split     the communicator of a group; none of its ranks uses it before all have it. All ranks
  *               of `comm` return the same status.

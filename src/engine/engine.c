@@ -66,15 +66,15 @@ static zr_status take_comms(zr_engine *e)
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGE_LEAST, "the plan gives comm what it wants at least");
+    _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGING_LEAST, "the plan gives comm what it wants at least");
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (plan->staging[g] == ZR_NONE) continue;
         zr_comm *comm = e->group_comm[g];
         int64_t bytes = plan->persistent[plan->staging[g]].bytes, taken = bytes;
         void *staging = NULL;
-        if (comm->stage_bytes < bytes) {
-            ZR_TRY(zr_comm_stage(comm, bytes, &staging));
-            taken = comm->stage_taken_bytes;
+        if (comm->staging_bytes < bytes) {
+            ZR_TRY(zr_comm_staging(comm, bytes, &staging));
+            taken = comm->staging_taken_bytes;
         }
         e->taken_bytes[ZR_SPACE_STAGING] += taken;
     }
@@ -91,7 +91,7 @@ static zr_status prepare(zr_engine *e)
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
         zr_ledger_take(&e->ledger[buffer->space], c, buffer->bytes);
-        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) e->states_bytes += buffer->bytes;
+        if (c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM) e->states_bytes += buffer->bytes;
     }
     for (int k = 0; k < ZR_SCHEDULES; k++) ZR_TRY(zr__bind(e, (zr_schedule_kind)k));
     return ZR_OK;
@@ -173,7 +173,7 @@ zr_status zr_engine_flush(zr_engine *e)
 {
     if (!e->stale) return ZR_OK;
     e->stale = false;
-    return e->bound[ZR_FLUSH].schedule ? walk_counted(e, ZR_FLUSH) : ZR_OK;
+    return e->bound[ZR_SCHEDULE_FLUSH].schedule ? walk_counted(e, ZR_SCHEDULE_FLUSH) : ZR_OK;
 }
 
 static void begin_step(zr_engine *e, const zr_step_args *args)
@@ -199,7 +199,7 @@ static zr_step_result result_of(const zr_engine *e)
 static zr_status check_step(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
 {
     const zr_plan *plan = e->plan;
-    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
     ZR_CHECK(args && args->batch && result, ZR_ERR_ARG, "zr_engine_step: a NULL argument");
     ZR_CHECK(args->clip >= 0, ZR_ERR_ARG, "clipping to %g: wanted 0 (none) or a positive norm", args->clip);
     ZR_CHECK(args->loss_scale == 0 || args->loss_scale >= FLT_MIN, ZR_ERR_ARG,
@@ -223,7 +223,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
-    zr_status st = walk_counted(e, ZR_TRAIN);
+    zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
     if (whole) e->stale = e->refresh; /* as if it had not begun */
     *result = result_of(e);
@@ -240,7 +240,7 @@ zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result
     e->dry = true;
     begin_step(e, args);
     e->refresh = false;
-    zr_status st = zr__walk(e, ZR_TRAIN);
+    zr_status st = zr__walk(e, ZR_SCHEDULE_TRAIN);
     e->dry = false;
     *result = result_of(e);
     return batch_failure(e, st);
@@ -248,7 +248,8 @@ zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result
 
 zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, void *arg, zr_exact *sum)
 {
-    ZR_CHECK(e->bound[ZR_EVAL].schedule, ZR_ERR_STATE, "the plan has no evaluation schedule: set zr_layout.eval");
+    ZR_CHECK(e->bound[ZR_SCHEDULE_EVAL].schedule, ZR_ERR_STATE,
+             "the plan has no evaluation schedule: set zr_layout.eval");
     ZR_CHECK(batch && fn && sum, ZR_ERR_ARG, "zr_engine_eval: a NULL argument");
     ZR_TRY(zr_engine_flush(e));
     e->batch = *batch;
@@ -257,7 +258,7 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     e->runtime.step = batch->step;
     zr_exact *loss = zr__result(e, e->plan->loss);
     *loss = (zr_exact){0};
-    ZR_TRY(batch_failure(e, zr__walk(e, ZR_EVAL)));
+    ZR_TRY(batch_failure(e, zr__walk(e, ZR_SCHEDULE_EVAL)));
     zr_exact_merge(sum, loss);
     return ZR_OK;
 }
@@ -273,17 +274,18 @@ static zr_status give_token(void *arg, const zr_batch *batch, void *const *input
 zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_tensor *output)
 {
     const zr_plan *plan = e->plan;
-    ZR_CHECK(e->bound[ZR_DECODE].schedule, ZR_ERR_STATE, "the plan has no decode schedule: set zr_layout.decode_len");
+    ZR_CHECK(e->bound[ZR_SCHEDULE_DECODE].schedule, ZR_ERR_STATE,
+             "the plan has no decode schedule: set zr_layout.decode_len");
     ZR_CHECK(position >= 0 && position < plan->decode_len, ZR_ERR_ARG, "position %lld outside the cache of %lld tokens",
              (long long)position, (long long)plan->decode_len);
     ZR_TRY(zr_engine_flush(e));
     e->runtime.position = position;
     e->batch_fn = give_token;
     e->batch_arg = &token;
-    zr_status st = zr__walk(e, ZR_DECODE);
+    zr_status st = zr__walk(e, ZR_SCHEDULE_DECODE);
     e->runtime.position = 0;
     ZR_TRY(st);
-    const zr_graph *g = plan->graph[ZR_DECODE];
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
     const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
     *output = (zr_tensor){zr__result(e, plan->output), type->dtype, type->shape};
     return ZR_OK;

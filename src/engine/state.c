@@ -35,9 +35,9 @@ static span meet(const zr_engine *e, const zr_param_info *param, const zr_range 
 
 static const zr_graph *any_graph(const zr_plan *plan)
 {
-    return plan->graph[ZR_TRAIN]  ? plan->graph[ZR_TRAIN]
-           : plan->graph[ZR_EVAL] ? plan->graph[ZR_EVAL]
-                                  : plan->graph[ZR_DECODE];
+    return plan->graph[ZR_SCHEDULE_TRAIN]  ? plan->graph[ZR_SCHEDULE_TRAIN]
+           : plan->graph[ZR_SCHEDULE_EVAL] ? plan->graph[ZR_SCHEDULE_EVAL]
+                                           : plan->graph[ZR_SCHEDULE_DECODE];
 }
 
 static zr_status check_state(const zr_engine *e, int state)

@@ -11,7 +11,7 @@ static int32_t bad_param(const zr__running *r)
 {
     int64_t at = r->device->ops->first_bad(r->device, zr__at(r, 0), r->use->dtype, r->step->range.count);
     if (at < 0) return -1;
-    const zr_graph *g = r->engine->plan->graph[ZR_TRAIN];
+    const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
     for (int32_t p = info->first_param + info->n_params - 1; p >= info->first_param; p--)
         if (zr_graph_param(g, p)->unit_offset <= zr__first(r->engine, &r->step->range) + at) return p;
@@ -41,7 +41,7 @@ enum { LOSS, NUMBERS, VERDICT, SQUARES };
 /* "final, h.11, h.10 ..." of what the step has updated so far. */
 static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
 {
-    const zr_schedule *s = &e->plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
     size_t used = 0;
     int32_t left = e->updated;
     list[0] = '\0';
@@ -49,7 +49,7 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
         if (s->step[i].kind != ZR_STEP_UPDATE) continue;
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
-                                 zr_graph_unit_info(e->plan->graph[ZR_TRAIN], s->step[i].unit)->name);
+                                 zr_graph_unit_info(e->plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].unit)->name);
     }
     if (left > 0) snprintf(list + used, bytes - used, " and %d more", left);
     return list;
@@ -59,7 +59,7 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
-    const zr_graph *g = e->plan->graph[ZR_TRAIN];
+    const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_square *square = (const zr_square *)zr__at(r, SQUARES);
     double *all = (double *)zr__at(r, NUMBERS), bad = INFINITY, loss = 0;
     double mine[ZR_AGREE_SCALARS] = {square->bad_param >= 0 ? square->bad_param : INFINITY,
@@ -120,7 +120,7 @@ static agreed agree_by_world(const double *all, int ranks)
 static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_WORLD])
 {
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
-    double bad = loss->not_finite ? zr_graph_params(r->engine->plan->graph[ZR_TRAIN]) : INFINITY;
+    double bad = loss->not_finite ? zr_graph_params(r->engine->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
     zr_exact exact = {0};
     double sum = 0;
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
@@ -156,7 +156,7 @@ zr_status zr__norm(const zr__running *r)
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
                      .grad_scale = (float)(ratio / e->scale),
-                     .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_TRAIN]) ? (int32_t)all.bad : -1,
+                     .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
                      .skipped = e->dry || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
     return ZR_OK;
 }
@@ -175,7 +175,7 @@ static void *element(const zr__running *r, int use, int64_t begin, int64_t first
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;
-    const zr_graph *g = e->plan->graph[ZR_TRAIN];
+    const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
     const zr_optimizer *optimizer = &e->plan->optimizer;
     enum { SUMS, MASTER, SLOTS };

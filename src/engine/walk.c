@@ -33,7 +33,7 @@ static zr_status run_batch(const zr__running *r)
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
     e->batch.micro = r->micro;
-    if (e->kind == ZR_TRAIN)
+    if (e->kind == ZR_SCHEDULE_TRAIN)
         e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
     e->runtime.first_row = e->batch.first_row;
     zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);

@@ -37,7 +37,7 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
 
 int64_t zr_memory_taken(const zr_memory *memory)
 {
-    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CHECKPOINT];
+    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT];
 }
 
 void zr_memory_sum(zr_memory *memory)
@@ -89,8 +89,9 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 
 static zr_traffic_kind traffic_kind(const zr_step *step)
 {
-    if (step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE) return ZR_ALL_REDUCE;
-    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ? ZR_REDUCE_SCATTER : ZR_ALL_GATHER;
+    if (step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE) return ZR_TRAFFIC_ALL_REDUCE;
+    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ? ZR_TRAFFIC_REDUCE_SCATTER
+                                                                                : ZR_TRAFFIC_ALL_GATHER;
 }
 
 /* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other.
@@ -122,8 +123,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 /* The hardware's: ops as often as the schedule runs them. The model's: each of them once. */
 static zr_status account_flops(zr_plan *plan)
 {
-    const zr_graph *g = plan->graph[ZR_TRAIN];
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     double times = (double)plan->layout.accum * plan->layout.ranks;
     bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
     ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
@@ -151,7 +152,8 @@ zr_status zr__account(zr_plan *plan)
         if (plan->schedule[k].buffer) account_memory(plan, &plan->schedule[k], &plan->memory);
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         zr_category c = plan->persistent[b].category;
-        if (c == ZR_PARAM || c == ZR_GRAD || c == ZR_OPTIM) plan->memory.states_bytes += plan->persistent[b].bytes;
+        if (c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM)
+            plan->memory.states_bytes += plan->persistent[b].bytes;
     }
     int64_t all = 0;
     for (int s = 0; s < ZR_SPACES; s++) {
@@ -160,7 +162,7 @@ zr_status zr__account(zr_plan *plan)
     }
     zr_memory_sum(&plan->memory);
     if (!l->train) return ZR_OK;
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_TRAIN]));
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_FLUSH]));
+    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
+    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
     return account_flops(plan);
 }

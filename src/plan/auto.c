@@ -71,7 +71,7 @@ static zr_status find(search *s)
     int64_t bytes = 0, before = INT64_MAX;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
     if (fits(s, s->best) || s->layout->limit_bytes == 0) return ZR_OK;
-    s->units = s->best->graph[ZR_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_TRAIN]) : 0;
+    s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));

@@ -253,8 +253,8 @@ static zr_status check_held(const proof *p, const zr_value *holder, int32_t step
              (long long)use->range.count);
     if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
         const zr_param_info *param = zr_graph_param(p->graph, info->param);
-        bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_PARAM : ZR_GRAD) && b->unit == param->unit &&
-                      use->range.first == param->unit_offset;
+        bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_CATEGORY_PARAM : ZR_CATEGORY_GRAD) &&
+                      b->unit == param->unit && use->range.first == param->unit_offset;
         ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at element %lld of buffer %d (%s)",
                  step, param->name, (long long)use->range.first, use->buffer, b->what);
         return ZR_OK;
@@ -378,7 +378,7 @@ static zr_status check_once(const proof *p, int kind)
         int64_t known = unit->update.count, gathered = 0;
         for (int32_t i = 0; i < p->s->n_steps; i++) {
             const zr_step *step = &p->s->step[i];
-            if (step->unit != u || (kind == ZR_TRAIN && step->when != ZR_WHEN_STALE)) continue;
+            if (step->unit != u || (kind == ZR_SCHEDULE_TRAIN && step->when != ZR_WHEN_STALE)) continue;
             bool whole = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST;
             ZR_CHECK(whole && step->n_waits == 0 && !unit->gathered &&
                          p->s->use[step->uses + 1].buffer == unit->param.buffer,
@@ -446,7 +446,7 @@ static zr_status check_schedule(const zr_plan *plan, int kind)
     for (int32_t b = 0; b < instances(&p); b++)
         ZR_TRY_GOTO(st, check_buffer(&p, b, use + first[b], first[b + 1] - first[b]), done);
     ZR_TRY_GOTO(st, check_places(&p, use, first), done);
-    if (kind == ZR_TRAIN || kind == ZR_FLUSH) ZR_TRY_GOTO(st, check_once(&p, kind), done);
+    if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p, kind), done);
     ZR_TRY_GOTO(st, check_updates(&p, use, first), done);
     if (p.graph) ZR_TRY_GOTO(st, check_values(&p, first), done); /* first is not needed any more */
 done:

@@ -77,7 +77,7 @@ void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace
         zr__fetch *f = &g->fetch[g->issued];
         int64_t elems = plan->unit[f->unit].padded_elems;
         if (!allowed(g, &plan->layout, f, segment, elems)) break;
-        f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_PARAM, f->unit, "gathered parameters",
+        f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, f->unit, "gathered parameters",
                                     elems * zr_dtype_bytes(plan->layout.dtype));
         zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
         g->live_elems += elems;

@@ -142,7 +142,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    if (u->second.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_TRAIN]) {
+    if (u->second.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
         zr__write_gather(l, unit, buffer, pace);
         return;
     }
@@ -280,9 +280,10 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad)
         return;
     }
     /* Partial sums are not rounded: then all is one tree. */
-    const zr_state partial = {zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
-                              ZR_F32,
-                              {.count = v[1].elems, .by = v[1].by}};
+    const zr_state partial = {
+        zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
+        ZR_F32,
+        {.count = v[1].elems, .by = v[1].by}};
     reduce_level(l, unit, &v[1], &gradient, &partial, false);
     reduce_level(l, unit, &v[0], &partial, &sums, true);
 }

@@ -34,9 +34,9 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     const zr_plan *plan = w->list.plan;
     if (w->grad_buffer[unit] == ZR_NONE) {
         int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
-        w->grad_buffer[unit] = zr__grad_transient(plan)
-                                   ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_GRAD, unit, "unit gradient", bytes)
-                                   : plan->unit[unit].grad.buffer;
+        w->grad_buffer[unit] = zr__grad_transient(plan) ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD,
+                                                                          unit, "unit gradient", bytes)
+                                                        : plan->unit[unit].grad.buffer;
     }
     return w->grad_buffer[unit];
 }
@@ -97,8 +97,9 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    zr_category category = v->param >= 0 ? ZR_GRAD : ZR_ACT; /* a part of a parameter's gradient, or an activation */
-    if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CHECKPOINT;
+    zr_category category =
+        v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT; /* a part of a parameter's gradient, or an activation */
+    if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out, bytes_of(&v->type));
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
         use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, bytes_of(&v->type));

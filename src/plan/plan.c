@@ -148,9 +148,9 @@ static zr_status check_layout(const zr_layout *l)
 /* What the engine takes for granted of a graph: evaluation sums losses, decoding gives a token and reads the output. */
 static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const char *model)
 {
-    ZR_CHECK(kind != ZR_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
+    ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model);
-    if (kind != ZR_DECODE) return ZR_OK;
+    if (kind != ZR_SCHEDULE_DECODE) return ZR_OK;
     const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
                         *token = zr_graph_value(g, zr_graph_input(g, 0));
     ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
@@ -164,14 +164,14 @@ static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const cha
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
-    zr_graph_spec spec = {.mode = kind == ZR_TRAIN  ? ZR_MODE_TRAIN
-                                  : kind == ZR_EVAL ? ZR_MODE_EVAL
-                                                    : ZR_MODE_DECODE,
+    zr_graph_spec spec = {.mode = kind == ZR_SCHEDULE_TRAIN  ? ZR_MODE_TRAIN
+                                  : kind == ZR_SCHEDULE_EVAL ? ZR_MODE_EVAL
+                                                             : ZR_MODE_DECODE,
                           .batch = l->batch,
                           .seq = l->seq,
                           .dtype = l->dtype,
                           .grad_dtype = l->wire_dtype};
-    if (kind == ZR_DECODE) {
+    if (kind == ZR_SCHEDULE_DECODE) {
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;
     }
@@ -196,20 +196,23 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
 
 static zr_status plan_caches(zr_plan *plan)
 {
-    const zr_graph *g = plan->graph[ZR_DECODE];
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
     for (int32_t v = 0; g && v < zr_graph_values(g); v++) {
         const zr_value_info *info = zr_graph_value(g, v);
         if (info->kind != ZR_VALUE_CACHE) continue;
         int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
         int32_t index;
-        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_ACT, info->unit, "key-value cache", bytes, &index));
+        ZR_TRY(
+            zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, info->unit, "key-value cache", bytes, &index));
     }
     return ZR_OK;
 }
 
 static zr_status plan_states(zr_plan *plan)
 {
-    const zr_graph *g = plan->graph[plan->layout.train ? ZR_TRAIN : plan->layout.eval ? ZR_EVAL : ZR_DECODE];
+    const zr_graph *g = plan->graph[plan->layout.train  ? ZR_SCHEDULE_TRAIN
+                                    : plan->layout.eval ? ZR_SCHEDULE_EVAL
+                                                        : ZR_SCHEDULE_DECODE];
     plan->n_units = zr_graph_units(g);
     plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
     ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
@@ -281,8 +284,8 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
     const zr_graph *first = NULL;
     partition(plan);
     plan->recompute_every = mix->every;
-    for (int k = 0; k < ZR_FLUSH; k++) {
-        bool wanted = k == ZR_TRAIN ? l->train : k == ZR_EVAL ? l->eval : l->decode_len > 0;
+    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
+        bool wanted = k == ZR_SCHEDULE_TRAIN ? l->train : k == ZR_SCHEDULE_EVAL ? l->eval : l->decode_len > 0;
         if (!wanted) continue;
         ZR_TRY(build_graph(plan, model, (zr_schedule_kind)k));
         if (!first) first = plan->graph[k];
@@ -291,12 +294,12 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_states(plan));
     if (l->train) {
-        const zr_graph *g = plan->graph[ZR_TRAIN];
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
         const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
         plan->losses = (double)zr_shape_elems(losses) * (double)l->accum * l->ranks;
     }
-    if (l->train) zr__recompute_assign(plan, plan->graph[ZR_TRAIN], mix);
-    for (int k = 0; k < ZR_FLUSH; k++)
+    if (l->train) zr__recompute_assign(plan, plan->graph[ZR_SCHEDULE_TRAIN], mix);
+    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
     if (l->train) ZR_TRY(zr__write_flush(plan));
     return zr__account(plan);

@@ -164,9 +164,10 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 /* In the middle of a run: what flush would gather is part of the next step. */
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
-    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
     pricing p = {.plan = plan, .machine = &profile->machine};
-    ZR_TRY(walk(&p, ZR_TRAIN));
+    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM];
@@ -176,8 +177,9 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
 
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
-    ZR_CHECK(plan->graph[ZR_TRAIN], ZR_ERR_STATE, "this plan has no training step to price: set zr_layout.train");
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
     pricing p = {.plan = plan, .machine = &profile->machine, .time = time};
-    ZR_TRY(walk(&p, ZR_TRAIN));
+    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
     return ZR_OK;
 }

@@ -101,9 +101,9 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     bool *dropped = zr_alloc(values + 2 * ops + 1), *present = dropped ? dropped + values : NULL;
     memset(p, 0, sizeof *p);
     ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    zr_status st = kind == ZR_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
+    zr_status st = kind == ZR_SCHEDULE_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
     emit_forward(p, g, present);
-    int passes = kind == ZR_TRAIN && plan->layout.two_pass ? 2 : 1;
+    int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
         emit_backward(p, g, dropped, present, present + ops);
         p->pass_end[p->passes++] = p->n;
@@ -111,7 +111,7 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     zr_free(dropped);
     ZR_TRY(st);
     ZR_TRY(p->status);
-    return kind == ZR_TRAIN && plan->layout.offload_checkpoints ? zr__offload_checkpoints(p, plan, g) : ZR_OK;
+    return kind == ZR_SCHEDULE_TRAIN && plan->layout.offload_checkpoints ? zr__offload_checkpoints(p, plan, g) : ZR_OK;
 }
 
 void zr__program_free(zr__program *p)

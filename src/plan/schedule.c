@@ -64,7 +64,8 @@ static void write_losses(zr__writing *w, int32_t run)
     zr__list *l = &w->list;
     const zr__program *p = &w->decided.program;
     zr_value losses = zr_graph_get_losses(l->graph);
-    if (losses == ZR_NONE || w->kind == ZR_DECODE || p->run[run].role == ZR__REPLAY || run >= p->pass_end[0]) return;
+    if (losses == ZR_NONE || w->kind == ZR_SCHEDULE_DECODE || p->run[run].role == ZR__REPLAY || run >= p->pass_end[0])
+        return;
     if (zr_graph_value(l->graph, losses)->producer != p->run[run].op) return;
     zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op_of(w, run)->unit);
     zr_use use = l->schedule->value[losses];
@@ -94,7 +95,7 @@ static void write_run(zr__writing *w, int32_t run)
     }
     int64_t scratch = zr_device_facts_scratch(&l->plan->profile.facts, l->graph, op);
     if (scratch > 0) {
-        int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_WORK, op->unit, "scratch", scratch);
+        int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));
     }
     write_losses(w, run);
@@ -108,12 +109,13 @@ static void write_copy(zr__writing *w, int32_t run)
     const bool keep = of->role == ZR__KEEP;
     const int64_t bytes = bytes_of(l->graph, of->value);
     zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
-    if (keep) w->kept[of->value] = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CHECKPOINT, of->unit, "checkpoint", bytes);
+    if (keep)
+        w->kept[of->value] = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint", bytes);
     zr_use host = zr__use_value(l->graph, of->value, w->kept[of->value], !keep, keep), device = host;
     device.reads = keep;
     device.writes = !keep;
     device.buffer = keep ? w->place[w->instance[of->value]]
-                         : zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_ACT, of->unit, "fetched checkpoint", bytes);
+                         : zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint", bytes);
     zr__list_use(l, step, keep ? device : host);
     zr__list_use(l, step, keep ? host : device);
     if (keep) return;
@@ -136,8 +138,8 @@ static void write_batch(zr__writing *w)
     for (int32_t i = 0; i < zr_graph_inputs(l->graph) && l->status == ZR_OK; i++) {
         zr_value input = zr_graph_input(l->graph, i);
         int64_t bytes = bytes_of(l->graph, input);
-        int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_ACT, -1, "input", bytes),
-                place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_ACT, -1, "input", bytes);
+        int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_ACT, -1, "input", bytes),
+                place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "input", bytes);
         zr_use use = l->schedule->value[input] = zr__use_value(l->graph, input, place, false, true);
         w->place[w->n_instances] = place;
         w->instance[input] = w->n_instances++;
@@ -145,7 +147,7 @@ static void write_batch(zr__writing *w)
         use.buffer = given;
         zr__list_use(l, step, use);
     }
-    if (w->kind != ZR_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
+    if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
 /* Stages 1 and 2: parameters that the step before has updated arrive unit by unit, ahead of their first use. */
@@ -172,7 +174,7 @@ static void write_segments(zr__writing *w)
     int pass = -1;
     w->ended[0] = w->ended[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
-        if (segment[i].pass != pass && w->kind == ZR_TRAIN) {
+        if (segment[i].pass != pass && w->kind == ZR_SCHEDULE_TRAIN) {
             if (pass >= 0) zr__write_norm(l);
             for (int32_t u = 0; u < l->plan->n_units; u++) w->grad_buffer[u] = ZR_NONE;
         }
@@ -183,7 +185,7 @@ static void write_segments(zr__writing *w)
             (op_of(w, run) ? write_run : write_copy)(w, run);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        if (w->kind == ZR_TRAIN) reduce_units(w, i);
+        if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
     }
 }
 
@@ -192,7 +194,7 @@ static void write_output(zr__writing *w)
 {
     zr__list *l = &w->list;
     zr_value output = zr_graph_get_output(l->graph);
-    if (w->kind != ZR_DECODE || output == ZR_NONE || l->status != ZR_OK) return;
+    if (w->kind != ZR_SCHEDULE_DECODE || output == ZR_NONE || l->status != ZR_OK) return;
     zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1);
     zr_use use = l->schedule->value[output];
     use.reads = true;
@@ -231,7 +233,7 @@ static void place_caches(zr__writing *w)
 {
     const zr_plan *plan = w->list.plan;
     for (int32_t b = 0, v = 0; b < plan->n_persistent; b++) {
-        if (plan->persistent[b].category != ZR_ACT) continue;
+        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
         while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
         w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
         v++;
@@ -251,7 +253,7 @@ static zr_status begin(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
                 int32_t unit = zr__param_unit(w->list.graph, op_of(w, i)->in[j]);
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
-    if (kind == ZR_DECODE) place_caches(w);
+    if (kind == ZR_SCHEDULE_DECODE) place_caches(w);
     return w->gathers.status;
 }
 
@@ -263,14 +265,14 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     if (!refreshed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     if (st != ZR_OK) goto done;
     ZR_TRY_GOTO(st, begin(&w, plan, kind), done);
-    if (kind == ZR_TRAIN) {
+    if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->layout.accum;
         refresh_units(&w, refreshed);
     }
     write_segments(&w);
     write_output(&w);
-    if (kind == ZR_TRAIN) {
+    if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_END, ZR_STREAM_COMPUTE, -1);
         zr__write_update(&w.list);
     }
@@ -288,7 +290,7 @@ done:
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;
-    ZR_TRY(zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_FLUSH]));
+    ZR_TRY(zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
     for (int32_t u = 0; u < plan->n_units; u++)
         if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
     zr_status st = zr__list_finish(&l);

@@ -90,18 +90,18 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     if (plan->consume_grad) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
     if (!shard || !plan->sum_f32)
-        ZR_TRY(keep(plan, ZR_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype, plan->grad_group,
-                    &u->grad));
+        ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
+                    plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
     u->n_above = l->world ? accumulators(l->accum) - 1 : 0;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
-    ZR_TRY(keep(plan, ZR_GRAD, index, what, ZR_F32, plan->optim_group, &u->sums));
+    ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->optim_group, &u->sums));
     u->above = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_above; i++)
-        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_GRAD, index, what, 4 * u->shard_elems, &at));
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
     return ZR_OK;
 }
 
@@ -110,9 +110,9 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     zr_plan_unit *u = &plan->unit[index];
     /* In fp32 the parameters are their own master. */
     if (plan->layout.dtype != ZR_F32)
-        ZR_TRY(keep(plan, ZR_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
+        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
-        ZR_TRY(keep(plan, ZR_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group, &u->slot[i]));
+        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group, &u->slot[i]));
     return ZR_OK;
 }
 
@@ -151,13 +151,14 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         plan->padding_elems += u->padded_elems - u->elems;
         bool cast = l->train && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
         if (!cast)
-            ZR_TRY(keep(plan, ZR_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
+            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
                         u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
         u->update = l->train ? part_of(plan, u, plan->optim_group) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->n_groups > ZR_GROUP_LOCAL && i < plan->n_units; i++)
         if (plan->unit[i].gathered)
-            ZR_TRY(keep(plan, ZR_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL, &plan->unit[i].second));
+            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
+                        &plan->unit[i].second));
     /* Kind by kind: a memory map then shows each as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
@@ -219,8 +220,8 @@ zr_status zr__plan_staging(zr_plan *plan)
         if (2 * largest < wanted) wanted = 2 * largest;
         if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         if (l->train && l->fused_buffer && all > wanted) wanted = all;
-        ZR_TRY(
-            zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_BUFFER, -1, "exchange staging", wanted, &plan->staging[g]));
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "exchange staging", wanted,
+                                   &plan->staging[g]));
     }
     return ZR_OK;
 }
@@ -229,7 +230,7 @@ zr_status zr__plan_staging(zr_plan *plan)
 
 static zr_status result(zr_plan *plan, int32_t unit, const char *what, size_t bytes, int32_t *index)
 {
-    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_WORK, unit, what, (int64_t)bytes, index);
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, unit, what, (int64_t)bytes, index);
 }
 
 zr_status zr__plan_results(zr_plan *plan)
@@ -238,7 +239,7 @@ zr_status zr__plan_results(zr_plan *plan)
     plan->loss = plan->verdict = plan->numbers = plan->output = ZR_NONE;
     ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
     if (l->decode_len > 0) {
-        const zr_graph *g = plan->graph[ZR_DECODE];
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
         const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
         ZR_TRY(result(plan, -1, "output", (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)),
                       &plan->output));

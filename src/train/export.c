@@ -65,7 +65,7 @@ static zr_status make_weights(const paths *p, const zr_graph *graph)
 
 static const zr_graph *graph_of(const zr_plan *plan)
 {
-    return plan->graph[plan->layout.train ? ZR_TRAIN : ZR_EVAL];
+    return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
 static zr_status reserve(const paths *p, const zr_family_model *model, const zr_plan *plan)

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {
-    [ZR_REDUCE_SCATTER] = "reduce_scatter", [ZR_ALL_GATHER] = "all_gather", [ZR_ALL_REDUCE] = "all_reduce"};
+static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce_scatter",
+                                                          [ZR_TRAFFIC_ALL_GATHER] = "all_gather",
+                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all_reduce"};
 
 zr_report zr_report_planned(const zr_plan *plan)
 {

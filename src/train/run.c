@@ -319,7 +319,8 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     if (!skipped) return ZR_OK;
     if (r->scaler.scale >= before) r->skipped_in_row++;
     r->result->skipped++;
-    const char *name = did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_TRAIN], did->bad_param)->name : "";
+    const char *name =
+        did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_SCHEDULE_TRAIN], did->bad_param)->name : "";
     scale_text(r, before, scale);
     snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
              (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,

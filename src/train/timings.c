@@ -83,8 +83,8 @@ static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f
 
 static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
-    const zr_graph *graph = plan->graph[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
     char name[ZR_TIMING_NAME];
     t->site = zr_alloc((size_t)s->n_steps * sizeof *t->site);
     ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
@@ -95,7 +95,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
         name_of(graph, step, op, name);
         t->site[i] = (site){.kind = kind_of(t, name, step->stream, op && op->def->in_f32),
                             .replay = step->replay,
-                            .cost = zr_plan_step_cost(plan, ZR_TRAIN, i)};
+                            .cost = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
     }
     return ZR_OK;
 }
@@ -103,7 +103,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
 /* For every step once a micro-batch, which none exceeds. */
 static zr_status make_room(zr__timings *t, const zr_plan *plan)
 {
-    const zr_schedule *s = &plan->schedule[ZR_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
     for (int k = 0; k < ZR_STREAMS; k++) {
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));

@@ -50,7 +50,7 @@ struct zr__trace {
 static zr_status make_room(zr__trace *t)
 {
     int64_t steps[ZR_STREAMS] = {0};
-    const zr_schedule *train = &t->plan->schedule[ZR_TRAIN];
+    const zr_schedule *train = &t->plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
     for (int s = 0; s < ZR_STREAMS; s++) {
         bool many = steps[s] > ROOM_MOST / t->plan->layout.accum;
@@ -199,8 +199,8 @@ static void add_microseconds(zr__text *text, const char *key, double sec)
 
 static void add_title(zr__trace *t, const record *r)
 {
-    const zr_step *step = &t->plan->schedule[ZR_TRAIN].step[r->step];
-    const zr_graph *graph = t->plan->graph[ZR_TRAIN];
+    const zr_step *step = &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step];
+    const zr_graph *graph = t->plan->graph[ZR_SCHEDULE_TRAIN];
     const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
     const char *name = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
     if (step->kind != ZR_STEP_RUN) {
@@ -218,7 +218,7 @@ static void add_title(zr__trace *t, const record *r)
 /* What the step did, to be read beside it. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
-    zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_TRAIN, r->step);
+    zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
     zr__text_add(&t->text,
                  ", \"args\":{\"training_step\":%lld, \"schedule\":\"train\", \"step\":%d, "
