@@ -53,6 +53,9 @@ shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 expect "no command"           2  "zr --help"          "$ZR"
 expect "unknown command"      2  'did you mean "train"' "$ZR" trian
 expect "command to come"      69 "not built"          "$ZR" convert a b
+for command in simulate tokenize report init; do
+    expect "$command is to come"  69 "not built"          "$ZR" $command
+done
 expect "option to come"       69 "resume"             "$ZR" train c.json --resume
 expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
 expect "no value"             2  "needs a value"      "$ZR" train c.json --ranks

@@ -381,6 +381,7 @@ typedef struct zr_plan {
     zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
     int32_t n_persistent, persistent_room;
     bool moves;                             /* bytes go between ranks */
+    int32_t n_moves;                        /* steps of a micro-batch that move units, about */
     int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, ZR_NONE: it has none */
     int32_t loss, verdict, numbers, output; /* of results: this rank's loss (zr_exact), a zr_verdict, what ranks
                                                exchange, what decoding gives; ZR_NONE: there is none */

@@ -265,8 +265,8 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* The whole gradient of a unit in this pass. */
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
-/* Do the layout's buckets cut the model into more pieces than a schedule has room for? ZR_ERR_CONFIG. */
-zr_status zr__check_pieces(const zr_plan *plan);
+/* How many steps move the units, in the buckets of the layout. ZR_ERR_CONFIG: more than a schedule has room for. */
+zr_status zr__count_moves(zr_plan *plan);
 
 /* Is a unit's gradient a buffer of its own in each micro-batch? */
 bool zr__grad_transient(const zr_plan *plan);

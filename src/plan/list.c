@@ -61,6 +61,12 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
+    /* Room that is not used is not touched; arrays that grow are touched twice. */
+    l->room = plan->n_moves + 4 * (graph ? zr_graph_ops(graph) : 0) + 256;
+    l->use_room = 4 * l->room;
+    l->node = zr_alloc((size_t)l->room * sizeof *l->node);
+    l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);
+    ZR_CHECK(l->node && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->room);
     return ZR_OK;
 }
 

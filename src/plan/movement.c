@@ -315,7 +315,7 @@ static double pieces(const zr_plan *plan, int64_t bucket_elems, bool sums)
     return n;
 }
 
-zr_status zr__check_pieces(const zr_plan *plan)
+zr_status zr__count_moves(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     double reduced = l->train && (plan->moves || plan->sum_f32) ? pieces(plan, l->reduce_bucket_elems, true) : 0;
@@ -331,5 +331,6 @@ zr_status zr__check_pieces(const zr_plan *plan)
         "ranks: a schedule has room for %d; raise reduce_bucket_size and allgather_bucket_size",
         reduced, gathered, (long long)plan->params, (long long)l->reduce_bucket_elems,
         (long long)l->gather_bucket_elems, l->ranks, ZR__STEPS_MAX);
+    plan->n_moves = (int32_t)(reduced + gathered);
     return ZR_OK;
 }

@@ -290,10 +290,10 @@ done:
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;
-    ZR_TRY(zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
-    for (int32_t u = 0; u < plan->n_units; u++)
+    zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
+    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++)
         if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
-    zr_status st = zr__list_finish(&l);
+    if (st == ZR_OK) st = zr__list_finish(&l);
     zr__list_end(&l);
     return st;
 }
