@@ -104,7 +104,7 @@ static trainer watched(int stage, int ranks)
     return run;
 }
 
-/* What was planned is what the allocator gave: one arena and one exchange stage a rank; and a step asks for nothing. */
+/* What was planned is what the allocator gave: one arena and one staging memory a rank; and a step asks for nothing. */
 static void test_allocator(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_broken_counts_are_noticed(void **state)
     }
 }
 
-/* The arena, or the exchange stage, takes more than was planned: what is measured is what was taken. */
+/* The arena, or the staging memory, takes more than was planned: what is measured is what was taken. */
 static void test_more_memory_is_measured(void **state)
 {
     (void)state;

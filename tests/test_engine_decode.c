@@ -151,7 +151,7 @@ done:
     return st;
 }
 
-/* One rank gets no arena: all fail with its error, none waits in the making of the exchange stage. */
+/* One rank gets no arena: all fail with its error, none waits in the making of the staging memory. */
 static void test_one_rank_short_of_memory(void **state)
 {
     (void)state;

@@ -111,7 +111,7 @@ static void test_traffic(void **state)
                     }
 }
 
-/* The exchange stage holds two buckets, of large ones a part, whatever the model: constant-size buffers (C_B). */
+/* The staging memory holds two buckets, of large ones a part, whatever the model: constant-size buffers (C_B). */
 static void test_stage(void **state)
 {
     (void)state;

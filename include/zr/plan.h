@@ -95,7 +95,7 @@ typedef struct zr_layout {
 #define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
-/** Bytes of the exchange stage for each rank, at least: comm moves pieces through it in two parts of
+/** Bytes of the staging memory for each rank, at least: comm moves pieces through it in two parts of
  *  64 bytes or more, by turns. */
 #define ZR_STAGING_LEAST 128
 
@@ -446,8 +446,8 @@ ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
-    double comm_sec;    /* busy time of the comm stream */
-    double exposed_sec; /* step_sec - compute_sec: what communication adds */
+    double comm_sec;    /* of comm and copy */
+    double exposed_sec; /* step_sec - compute_sec: what these add */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 

@@ -344,7 +344,7 @@ static void draw_parts(const cli_picture *p)
     draw_bracket(p, p->map.y, states - 1, above < most ? above : most, "working memory", "comes and goes",
                  plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE]);
     if (plan->space_bytes[ZR_SPACE_STAGING] == 0) return;
-    draw_bracket(p, p->stage_top, p->stage_top + p->stage_height, p->stage_top + 4, "exchange stage", "others read it",
+    draw_bracket(p, p->stage_top, p->stage_top + p->stage_height, p->stage_top + 4, "staging", "others read it",
                  plan->space_bytes[ZR_SPACE_STAGING]);
 }
 

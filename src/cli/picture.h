@@ -27,7 +27,7 @@ typedef struct cli_picture {
     zr_fullest fullest;
     double fullest_x;                                    /* where it is marked */
     svg_box map;                                         /* of the arena */
-    double stage_top, stage_height;                      /* of the exchange stage, above it */
+    double stage_top, stage_height;                      /* of the staging memory, above it */
     int32_t loss_step, repeat_step, end_step, norm_step; /* -1: none */
 } cli_picture;
 

@@ -115,7 +115,9 @@ static void draw_small(const cli_picture *p, zr_category category, const pixels 
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         const zr_buffer *b = &p->schedule->buffer[i];
         svg_box box = box_of(p, b);
-        if (b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA || !is_new(grid, p, box)) continue;
+        if (b->space != ZR_SPACE_DEVICE || b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA ||
+            !is_new(grid, p, box))
+            continue;
         if (!begun) svg_shape_begin(p->out);
         begun = true;
         svg_shape_box(p->out, visible(box));
@@ -162,7 +164,8 @@ zr_status cli_picture_map(const cli_picture *p)
     ZR_TRY(draw_states(p));
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         svg_box box = box_of(p, &p->schedule->buffer[i]);
-        if (box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i]);
+        const bool here = p->schedule->buffer[i].space == ZR_SPACE_DEVICE;
+        if (here && box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i]);
     }
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         grid.reach = zr_alloc(bytes);

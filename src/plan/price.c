@@ -170,7 +170,7 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
     ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
-    price->comm_sec = p.busy[ZR_STREAM_COMM];
+    price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
     return ZR_OK;
 }

@@ -220,7 +220,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         if (2 * largest < wanted) wanted = 2 * largest;
         if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         if (l->train && l->fused_buffer && all > wanted) wanted = all;
-        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "exchange staging", wanted,
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
                                    &plan->staging[g]));
     }
     return ZR_OK;
