@@ -199,11 +199,11 @@ typedef struct work {
 
 static work done;
 typedef int32_t (*clocks)[ZR_STREAMS];
-zr_status __real_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, zr_space space, clocks clock, zr__packed *packed)
+zr_status __real_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed)
 {
-    zr_status st = __real_zr__pack(plan, s, space, clock, packed);
+    zr_status st = __real_zr__pack(plan, s, clock, packed);
     done.looks += packed->looks;
     return st;
 }

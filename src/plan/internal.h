@@ -58,12 +58,10 @@ zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, c
 /* Of a step: it stays the same whatever is put in before and behind. ZR_NONE: none. */
 typedef int32_t zr__id;
 
-typedef struct zr__node {
-    zr_step step; /* its uses and waits are found when the list is finished */
+typedef struct zr__link {
     zr__id next, prev;
-    int32_t uses, n_uses; /* in the list's own */
-    int32_t pace;         /* the newest of its paces, ZR_NONE */
-} zr__node;
+    int32_t pace; /* the newest of the step's paces, ZR_NONE */
+} zr__link;
 
 /* A wait that no use asks for: it keeps a step from running too far ahead. */
 typedef struct zr__pace {
@@ -76,10 +74,12 @@ typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL: FLUSH */
     zr_schedule *schedule; /* its buffers are there from the beginning, its steps when the list is finished */
-    zr__node *node;        /* by id */
+    zr_step *step;         /* by id; their waits are found when the list is finished */
+    zr__link *link;        /* by id */
     zr_use *use;
     zr__pace *pace;
-    int32_t n, n_uses, n_paces, room, use_room, pace_room, buffer_room;
+    int32_t n, n_uses, n_paces, step_room, link_room, use_room, pace_room, buffer_room;
+    bool edited;              /* ids are not positions */
     zr__id first, end;        /* of the list */
     zr__id before;            /* where steps are put in; ZR_NONE: at the end */
     zr__id newest;            /* step that was put in */
@@ -90,7 +90,7 @@ typedef struct zr__list {
     zr_status status;
 } zr__list;
 
-/* A longer schedule is refused: some 200 bytes a step, and seconds to write it. */
+/* A longer schedule is refused: some 400 bytes a step with its uses, and seconds to write it. */
 #define ZR__STEPS_MAX (1 << 20)
 
 /* Begin with the plan's persistent buffers. */
@@ -121,12 +121,19 @@ typedef struct zr__found {
     zr_wait wait;
 } zr__found;
 
-/* A buffer in a list by places. */
-typedef struct zr__shared {
-    int32_t buffer;
-    zr_space space;
-    int64_t offset, reach; /* the highest end of this and all before it in its space */
-} zr__shared;
+/* Times painted on the bytes of a space (painted.c). */
+typedef struct zr__painted {
+    int64_t *edge; /* where transient buffers begin or end, ascending */
+    struct zr__cell *cell;
+    int32_t n_edges;
+} zr__painted;
+
+zr_status zr__painted_begin(zr__painted *painted, const zr_schedule *schedule, zr_space space);
+void zr__painted_end(zr__painted *painted);
+/* The bytes of a buffer of the schedule were used at these times, -1: not. */
+void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_t time[ZR_STREAMS]);
+/* Raise `time` to the latest times painted on any byte of the buffer. */
+void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
 typedef struct zr__order {
     const zr_plan *plan;
@@ -137,8 +144,7 @@ typedef struct zr__order {
     int32_t (*clock)[ZR_STREAMS];
     struct zr__touched *touched; /* by buffer */
     int32_t last[ZR_STREAMS];
-    zr__shared *shared; /* transient buffers by their places: n_abroad that more than computing uses, then all */
-    int32_t n_shared, n_abroad;
+    zr__painted painted[ZR_SPACES]; /* the first round's uses of transient buffers */
     zr__found *found;
     int32_t n_found, found_room;
     zr_status status;
@@ -285,14 +291,12 @@ void zr__write_update(zr__list *l);
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 
 typedef struct zr__packed {
-    int64_t bytes; /* end of the highest buffer */
-    int64_t looks; /* how often a buffer was held against a placed one: what packing costs */
+    int64_t bytes[ZR_SPACES]; /* end of the highest buffer */
+    int64_t looks;            /* how often a buffer was held against a placed one: what packing costs */
 } zr__packed;
 
-/* Give every transient buffer of a space its offset. clock: per step, the last step of each stream that comes before.
- */
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, zr_space space, int32_t (*clock)[ZR_STREAMS],
-                   zr__packed *packed);
+/* Give every transient buffer its offset. clock: per step, the last step of each stream that comes before. */
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
 
 /* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);

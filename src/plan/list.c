@@ -62,20 +62,23 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
     /* Room that is not used is not touched; arrays that grow are touched twice. */
-    l->room = plan->n_moves + 4 * (graph ? zr_graph_ops(graph) : 0) + 256;
-    l->use_room = 4 * l->room;
-    l->node = zr_alloc((size_t)l->room * sizeof *l->node);
+    l->step_room = l->link_room = plan->n_moves + 4 * (graph ? zr_graph_ops(graph) : 0) + 256;
+    l->use_room = 4 * l->step_room;
+    l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
+    l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
     l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);
-    ZR_CHECK(l->node && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->room);
+    ZR_CHECK(l->step && l->link && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->step_room);
     return ZR_OK;
 }
 
 void zr__list_end(zr__list *l)
 {
-    zr_free(l->node);
+    zr_free(l->step);
+    zr_free(l->link);
     zr_free(l->use);
     zr_free(l->pace);
-    l->node = NULL;
+    l->step = NULL;
+    l->link = NULL;
     l->use = NULL;
     l->pace = NULL;
 }
@@ -87,17 +90,17 @@ void zr__list_seek(zr__list *l, zr__id before)
 
 static void link_in(zr__list *l, zr__id id)
 {
-    zr__node *node = &l->node[id];
-    node->next = l->before;
-    node->prev = l->before == ZR_NONE ? l->end : l->node[l->before].prev;
-    if (node->prev == ZR_NONE)
+    zr__link *link = &l->link[id];
+    *link = (zr__link){l->before, l->before == ZR_NONE ? l->end : l->link[l->before].prev, ZR_NONE};
+    if (link->prev == ZR_NONE)
         l->first = id;
     else
-        l->node[node->prev].next = id;
-    if (node->next == ZR_NONE)
+        l->link[link->prev].next = id;
+    if (link->next == ZR_NONE)
         l->end = id;
     else
-        l->node[node->next].prev = id;
+        l->link[link->next].prev = id;
+    l->edited |= l->before != ZR_NONE;
 }
 
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
@@ -105,11 +108,9 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
     if (l->status == ZR_OK && l->n == ZR__STEPS_MAX)
         l->status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d steps: ask for larger buckets, or fewer layers",
                             ZR__STEPS_MAX);
-    if (!GROW(l, l->node, l->n, room)) return ZR_NONE;
+    if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
     zr__id id = l->n++;
-    l->node[id] = (zr__node){.step = {.kind = kind, .stream = stream, .unit = unit, .op = -1, .owner = -1},
-                             .uses = l->n_uses,
-                             .pace = ZR_NONE};
+    l->step[id] = (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = -1, .owner = -1, .uses = l->n_uses};
     link_in(l, id);
     l->newest = id;
     if (l->before == ZR_NONE) l->last[stream] = id;
@@ -118,16 +119,16 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
 
 zr_step *zr__list_newest(zr__list *l)
 {
-    return l->status == ZR_OK ? &l->node[l->newest].step : &l->unused;
+    return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
 }
 
 /* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
-static bool uses_at_end(zr__list *l, zr__node *node)
+static bool uses_at_end(zr__list *l, zr_step *step)
 {
-    if (node->uses + node->n_uses == l->n_uses) return true;
-    for (int32_t i = 0, from = node->uses; i < node->n_uses; i++) {
+    if (step->uses + step->n_uses == l->n_uses) return true;
+    for (int32_t i = 0, from = step->uses; i < step->n_uses; i++) {
         if (!GROW(l, l->use, l->n_uses, use_room)) return false;
-        if (i == 0) node->uses = l->n_uses;
+        if (i == 0) step->uses = l->n_uses;
         l->use[l->n_uses++] = l->use[from + i];
     }
     return true;
@@ -135,16 +136,16 @@ static bool uses_at_end(zr__list *l, zr__node *node)
 
 void zr__list_use(zr__list *l, zr__id step, zr_use use)
 {
-    if (l->status != ZR_OK || !uses_at_end(l, &l->node[step]) || !GROW(l, l->use, l->n_uses, use_room)) return;
+    if (l->status != ZR_OK || !uses_at_end(l, &l->step[step]) || !GROW(l, l->use, l->n_uses, use_room)) return;
     l->use[l->n_uses++] = use;
-    l->node[step].n_uses++;
+    l->step[step].n_uses++;
 }
 
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier)
 {
     if (l->status != ZR_OK || earlier == ZR_NONE || !GROW(l, l->pace, l->n_paces, pace_room)) return;
-    l->pace[l->n_paces] = (zr__pace){earlier, l->node[step].pace};
-    l->node[step].pace = l->n_paces++;
+    l->pace[l->n_paces] = (zr__pace){earlier, l->link[step].pace};
+    l->link[step].pace = l->n_paces++;
 }
 
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
@@ -166,9 +167,9 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 
 void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by)
 {
-    for (zr__id id = from; l->status == ZR_OK && id != ZR_NONE; id = id == to ? ZR_NONE : l->node[id].next) {
-        const zr__node *node = &l->node[id];
-        for (int32_t u = node->uses; u < node->uses + node->n_uses; u++)
+    for (zr__id id = from; l->status == ZR_OK && id != ZR_NONE; id = id == to ? ZR_NONE : l->link[id].next) {
+        const zr_step *step = &l->step[id];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
             if (l->use[u].buffer == buffer) l->use[u].buffer = by;
     }
 }
@@ -185,25 +186,36 @@ static void note_life(zr_schedule *s, int32_t step)
     }
 }
 
-/* Steps in the order of the list, which position each id has, and back; how often the body of REPEAT runs. */
-static zr_status lay_out(const zr__list *l, int32_t *position, int32_t *id_at, int64_t *rounds)
+/* The schedule takes over what stands in the list's arrays; steps are put in order where the list was edited. */
+static zr_status take_steps(zr__list *l)
 {
     zr_schedule *s = l->schedule;
+    s->use = l->use;
+    s->n_uses = l->n_uses;
+    s->n_steps = l->n;
+    l->use = NULL;
+    if (!l->edited) {
+        s->step = l->step;
+        l->step = NULL;
+        return ZR_OK;
+    }
     s->step = zr_alloc(sizeof *s->step * (size_t)(l->n + 1));
-    s->use = zr_alloc(sizeof *s->use * (size_t)(l->n_uses + 1));
-    ZR_CHECK(s->step && s->use, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
-    for (zr__id id = l->first; l->n > 0 && id != ZR_NONE; id = l->node[id].next) {
-        const zr__node *node = &l->node[id];
-        zr_step *step = &s->step[s->n_steps];
-        *step = node->step;
-        step->uses = s->n_uses;
-        step->n_uses = node->n_uses;
-        if (node->n_uses) memcpy(s->use + s->n_uses, l->use + node->uses, sizeof *s->use * (size_t)node->n_uses);
-        s->n_uses += node->n_uses;
-        note_life(s, s->n_steps);
-        if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
-        id_at[s->n_steps] = id;
-        position[id] = s->n_steps++;
+    ZR_CHECK(s->step, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
+    int32_t at = 0;
+    for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next) s->step[at++] = l->step[id];
+    return ZR_OK;
+}
+
+/* Steps in order, which position each id has, and back; how often the body of REPEAT runs. */
+static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, int64_t *rounds)
+{
+    ZR_TRY(take_steps(l));
+    int32_t at = 0;
+    for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next, at++) {
+        note_life(l->schedule, at);
+        if (l->schedule->step[at].kind == ZR_STEP_REPEAT) *rounds = l->schedule->step[at].rounds;
+        id_at[at] = id;
+        position[id] = at;
     }
     return ZR_OK;
 }
@@ -218,11 +230,10 @@ zr_status zr__list_finish(zr__list *l)
     if (st != ZR_OK) goto done;
     ZR_TRY_GOTO(st, lay_out(l, position, id, &order.rounds), done);
     ZR_TRY_GOTO(st, zr__order_steps(&order), done);
-    for (int space = 0; space < ZR_SPACES; space++) {
-        zr__packed packed;
-        ZR_TRY_GOTO(st, zr__pack(l->plan, l->schedule, (zr_space)space, order.clock, &packed), done);
-        if (packed.bytes > l->plan->space_bytes[space]) l->plan->space_bytes[space] = packed.bytes;
-    }
+    zr__packed packed;
+    ZR_TRY_GOTO(st, zr__pack(l->plan, l->schedule, order.clock, &packed), done);
+    for (int space = 0; space < ZR_SPACES; space++)
+        if (packed.bytes[space] > l->plan->space_bytes[space]) l->plan->space_bytes[space] = packed.bytes[space];
     ZR_TRY_GOTO(st, zr__order_rounds(&order), done);
 done:
     zr__order_end(&order);

@@ -121,8 +121,8 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
 /* All that was written behind step `before`. */
 static void set_when(zr__list *l, zr__id before, zr_when when)
 {
-    for (zr__id id = l->status == ZR_OK ? l->newest : before; id != before; id = l->node[id].prev)
-        l->node[id].step.when = when;
+    for (zr__id id = l->status == ZR_OK ? l->newest : before; id != before; id = l->link[id].prev)
+        l->step[id].when = when;
 }
 
 void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)

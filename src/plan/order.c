@@ -8,8 +8,6 @@
  */
 #include "plan/internal.h"
 
-#include <stdlib.h>
-
 /* Of a buffer: the last time at which each stream has read it, or written it. -1: none. */
 struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -65,7 +63,7 @@ static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
 static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier *e)
 {
     const zr__list *l = o->list;
-    for (int32_t p = l->node[o->id[step]].pace; p != ZR_NONE; p = l->pace[p].next) {
+    for (int32_t p = l->link[o->id[step]].pace; p != ZR_NONE; p = l->pace[p].next) {
         int32_t time = o->position[l->pace[p].step] + round * o->schedule->n_steps;
         int stream = stream_at(o, time);
         if (stream == (int)o->schedule->step[step].stream || time <= e->at[stream]) continue;
@@ -74,39 +72,18 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
     }
 }
 
-/* The first of the buffers [0, n) of a list that may end behind this place of this space. */
-static int32_t first_beyond(const zr__order *o, const zr__shared *list, int32_t n, zr_space space, int64_t offset)
-{
-    int32_t begin = 0, end = n;
-    while (begin < end) {
-        const int32_t middle = begin + (end - begin) / 2;
-        const zr_space its = o->schedule->buffer[list[middle].buffer].space;
-        if (its < space || (its == space && list[middle].reach <= offset))
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
-}
-
 /* In the second round: the last uses, in the first, of the bytes that this step is the first to write. */
 static void after_bytes(const zr__order *o, int32_t step, earlier *e)
 {
     const zr_schedule *s = o->schedule;
-    const bool computes = s->step[step].stream == ZR_STREAM_COMPUTE;
-    const zr__shared *list = computes ? o->shared : o->shared + o->n_abroad;
-    const int32_t n = computes ? o->n_abroad : o->n_shared - o->n_abroad;
     for (int32_t u = s->step[step].uses; u < s->step[step].uses + s->step[step].n_uses; u++) {
-        const zr_buffer *mine = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
-        if (!mine || mine->persistent || o->touched[s->use[u].buffer].again) continue;
-        for (int32_t i = first_beyond(o, list, n, mine->space, mine->offset); i < n; i++) {
-            const zr_buffer *its = &s->buffer[list[i].buffer];
-            if (its->space != mine->space || its->offset >= mine->offset + mine->bytes) break;
-            if (its->offset + its->bytes <= mine->offset) continue;
-            const struct zr__touched *t = &o->touched[list[i].buffer];
-            for (int k = 0; k < ZR_STREAMS; k++)
-                if (k != (int)s->step[step].stream) after(e, k, later(t->read[k], t->written[k]));
-        }
+        const zr_buffer *buffer = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
+        if (!buffer || buffer->persistent || o->touched[s->use[u].buffer].again) continue;
+        int32_t last[ZR_STREAMS];
+        for (int k = 0; k < ZR_STREAMS; k++) last[k] = -1;
+        zr__painted_latest(&o->painted[buffer->space], buffer, last);
+        for (int k = 0; k < ZR_STREAMS; k++)
+            if (k != (int)s->step[step].stream) after(e, k, last[k]);
     }
 }
 
@@ -191,39 +168,17 @@ zr_status zr__order_steps(zr__order *o)
     return o->status;
 }
 
-static int by_place(const void *x, const void *y)
+/* What the first round used, by the places of the buffers. */
+static zr_status paint(zr__order *o)
 {
-    const zr__shared *a = x, *b = y;
-    if (a->space != b->space) return a->space < b->space ? -1 : 1;
-    return (a->offset > b->offset) - (a->offset < b->offset);
-}
-
-/* A list of transient buffers by their places: those that other streams than the computing one use, or all. */
-static void list_shared(zr__order *o, bool all)
-{
-    zr__shared *list = o->shared + o->n_shared;
-    int32_t n = 0;
+    for (int space = 0; space < ZR_SPACES; space++)
+        ZR_TRY(zr__painted_begin(&o->painted[space], o->schedule, (zr_space)space));
     for (int32_t b = o->plan->n_persistent; b < o->schedule->n_buffers; b++) {
         const zr_buffer *buffer = &o->schedule->buffer[b];
-        bool abroad = all;
-        for (int k = 0; k < ZR_STREAMS; k++)
-            abroad |= k != ZR_STREAM_COMPUTE && later(o->touched[b].read[k], o->touched[b].written[k]) >= 0;
-        if (abroad) list[n++] = (zr__shared){b, buffer->space, buffer->offset, buffer->offset + buffer->bytes};
+        int32_t last[ZR_STREAMS];
+        for (int k = 0; k < ZR_STREAMS; k++) last[k] = later(o->touched[b].read[k], o->touched[b].written[k]);
+        zr__painted_add(&o->painted[buffer->space], buffer, last);
     }
-    qsort(list, (size_t)n, sizeof *list, by_place);
-    for (int32_t i = 1; i < n; i++)
-        if (list[i].space == list[i - 1].space && list[i].reach < list[i - 1].reach) list[i].reach = list[i - 1].reach;
-    o->n_shared += n;
-}
-
-/* First those that other streams than the computing one use: only these can meet what computes. */
-static zr_status find_shared(zr__order *o)
-{
-    o->shared = zr_alloc(sizeof *o->shared * 2 * (size_t)(o->schedule->n_buffers + 1));
-    ZR_CHECK(o->shared, ZR_ERR_MEMORY, "no memory to order %d buffers", o->schedule->n_buffers);
-    list_shared(o, false);
-    o->n_abroad = o->n_shared;
-    list_shared(o, true);
     return ZR_OK;
 }
 
@@ -259,7 +214,7 @@ zr_status zr__order_rounds(zr__order *o)
     if (o->rounds > 1) {
         begin(o);
         walk(o, 0, end + 1, 0, false);
-        ZR_TRY(find_shared(o));
+        ZR_TRY(paint(o));
         walk(o, repeat + 1, end, 1, true);
         ZR_TRY(o->status);
     }
@@ -271,5 +226,5 @@ void zr__order_end(zr__order *o)
     zr_free(o->clock);
     zr_free(o->touched);
     zr_free(o->found);
-    zr_free(o->shared);
+    for (int space = 0; space < ZR_SPACES; space++) zr__painted_end(&o->painted[space]);
 }

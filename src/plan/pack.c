@@ -15,10 +15,11 @@
 enum { STRETCHES = 64 };
 
 typedef struct span {
-    int32_t buffer, first;    /* first: its first step, which writes it */
-    int32_t last[ZR_STREAMS]; /* last step of each stream that uses it, -1: none */
-    int32_t from, to;         /* stretches that it may be alive in */
     int64_t bytes, offset;
+    int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before its first one, which writes it */
+    int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
+    int32_t buffer, from, to;  /* from, to: stretches that it may be alive in */
+    zr_space space;
 } span;
 
 typedef struct placed {
@@ -33,34 +34,33 @@ typedef struct stretch {
 } stretch;
 
 typedef struct packing {
-    int32_t (*clock)[ZR_STREAMS];
-    span *span; /* largest first */
-    int32_t n;
+    span *span; /* by space, largest first */
     int64_t looks;
     stretch stretch[STRETCHES];
 } packing;
 
-static bool before(const span *a, const span *b, int32_t (*clock)[ZR_STREAMS])
+static bool before(const span *a, const span *b)
 {
     for (int s = 0; s < ZR_STREAMS; s++)
-        if (a->last[s] > clock[b->first][s]) return false;
+        if (a->last[s] > b->first[s]) return false;
     return true;
 }
 
 static int by_size(const void *x, const void *y)
 {
     const span *a = x, *b = y;
+    if (a->space != b->space) return a->space < b->space ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
     return a->buffer - b->buffer;
 }
 
 /* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
  * later is ordered with it. next[s][i]: the first step of stream s at i or later. */
-static void find_stretches(span *x, const packing *k, int32_t n_steps, int32_t *const next[ZR_STREAMS])
+static void find_stretches(span *x, int32_t first_step, int32_t n_steps, int32_t *const next[ZR_STREAMS])
 {
-    int32_t first = x->first, last = x->first;
+    int32_t first = first_step, last = first_step;
     for (int s = 0; s < ZR_STREAMS; s++) {
-        int32_t open = next[s][k->clock[x->first][s] + 1];
+        int32_t open = next[s][x->first[s] + 1];
         if (open < first) first = open;
         if (x->last[s] > last) last = x->last[s];
     }
@@ -68,35 +68,32 @@ static void find_stretches(span *x, const packing *k, int32_t n_steps, int32_t *
     x->to = (int32_t)((int64_t)last * STRETCHES / n_steps);
 }
 
-static zr_status find_spans(packing *k, const zr_plan *plan, const zr_schedule *s, zr_space space)
+static zr_status find_spans(span *of, const zr_plan *plan, const zr_schedule *s, int32_t (*clock)[ZR_STREAMS])
 {
     int32_t *next[ZR_STREAMS], each = s->n_steps + 1;
-    next[0] = zr_alloc(sizeof(int32_t) * (ZR_STREAMS * (size_t)each + (size_t)s->n_buffers));
+    next[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * (size_t)each);
     ZR_CHECK(next[0], ZR_ERR_MEMORY, "no memory to order %d steps", s->n_steps);
     for (int i = 1; i < ZR_STREAMS; i++) next[i] = next[0] + (size_t)i * (size_t)each;
-    for (int i = 0; i < ZR_STREAMS; i++) {
-        next[i][s->n_steps] = s->n_steps;
-        for (int32_t at = s->n_steps - 1; at >= 0; at--)
-            next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
-    }
-    int32_t *of = next[0] + (size_t)ZR_STREAMS * (size_t)each; /* transient buffer -> its span */
+    for (int i = 0; i < ZR_STREAMS; i++) next[i][s->n_steps] = s->n_steps;
+    for (int32_t at = s->n_steps - 1; at >= 0; at--)
+        for (int i = 0; i < ZR_STREAMS; i++) next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
     for (int32_t i = plan->n_persistent; i < s->n_buffers; i++) {
         const zr_buffer *b = &s->buffer[i];
-        if (b->space != space) continue;
-        of[i - plan->n_persistent] = k->n;
-        k->span[k->n] = (span){.buffer = i, .first = b->first_step, .bytes = b->bytes};
-        for (int j = 0; j < ZR_STREAMS; j++) k->span[k->n].last[j] = -1;
-        k->n++;
+        span *x = &of[i - plan->n_persistent];
+        *x = (span){.buffer = i, .bytes = b->bytes, .space = b->space};
+        for (int j = 0; j < ZR_STREAMS; j++) {
+            x->first[j] = clock[b->first_step][j];
+            x->last[j] = -1;
+        }
     }
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-            int32_t b = s->use[u].buffer;
-            if (b >= plan->n_persistent && s->buffer[b].space == space)
-                k->span[of[b - plan->n_persistent]].last[step->stream] = i;
-        }
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            if (s->use[u].buffer >= plan->n_persistent)
+                of[s->use[u].buffer - plan->n_persistent].last[step->stream] = i;
     }
-    for (int32_t i = 0; i < k->n; i++) find_stretches(&k->span[i], k, s->n_steps, next);
+    for (int32_t i = plan->n_persistent; i < s->n_buffers; i++)
+        find_stretches(&of[i - plan->n_persistent], s->buffer[i].first_step, s->n_steps, next);
     zr_free(next[0]);
     return ZR_OK;
 }
@@ -116,7 +113,7 @@ static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t of
         const span *p = s->placed[i].span;
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
-        if (p->offset + p->bytes <= offset || before(p, item, k->clock) || before(item, p, k->clock)) continue;
+        if (p->offset + p->bytes <= offset || before(p, item) || before(item, p)) continue;
         offset = p->offset + p->bytes;
     }
     return offset;
@@ -153,25 +150,25 @@ static zr_status place(packing *k, span *item)
     return ZR_OK;
 }
 
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, zr_space space, int32_t (*clock)[ZR_STREAMS],
-                   zr__packed *packed)
+zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed)
 {
-    packing k = {.clock = clock};
+    packing k = {0};
     zr_status st = ZR_OK;
-    const int64_t base = plan->persistent_bytes[space];
-    const int32_t most = schedule->n_buffers - plan->n_persistent;
-    *packed = (zr__packed){.bytes = base};
-    if (most == 0) return ZR_OK;
-    k.span = zr_alloc(sizeof *k.span * (size_t)most);
-    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", most);
-    ZR_TRY_GOTO(st, find_spans(&k, plan, schedule, space), done);
-    qsort(k.span, (size_t)k.n, sizeof *k.span, by_size);
-    for (int32_t i = 0; i < k.n; i++) {
+    const int32_t n = schedule->n_buffers - plan->n_persistent;
+    *packed = (zr__packed){0};
+    for (int s = 0; s < ZR_SPACES; s++) packed->bytes[s] = plan->persistent_bytes[s];
+    if (n == 0) return ZR_OK;
+    k.span = zr_alloc(sizeof *k.span * (size_t)n);
+    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    ZR_TRY_GOTO(st, find_spans(k.span, plan, schedule, clock), done);
+    qsort(k.span, (size_t)n, sizeof *k.span, by_size);
+    for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
+        for (int j = 0; j < STRETCHES && i > 0 && item->space != k.span[i - 1].space; j++) k.stretch[j].n = 0;
         ZR_TRY_GOTO(st, place(&k, item), done);
-        schedule->buffer[item->buffer].offset = base + item->offset;
-        int64_t end = base + item->offset + item->bytes;
-        if (end > packed->bytes) packed->bytes = end;
+        const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
+        schedule->buffer[item->buffer].offset = offset;
+        if (end > packed->bytes[item->space]) packed->bytes[item->space] = end;
     }
     packed->looks = k.looks;
 done:
