@@ -1,0 +1,107 @@
+"""Two hosts of two ranks each: what collectives in two levels send between the hosts beside flat ones, and their step.
+
+The model is wide and its batch small, so that a step is its communication.
+"""
+import statistics
+
+import measure
+from measure import result, without
+from namespaces import Hosts, Unavailable
+
+STAGES = (2, 3)
+RANKS_PER_HOST = 2
+RANKS = 2 * RANKS_PER_HOST
+LAYERS, WIDTH, SEQ, BATCH = 4, 768, 16, 1
+WAYS = {"flat": False, "two levels": "auto"}
+TRAVELS = "bytes on the cable, two levels / flat"
+AS_PLANNED = "bytes on the cable, measured / planned"
+STEP = "step, two levels / flat"
+HALF, SAME = "0.45 .. 0.55", "0.95 .. 1.05"
+# For each type of the values: what two levels leave of flat gathers, and of flat reductions. Partial sums of 16-bit
+# gradients travel in fp32.
+LEAVES = {"fp32": {"gathers": HALF, "reductions": HALF}, "bf16": {"gathers": HALF, "reductions": SAME}}
+HEADERS = "1 .. 1.1"  # the interface also counts headers and acknowledgements
+
+
+def train(hosts, way, stage, bf16, steps):
+    """Its `crossed` are the bytes that went over the cable from the run's first message to its last."""
+    keys = {"collectives": {"hierarchical": WAYS[way]}}
+    if way == "flat":
+        keys["parallel"] = {"ranks_per_host": RANKS_PER_HOST}  # so that its plan, too, tells what goes across
+    config = measure.bytes_config(LAYERS, WIDTH, SEQ, stage, BATCH, steps, bf16=bf16, **keys)
+    before = hosts.crossed()
+    run = measure.train(config, hosts.launch, RANKS, ["--quiet"], 600, {"ZR_MPI": None})
+    run.more["crossed"] = hosts.crossed() - before
+    return run
+
+
+def planned_bytes(run):
+    """What a step of all ranks sends across."""
+    return RANKS * run.more["run"]["planned"]["across"]["total"]
+
+
+def step_bytes(short, long):
+    """What a step sent across: two runs start and end alike."""
+    steps = len(long.step_ms) - len(short.step_ms)
+    return (long.more["crossed"] - short.more["crossed"]) / steps
+
+
+def report_bytes(name, way, sent, planned):
+    result(f"{name}, {way}: {AS_PLANNED}", round(sent / planned, 4), HEADERS, "",
+           f"{sent / 1e6:.2f} MB a step, both directions; planned {planned / 1e6:.2f} MB")
+
+
+def report_time(name, dtype, turns, hosts):
+    """Wanted of fp32 alone: in bf16 the reductions send as much as flat ones."""
+    each = [statistics.median(b.step_ms) / statistics.median(a.step_ms)
+            for a, b in zip(turns.runs["flat"], turns.runs["two levels"])]
+    shares = []
+    for way in WAYS:
+        link_ms = planned_bytes(turns.runs[way][0]) / 2 / hosts.link_bytes_sec * 1e3  # a half in each direction
+        shares.append(f"{way} {turns.median_ms(way):.0f} ms ({link_ms:.0f} at the link's rate)")
+    result(f"{name}: {STEP}", round(statistics.median(each), 3), "<= 0.65" if dtype == "fp32" else None, "",
+           f"{'; '.join(shares)}; each round {', '.join(f'{ratio:.2f}' for ratio in each)}")
+
+
+def measure_stage(hosts, stage, dtype, options):
+    """The bytes that a step sends across, each way."""
+    name, bf16 = f"stage {stage}, {dtype}", dtype == "bf16"
+    rounds, steps = (1, 3) if options.quick else (3, 6)
+    short = {way: train(hosts, way, stage, bf16, 1) for way in WAYS}
+    turns = measure.Turns(rounds, {way: lambda way=way: train(hosts, way, stage, bf16, steps) for way in WAYS})
+    if why := turns.why_not(*WAYS):
+        raise why
+    sent = {way: step_bytes(short[way], turns.runs[way][0]) for way in WAYS}
+    for way in WAYS:
+        report_bytes(name, way, sent[way], planned_bytes(turns.runs[way][0]))
+    report_time(name, dtype, turns, hosts)
+    return sent
+
+
+def report_parts(dtype, sent):
+    """Stage 2 gathers once a step and reduces once; stage 3 gathers once more."""
+    gathers = {way: sent[3][way] - sent[2][way] for way in WAYS}
+    parts = {"gathers": gathers, "reductions": {way: sent[2][way] - gathers[way] for way in WAYS}}
+    for part, wanted in LEAVES[dtype].items():
+        flat, levels = (parts[part][way] for way in WAYS)
+        result(f"{dtype}: {part}, {TRAVELS}", round(levels / flat, 4), wanted, "",
+               f"{levels / 1e6:.2f} MB against {flat / 1e6:.2f}, from the difference of stages 3 and 2")
+
+
+def main():
+    options = measure.options()
+    try:
+        with Hosts(RANKS_PER_HOST) as hosts:
+            for dtype in LEAVES:
+                try:
+                    report_parts(dtype, {stage: measure_stage(hosts, stage, dtype, options) for stage in STAGES})
+                except measure.Failed as error:
+                    without(f"{dtype}: {TRAVELS}", error, HALF)
+    except Unavailable as why:
+        measure.progress(f"NO TWO HOSTS HERE: {why}")
+        for dtype in LEAVES:
+            without(f"{dtype}: {TRAVELS}", why, HALF)
+        without(f"fp32: {STEP}", why, "<= 0.65")
+
+
+main()
