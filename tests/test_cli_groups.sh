@@ -5,7 +5,11 @@
 numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
 same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
 part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
-as_planned() { part "$1" planned >a && part "$1" measured >b && cmp a b >&2 && grep -q '"across"' a; }
+as_planned() { # DIR KEYS... : with a line of its own for each of these
+    part "$1" planned >a && part "$1" measured >b && cmp a b >&2 || return
+    shift
+    for key; do grep -q "\"$key\": {\"reduce_scatter\": [0-9]*," a || return; done
+}
 
 i=0
 while [ $i -lt 500 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
@@ -24,11 +28,12 @@ train() { # DIR KEYS... : with four ranks, two a host
 for way in mics_shard_size zero_hpz_partition_size; do
     check "$way" train $way --zero_optimization.$way=2 --collectives.hierarchical=false
     check "... to the bit" same flat $way
-    check "... planned and measured, across on a line of its own" as_planned $way
+    check "... planned and measured, what stays within and goes across beside it" as_planned $way within across across_hosts
 done
 check "hierarchical, as auto has it between hosts" train levels
 check "... to the bit" same flat levels
-check "... planned and measured" as_planned levels
+check "... planned and measured" as_planned levels across_hosts
+check "... groups are not named where there are none" sh -c '! grep -q within levels/run.json'
 check "... a plan shows what travels between hosts" sh -c "'$ZR' plan c.json --ranks 4 --parallel.ranks_per_host=2 | grep 'across hosts'"
 mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
@@ -38,7 +43,7 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
         check "$way under mpirun" $mpirun -n 4 "$ZR" train c.json --quiet --parallel.ranks_per_host=2 \
             --zero_optimization.$way=2 --train.output_dir=mpi-$way
         check "... to the bit" same flat mpi-$way
-        check "... planned and measured" as_planned mpi-$way
+        check "... planned and measured" as_planned mpi-$way within across across_hosts
     done
 else
     skip "groups under mpirun" "no mpirun, or built without MPI"

@@ -64,9 +64,45 @@ static void test_shard_groups(void **state)
                 const int64_t sums = gpt2_share(sum * P / m, G), partial = k * gpt2_share(4 * P / m, G);
                 const int64_t params = gpt2_share(2 * (stage == 3 ? k * gpt2_gathered(&s, N) : P), m);
                 same_traffic(&plan->traffic, gpt2_share(k * 2 * P, m) + partial, params + sums, scalars(N - 1));
-                same_traffic(&plan->across, partial, sums, scalars(N - m));
+                same_traffic(&plan->across[ZR_BORDER_GROUP], partial, sums, scalars(N - m));
+                same_traffic(&plan->across[ZR_BORDER_HOST], 0, 0, 0);
                 zr_plan_destroy(&plan);
             }
+}
+
+/* Who of a rank's group is on another host, or in another shard group, counted one by one. */
+static void test_borders(void **state)
+{
+    (void)state;
+    for (int m = 2; m <= 4; m *= 2)
+        for (int host = 1; host <= 12; host++) {
+            zr_layout l = layout_of(2, 12, ZR_F32, 1);
+            l.shard_ranks = m;
+            l.host_ranks = host;
+            if (12 % host != 0) continue;
+            zr_plan *plan = plan_of(&l);
+            for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++)
+                for (int r = 0; r < 12; r++) {
+                    int hosts = 0, groups = 0, all = 0;
+                    for (int other = 0; other < 12; other++) {
+                        bool ours =
+                            g == ZR_GROUP_DATA || (g == ZR_GROUP_LOCAL ? other / m == r / m : other % m == r % m);
+                        all += ours && other != r;
+                        hosts += ours && other / host != r / host;
+                        groups += ours && other / m != r / m;
+                    }
+                    assert_int_equal(zr_plan_across(plan, g, ZR_BORDER_HOST, r, 100 * all), 100 * hosts);
+                    assert_int_equal(zr_plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * all), 100 * groups);
+                }
+            /* Sums of a micro-batch within m ranks, then across them: the rank that gets most over a host's border. */
+            const zr_traffic *hosts = &plan->across[ZR_BORDER_HOST];
+            if (host % m == 0)
+                assert_true((hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER] == 0) == (host == 12));
+            else
+                assert_true(hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER] >
+                            plan->across[ZR_BORDER_GROUP].bytes[ZR_TRAFFIC_REDUCE_SCATTER]);
+            zr_plan_destroy(&plan);
+        }
 }
 
 /* All ranks of a group and none across: what the flat layout is. */
@@ -81,7 +117,7 @@ static void test_one_group(void **state)
         zr_plan *one = plan_of(&l);
         assert_memory_equal(&flat->memory, &one->memory, sizeof flat->memory);
         assert_memory_equal(&flat->traffic, &one->traffic, sizeof flat->traffic);
-        assert_int_equal(one->across.bytes[ZR_TRAFFIC_ALL_GATHER], 0);
+        assert_int_equal(one->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_ALL_GATHER], 0);
         zr_plan_destroy(&flat);
         zr_plan_destroy(&one);
     }
@@ -102,11 +138,13 @@ static void test_two_levels(void **state)
             zr_plan *plan = plan_of(&l);
             assert_int_equal(plan->memory.states_bytes, flat->memory.states_bytes);
             const int64_t gathered = e * (stage == 3 ? gpt2_gathered(&s, N) : P);
-            same_traffic(&flat->across, e * P / N * (N - m), gathered / N * (N - m), scalars(N - m));
-            same_traffic(&plan->across, gpt2_share(4 * P / m, G), gpt2_share(gathered / m, G), scalars(N - m));
-            assert_int_equal(plan->across.bytes[ZR_TRAFFIC_REDUCE_SCATTER] * m,
-                             flat->across.bytes[ZR_TRAFFIC_REDUCE_SCATTER] * 4 / e);
-            assert_int_equal(plan->across.bytes[ZR_TRAFFIC_ALL_GATHER] * m, flat->across.bytes[ZR_TRAFFIC_ALL_GATHER]);
+            same_traffic(&flat->across[ZR_BORDER_HOST], e * P / N * (N - m), gathered / N * (N - m), scalars(N - m));
+            same_traffic(&plan->across[ZR_BORDER_HOST], gpt2_share(4 * P / m, G), gpt2_share(gathered / m, G),
+                         scalars(N - m));
+            assert_int_equal(plan->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_REDUCE_SCATTER] * m,
+                             flat->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_REDUCE_SCATTER] * 4 / e);
+            assert_int_equal(plan->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_ALL_GATHER] * m,
+                             flat->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_ALL_GATHER]);
             zr_plan_destroy(&flat);
             zr_plan_destroy(&plan);
         }
@@ -126,9 +164,9 @@ static void test_second_partition(void **state)
         l.hpz_ranks = (int)m;
         zr_plan *plan = plan_of(&l);
         assert_int_equal(plan->memory.states_bytes, flat->memory.states_bytes + 2 * P / m);
-        same_traffic(&flat->across, k * 2 * P / N * (N - m), k * 2 * gpt2_gathered(&s, N) / N * (N - m),
+        same_traffic(&flat->across[ZR_BORDER_HOST], k * 2 * P / N * (N - m), k * 2 * gpt2_gathered(&s, N) / N * (N - m),
                      scalars(N - m));
-        same_traffic(&plan->across, k * 2 * P / N * (N - m), 2 * P / N * (N - m), scalars(N - m));
+        same_traffic(&plan->across[ZR_BORDER_HOST], k * 2 * P / N * (N - m), 2 * P / N * (N - m), scalars(N - m));
         zr_plan_destroy(&flat);
         zr_plan_destroy(&plan);
     }
@@ -174,8 +212,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shard_groups),     cmocka_unit_test(test_one_group), cmocka_unit_test(test_two_levels),
-        cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shard_groups), cmocka_unit_test(test_borders),          cmocka_unit_test(test_one_group),
+        cmocka_unit_test(test_two_levels),   cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,6 @@ HEADERS = "1 .. 1.1"  # the interface also counts headers and acknowledgements
 def train(hosts, way, stage, bf16, steps):
     """Its `crossed` are the bytes that went over the cable from the run's first message to its last."""
     keys = {"collectives": {"hierarchical": WAYS[way]}}
-    if way == "flat":
-        keys["parallel"] = {"ranks_per_host": RANKS_PER_HOST}  # so that its plan, too, tells what goes across
     config = measure.bytes_config(LAYERS, WIDTH, SEQ, stage, BATCH, steps, bf16=bf16, **keys)
     before = hosts.crossed()
     run = measure.train(config, hosts.launch, RANKS, ["--quiet"], 600, {"ZR_MPI": None})
@@ -37,7 +35,7 @@ def train(hosts, way, stage, bf16, steps):
 
 def planned_bytes(run):
     """What a step of all ranks sends across."""
-    return RANKS * run.more["run"]["planned"]["across"]["total"]
+    return RANKS * run.more["run"]["planned"]["traffic"]["across_hosts"]["total"]
 
 
 def step_bytes(short, long):

@@ -113,7 +113,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kin
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across; /* of it, as zr_plan.across */
+    zr_traffic across[ZR_BORDERS]; /* of it, as zr_plan.across */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);

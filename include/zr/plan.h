@@ -354,6 +354,13 @@ ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 /** From the spaces to what device and staging take together. */
 ZR_API void zr_memory_sum(zr_memory *memory);
 
+/** What bytes cross on their way from another rank. */
+typedef enum zr_border {
+    ZR_BORDER_GROUP, /* between groups of mics_shard_size, or of zero_hpz_partition_size, neighbouring ranks */
+    ZR_BORDER_HOST,
+    ZR_BORDERS
+} zr_border;
+
 typedef struct zr_plan {
     zr_layout layout;
     zr_profile profile;
@@ -391,9 +398,9 @@ typedef struct zr_plan {
     int64_t persistent_bytes[ZR_SPACES];    /* transient buffers lie above */
     int64_t space_bytes[ZR_SPACES];         /* DEVICE: the arena; STAGING: at least ZR_STAGING_LEAST for each rank */
     zr_memory memory;
-    zr_traffic traffic; /* of one optimizer step, its flush included */
-    zr_traffic across;  /* of it, from ranks with another coordinate on the axis "node" */
-    double flops_model; /* of one step, all ranks */
+    zr_traffic traffic;            /* of one optimizer step, its flush included */
+    zr_traffic across[ZR_BORDERS]; /* of it, from beyond these; of the rank for which it is most */
+    double flops_model;            /* of one step, all ranks */
     double flops_hardware;
 } zr_plan;
 
@@ -403,9 +410,9 @@ ZR_API int zr_plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Which of a unit's N shards a rank's own is. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
-/** Of bytes that a rank receives from the others of a group, in equal parts: those from ranks with another coordinate
- * on the axis "node"; 0 where the data axis is one. */
-ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, int64_t bytes);
+/** Of bytes that a rank receives from the others of a group, in equal parts: those from beyond a border; 0 where the
+ *  layout has no such border. */
+ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
 /** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.
  *  `model` is not kept. Not collective; the same on every rank by construction. */

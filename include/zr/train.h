@@ -144,11 +144,14 @@ typedef struct zr_report {
     int ranks, stage;
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across; /* of it, between groups or hosts (zr_plan.across) */
+    zr_traffic across[ZR_BORDERS]; /* of it (zr_plan.across) */
     double flops_model, flops_hardware;
 } zr_report;
 
 ZR_API zr_report zr_report_planned(const zr_plan *plan);
+
+/** What of a report's traffic stays within a group of neighbouring ranks (ZR_BORDER_GROUP). */
+ZR_API zr_traffic zr_report_within(const zr_report *report);
 
 /** From the engine's counters. FLOPs are the plan's: the engine ran each of its steps, and counts none.
  *  ZR_ERR_INTERNAL when the traffic is not a whole multiple of the steps. */

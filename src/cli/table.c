@@ -9,6 +9,7 @@ typedef enum row_kind {
     ROW_TOTAL,
     ROW_TRAFFIC,
     ROW_TRAFFIC_TOTAL,
+    ROW_WITHIN,
     ROW_ACROSS
 } row_kind;
 
@@ -60,8 +61,12 @@ static double cell(const zr_report *report, row_kind kind, int index)
         return (double)report->memory.total_bytes;
     case ROW_TRAFFIC:
         return (double)report->traffic.bytes[index];
+    case ROW_WITHIN: {
+        const zr_traffic within = zr_report_within(report);
+        return sum_of(&within);
+    }
     case ROW_ACROSS:
-        return sum_of(&report->across);
+        return sum_of(&report->across[index]);
     case ROW_TRAFFIC_TOTAL:
         break;
     }
@@ -126,7 +131,12 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     fprintf(out, "  traffic per rank and step\n");
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
     print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
-    if (sum_of(&report->across) > 0) print_row(out, table, color, "of it across hosts", ROW_ACROSS, 0);
+    if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
+        print_row(out, table, color, "of it within groups", ROW_WITHIN, 0);
+        print_row(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
+    }
+    if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
+        print_row(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
     fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
             cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
 }

@@ -151,21 +151,21 @@ static void count_traffic(zr_engine *e, int sign)
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            e->traffic.bytes[k] += sign * bytes;
-            e->across.bytes[k] += sign * zr_plan_across(e->plan, g, bytes);
+            e->moved.traffic.bytes[k] += sign * bytes;
+            for (int b = 0; b < ZR_BORDERS; b++)
+                e->moved.across[b].bytes[k] += sign * zr_plan_across(e->plan, g, (zr_border)b, e->comm->rank, bytes);
         }
 }
 
 /* Walk and count: traffic belongs to a whole step, to evaluation it does not. */
 static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
 {
-    const zr_traffic traffic = e->traffic, across = e->across;
+    const zr__moved before = e->moved;
     count_traffic(e, -1);
     zr_status st = zr__walk(e, kind);
     count_traffic(e, 1);
     if (st == ZR_OK) return ZR_OK;
-    e->traffic = traffic;
-    e->across = across;
+    e->moved = before;
     return st;
 }
 
@@ -329,8 +329,8 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     }
     m->states_bytes = e->states_bytes;
     zr_memory_sum(m);
-    measured->traffic = e->traffic;
-    measured->across = e->across;
+    measured->traffic = e->moved.traffic;
+    memcpy(measured->across, e->moved.across, sizeof measured->across);
     measured->steps = e->steps;
 }
 

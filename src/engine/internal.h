@@ -25,6 +25,11 @@ typedef struct zr__bound {
     zr_mark *mark[2];         /* by that number: its end, in this round and in the one before */
 } zr__bound;
 
+/* Bytes that came from other ranks. */
+typedef struct zr__moved {
+    zr_traffic traffic, across[ZR_BORDERS];
+} zr__moved;
+
 struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
@@ -61,7 +66,7 @@ struct zr_engine {
 
     zr_ledger ledger[ZR_SPACES];
     int64_t states_bytes;
-    zr_traffic traffic, across;
+    zr__moved moved;
     int64_t steps;
 };
 

@@ -133,10 +133,9 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_TRY(zr_comm_agree(e->comm, st)); /* a rank that cannot read its part must not leave the others waiting */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
-    zr_traffic counted = e->traffic, across = e->across; /* start-up is not a step's traffic */
+    const zr__moved before = e->moved; /* start-up is not a step's traffic */
     ZR_TRY(zr_engine_flush(e));
-    e->traffic = counted;
-    e->across = across;
+    e->moved = before;
     return ZR_OK;
 }
 

@@ -58,11 +58,46 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
-int64_t zr_plan_across(const zr_plan *plan, int32_t group, int64_t bytes)
+/* Neighbouring ranks within a border, 0: there is none. */
+static int within(const zr_layout *l, zr_border border)
 {
-    const int ranks = plan->group[group].size, local = plan->group[ZR_GROUP_LOCAL].size;
-    if (plan->n_groups <= ZR_GROUP_LOCAL || group == ZR_GROUP_LOCAL || ranks == 1) return 0;
-    return group == ZR_GROUP_ACROSS ? bytes : bytes / (ranks - 1) * (ranks - local);
+    if (border == ZR_BORDER_HOST) return l->host_ranks;
+    return l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks;
+}
+
+/* Of ranks first, first + step .. (n of them): how many are in [begin, end)? */
+static int count_in(int first, int step, int n, int begin, int end)
+{
+    const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
+    const int below_end = end <= first ? 0 : (end - first + step - 1) / step;
+    return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
+}
+
+/* The others of the rank's group that are not among the `width` neighbours that it belongs to. */
+static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
+{
+    const zr_group *g = &plan->group[group];
+    const zr_axis *last = g->n_axes ? &plan->axis[g->axis[g->n_axes - 1]] : NULL;
+    const int step = last ? last->step : 1, place = zr_plan_place(plan, group, rank);
+    return g->size - count_in(rank - place * step, step, g->size, rank / width * width, (rank / width + 1) * width);
+}
+
+int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
+{
+    const int width = within(&plan->layout, border), size = plan->group[group].size;
+    return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
+}
+
+/* A rank of which no other has more beyond a border. Ranks repeat: behind as many as hosts and groups both divide there
+ * is nothing new. */
+static int most_across(const zr_plan *plan, int32_t group, zr_border border)
+{
+    const int width = within(&plan->layout, border);
+    const int64_t all = (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
+    int rank = 0;
+    for (int r = 1; r < plan->layout.ranks && r < all; r++)
+        if (beyond(plan, group, width, r) > beyond(plan, group, width, rank)) rank = r;
+    return rank;
 }
 
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
@@ -104,6 +139,9 @@ static bool receives(const zr_step *step)
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
+    for (int32_t g = 0; g < plan->n_groups; g++)
+        for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
@@ -113,9 +151,11 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->when == ZR_WHEN_FIRST) runs = 1;
         if (step->when == ZR_WHEN_LATER) runs = times - 1;
         if (bytes == 0 || !receives(step)) continue;
-        const int64_t across = zr_plan_across(plan, step->group, bytes);
         ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, runs));
-        ZR_TRY(charge(plan, &plan->across, traffic_kind(step), across, runs));
+        for (int b = 0; b < ZR_BORDERS; b++) {
+            const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+            ZR_TRY(charge(plan, &plan->across[b], traffic_kind(step), across, runs));
+        }
     }
     return ZR_OK;
 }

@@ -80,24 +80,27 @@ static void hold_to_promise(zr__run *r)
     zr__run_note(r, text);
 }
 
+/** Each of n whole numbers becomes its highest over the ranks. */
+static zr_status highest_bytes(zr__run *r, int64_t *bytes, int n)
+{
+    double number[ZR_COMM_SCALARS];
+    for (int i = 0; i < n; i++) number[i] = (double)bytes[i];
+    ZR_TRY(zr__run_highest(r, number, n));
+    for (int i = 0; i < n; i++) bytes[i] = (int64_t)number[i];
+    return ZR_OK;
+}
+
 zr_status zr__run_highest_report(zr__run *r, zr_report *report)
 {
     union {
-        struct {
-            zr_memory memory;
-            zr_traffic traffic, across;
-        } of;
-        int64_t bytes[(sizeof(zr_memory) + 2 * sizeof(zr_traffic)) / sizeof(int64_t)];
-    } all = {{report->memory, report->traffic, report->across}};
-    enum { N = sizeof(all) / sizeof(int64_t) };
-    _Static_assert(N <= ZR_COMM_SCALARS, "a report travels in one call");
-    double number[N];
-    for (int i = 0; i < N; i++) number[i] = (double)all.bytes[i];
-    ZR_TRY(zr__run_highest(r, number, N));
-    for (int i = 0; i < N; i++) all.bytes[i] = (int64_t)number[i];
-    report->memory = all.of.memory;
-    report->traffic = all.of.traffic;
-    report->across = all.of.across;
+        zr_memory memory;
+        int64_t bytes[sizeof(zr_memory) / sizeof(int64_t)];
+    } all = {.memory = report->memory};
+    _Static_assert(sizeof(all) <= ZR_COMM_SCALARS * sizeof(int64_t), "memory travels in one call");
+    ZR_TRY(highest_bytes(r, all.bytes, sizeof(all) / sizeof(int64_t)));
+    report->memory = all.memory;
+    ZR_TRY(highest_bytes(r, report->traffic.bytes, ZR_TRAFFIC_KINDS));
+    for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(highest_bytes(r, report->across[b].bytes, ZR_TRAFFIC_KINDS));
     return ZR_OK;
 }
 
@@ -117,7 +120,7 @@ static void compare_with_plan(zr__run *r)
     if (r->result->steps == 0) return; /* a step is what was planned */
     if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
         memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
-        memcmp(&planned->across, &measured->across, sizeof(planned->across)) != 0) {
+        memcmp(planned->across, measured->across, sizeof(planned->across)) != 0) {
         zr__run_note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
     }
 }

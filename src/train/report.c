@@ -10,14 +10,23 @@ static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCA
 
 zr_report zr_report_planned(const zr_plan *plan)
 {
-    return (zr_report){.params = plan->params,
-                       .ranks = plan->layout.ranks,
-                       .stage = plan->layout.stage,
-                       .memory = plan->memory,
-                       .traffic = plan->traffic,
-                       .across = plan->across,
-                       .flops_model = plan->flops_model,
-                       .flops_hardware = plan->flops_hardware};
+    zr_report report = {.params = plan->params,
+                        .ranks = plan->layout.ranks,
+                        .stage = plan->layout.stage,
+                        .memory = plan->memory,
+                        .traffic = plan->traffic,
+                        .flops_model = plan->flops_model,
+                        .flops_hardware = plan->flops_hardware};
+    memcpy(report.across, plan->across, sizeof(report.across));
+    return report;
+}
+
+zr_traffic zr_report_within(const zr_report *report)
+{
+    zr_traffic within = report->traffic;
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
+        within.bytes[kind] -= report->across[ZR_BORDER_GROUP].bytes[kind];
+    return within;
 }
 
 /** Of all steps what one of them moves. */
@@ -38,7 +47,8 @@ zr_status zr_report_measured(const zr_plan *plan, const zr_measured *measured, z
     *report = zr_report_planned(plan);
     report->memory = measured->memory;
     ZR_TRY(a_step(&measured->traffic, measured->steps, &report->traffic));
-    return a_step(&measured->across, measured->steps, &report->across);
+    for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(a_step(&measured->across[b], measured->steps, &report->across[b]));
+    return ZR_OK;
 }
 
 static int set_categories(json_t *object, const int64_t category_bytes[ZR_CATEGORIES])
@@ -49,22 +59,21 @@ static int set_categories(json_t *object, const int64_t category_bytes[ZR_CATEGO
     return failed;
 }
 
-/** The spaces that are used, side by side. */
-static json_t *spaces_json(const zr_memory *memory)
+/** The spaces that are used, side by side. The device's is with its staging memory, as in what stands above. */
+static int set_spaces(json_t *object, const zr_memory *memory)
 {
     json_t *all = json_object();
-    int failed = all ? 0 : -1;
+    int failed = json_object_set_new(object, "spaces", all);
     for (int s = 0; s < ZR_SPACES; s++) {
         const zr_space_memory *space = &memory->space[s];
-        if (space->total_bytes == 0) continue;
-        json_t *object = json_object();
-        failed |= set_categories(object, space->category_bytes);
-        failed |= json_object_set_new(object, "total", json_integer(space->total_bytes));
-        failed |= json_object_set_new(all, zr_space_name((zr_space)s), object);
+        const bool device = s == ZR_SPACE_DEVICE;
+        if (space->total_bytes == 0 || s == ZR_SPACE_STAGING) continue;
+        json_t *one = json_object();
+        failed |= json_object_set_new(all, zr_space_name((zr_space)s), one);
+        failed |= set_categories(one, device ? memory->category_bytes : space->category_bytes);
+        failed |= json_object_set_new(one, "total", json_integer(device ? memory->total_bytes : space->total_bytes));
     }
-    if (!failed) return all;
-    json_decref(all);
-    return NULL;
+    return failed;
 }
 
 static json_t *memory_json(const zr_memory *memory)
@@ -73,6 +82,7 @@ static json_t *memory_json(const zr_memory *memory)
     int failed = set_categories(object, memory->category_bytes);
     failed |= json_object_set_new(object, "states", json_integer(memory->states_bytes));
     failed |= json_object_set_new(object, "total", json_integer(memory->total_bytes));
+    failed |= set_spaces(object, memory);
     if (!failed) return object;
     json_decref(object);
     return NULL;
@@ -85,13 +95,33 @@ static int64_t total_of(const zr_traffic *traffic)
     return total;
 }
 
-static json_t *traffic_json(const zr_traffic *traffic)
+static int set_traffic(json_t *object, const zr_traffic *traffic)
 {
-    json_t *object = json_object();
     int failed = object ? 0 : -1;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
         failed |= json_object_set_new(object, traffic_key[kind], json_integer(traffic->bytes[kind]));
-    failed |= json_object_set_new(object, "total", json_integer(total_of(traffic)));
+    return failed | json_object_set_new(object, "total", json_integer(total_of(traffic)));
+}
+
+/** A part of the traffic, under a name of its own. */
+static int set_part(json_t *object, const char *name, const zr_traffic *part)
+{
+    json_t *own = json_object();
+    int failed = json_object_set_new(object, name, own);
+    return failed | set_traffic(own, part);
+}
+
+static json_t *traffic_json(const zr_report *report)
+{
+    const zr_traffic *groups = &report->across[ZR_BORDER_GROUP], *hosts = &report->across[ZR_BORDER_HOST];
+    json_t *object = json_object();
+    int failed = set_traffic(object, &report->traffic);
+    if (total_of(groups) > 0) {
+        const zr_traffic within = zr_report_within(report);
+        failed |= set_part(object, "within", &within);
+        failed |= set_part(object, "across", groups);
+    }
+    if (total_of(hosts) > 0) failed |= set_part(object, "across_hosts", hosts);
     if (!failed) return object;
     json_decref(object);
     return NULL;
@@ -106,12 +136,10 @@ static json_t *flops_json(double flops)
 zr_status zr_report_json(const zr_report *report, char **json)
 {
     *json = NULL;
-    json_t *root =
-        json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:o, s:o}, s:o}", "params", (json_int_t)report->params, "ranks",
-                  report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
-                  traffic_json(&report->traffic), "flops", "model", flops_json(report->flops_model), "hardware",
-                  flops_json(report->flops_hardware), "spaces", spaces_json(&report->memory));
-    if (root && total_of(&report->across) > 0) json_object_set_new(root, "across", traffic_json(&report->across));
+    json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:o, s:o}}", "params", (json_int_t)report->params, "ranks",
+                             report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
+                             traffic_json(report), "flops", "model", flops_json(report->flops_model), "hardware",
+                             flops_json(report->flops_hardware));
     char *text = root ? json_dumps(root, 0) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for a report");

@@ -67,17 +67,17 @@ static zr_status hosts_alike(zr__run *r, bool *alike)
     return ZR_OK;
 }
 
-/** Collectives in two levels need to know the hosts. */
+/** What crosses hosts is in the report, and collectives in two levels need to know the hosts. */
 static zr_status settle_hosts(zr__run *r)
 {
     const zr_config_switch wanted = r->config->collectives.hierarchical;
     bool alike = false;
-    if (r->config->parallel.ranks_per_host > 0 || wanted == ZR_SWITCH_OFF) return ZR_OK;
+    if (r->config->parallel.ranks_per_host > 0) return ZR_OK;
     ZR_TRY(hosts_alike(r, &alike));
-    ZR_CHECK(alike || wanted == ZR_SWITCH_AUTO, ZR_ERR_CONFIG,
+    ZR_CHECK(alike || wanted != ZR_SWITCH_ON, ZR_ERR_CONFIG,
              "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
              "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
-    if (!alike)
+    if (!alike && wanted == ZR_SWITCH_AUTO)
         zr__run_note(r,
                      "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
                      "numbers of ranks, or those of a host are not next to each other");
