@@ -1,4 +1,4 @@
-//TEST timeout=20
+//TEST timeout=20 needs=/proc/self
 //LINK -Wl,--wrap=open
 /* The directory of a run: another job that comes and goes between the look at it and its lock, locks whose process is
  * gone, and metrics that are cut. */
