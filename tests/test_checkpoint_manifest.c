@@ -147,8 +147,9 @@ static void forged_manifests_are_refused(void **state)
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": [], \"files\": [" ONE "], ", "not an object"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": 3, \"files\": [" ONE "], ", "run:1:"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": 1, \"a\": 1}, ", "duplicate"},
-        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": ", "does not end"},
+        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": ", "run:1:"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\" 1}, ", "run:1:"},
+        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": [{\"a\": ", "does not end"},
         {HEAD "], ", "wanted '{'"},
         {HEAD ONE ", " ONE "], ", "stands there twice"},
         {HEAD ONE ",], ", "wanted '{'"},
@@ -185,7 +186,7 @@ static void forged_manifests_are_refused(void **state)
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [3], \"xxh3\": \"" HASH "," HASH "\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789ABCDEF\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789abcde\"}], ", "15 bytes of hashes"},
-        {"", "is no manifest"},
+        {"", "or no manifest"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         zr_manifest *m = NULL;
