@@ -29,7 +29,8 @@ void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
 
 static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* what it makes of O_DIRECT */
-static int write_error, sync_error;                              /* errno; 0: none. -1: takes no byte */
+static int write_error;                                          /* errno; -1: takes no byte */
+static atomic_int sync_error;                                    /* errno; 0: none */
 static atomic_int writes_left = -1, directs, plains;             /* the write that fails; all writes */
 static atomic_int allocations_left = -1;
 
@@ -73,8 +74,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
 
 int __wrap_fsync(int fd)
 {
-    int error = sync_error;
-    sync_error = 0; /* once: as Linux tells of a lost write once */
+    int error = atomic_exchange(&sync_error, 0); /* once: as Linux tells of a lost write once */
     errno = error;
     return error ? -1 : __real_fsync(fd);
 }

@@ -59,6 +59,12 @@ static void whole(void)
     assert_int_equal(made_check(dir, 5), ZR_OK);
 }
 
+/* In place: emptying a file first would make some file systems write it out at once. */
+static void put_byte(FILE *file, long at, int byte)
+{
+    if (fseek(file, at, SEEK_SET) || fputc(byte, file) == EOF || fflush(file)) abort();
+}
+
 static void every_byte_changed(void **state)
 {
     (void)state;
@@ -67,16 +73,17 @@ static void every_byte_changed(void **state)
     assert_string_equal(report, "");
     for (int f = 0; f < FILES; f++) {
         size_t n = take(names[f], bytes);
-        assert_true(n > 0 && n < ROOM);
-        for (size_t i = 0; i < n; i++)
+        FILE *file = fopen(made_path(dir, names[f]), "r+b");
+        assert_true(file && n > 0 && n < ROOM);
+        for (size_t i = 0; i < n; i++) {
             for (int bit = 0; bit < BITS; bit++) {
-                static const char flip[BITS] = {1, 0x20, (char)0x80};
-                bytes[i] ^= flip[bit];
-                put(names[f], bytes, n);
+                static const unsigned char flip[BITS] = {1, 0x20, 0x80};
+                put_byte(file, (long)i, (unsigned char)bytes[i] ^ flip[bit]);
                 refused(names[f], ZR_ERR_DATA, "damaged");
-                bytes[i] ^= flip[bit];
             }
-        put(names[f], bytes, n);
+            put_byte(file, (long)i, bytes[i]);
+        }
+        fclose(file);
         whole();
     }
 }
@@ -138,7 +145,7 @@ static void all_damage_is_named(void **state)
     char *line = strtok(report, "\n");
     assert_non_null(strstr(line, "model.safetensors: bytes 0 .. 4695 are damaged")); /* header, 3/4 of wte */
     line = strtok(NULL, "\n");
-    assert_non_null(strstr(line, "model.safetensors: bytes 4920 .. 4927 are damaged"));
+    assert_non_null(strstr(line, "model.safetensors: bytes 4916 .. 4927 are damaged"));
     line = strtok(NULL, "\n");
     assert_non_null(strstr(line, "exp_avg.safetensors: cannot open"));
     line = strtok(NULL, "\n");

@@ -77,17 +77,15 @@ static void bad_manifests_are_not_written(void **state)
     (void)state;
     const int64_t C = ZR_CHUNK_BYTES;
     const zr_chunk one[] = {{0, 10, 1}}, gap[] = {{0, 4, 1}, {5, 5, 1}}, twice[] = {{0, 5, 1}, {0, 5, 1}, {5, 5, 1}},
-                   across[] = {{0, C + 1, 1}}, none[] = {{0, 5, 1}, {5, 0, 1}, {5, 5, 1}}, late[] = {{1, 9, 1}};
+                   across[] = {{0, C + 1, 1}}, none[] = {{0, 5, 1}, {5, 0, 1}, {5, 5, 1}}, late[] = {{1, 9, 1}},
+                   shifted[] = {{0, 5, 1}, {6, 5, 1}};
     const zr_manifest_file good = {"a", 10, one, 1};
-    const zr_manifest_file bad[] = {{"a", 9, one, 1},        {"a", 11, one, 1},
-                                    {"a", 10, gap, 2},       {"a", 10, twice, 3},
-                                    {"a", C + 1, across, 1}, {"a", 10, none, 3},
-                                    {"a", 10, late, 1},      {"", 10, one, 1},
-                                    {"a/b", 10, one, 1},     {"..", 10, one, 1},
-                                    {".a", 10, one, 1},      {"a\"", 10, one, 1},
-                                    {"a\n", 10, one, 1},     {"manifest.json", 10, one, 1},
-                                    {"a", -1, NULL, 0},      {"a", 10, one, -1},
-                                    {"a", 10, NULL, 0}};
+    const zr_manifest_file bad[] = {
+        {"a", 9, one, 1},        {"a", 11, one, 1},   {"a", 10, gap, 2},   {"a", 10, twice, 3},
+        {"a", C + 1, across, 1}, {"a", 10, none, 3},  {"a", 10, late, 1},  {"a", 9, late, 1},
+        {"a", 10, shifted, 2},   {"", 10, one, 1},    {"a/b", 10, one, 1}, {"..", 10, one, 1},
+        {".a", 10, one, 1},      {"a\"", 10, one, 1}, {"a\n", 10, one, 1}, {"manifest.json", 10, one, 1},
+        {"a", -1, NULL, 0},      {"a", 10, one, -1},  {"a", 10, NULL, 0}};
     zr_manifest m = {.step = 1, .build = "b", .run = "{}", .n_files = 1};
     mkdir(in_tempdir("unwritten"), 0777);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -147,8 +145,9 @@ static void forged_manifests_are_refused(void **state)
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": [], \"files\": [" ONE "], ", "not an object"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": 3, \"files\": [" ONE "], ", "run:1:"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": 1, \"a\": 1}, ", "duplicate"},
-        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": ", "does not end"},
+        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\": ", "run:1:"},
         {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {\"a\" 1}, ", "run:1:"},
+        {"{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": [{\"a\": ", "does not end"},
         {HEAD "], ", "wanted '{'"},
         {HEAD ONE ", " ONE "], ", "stands there twice"},
         {HEAD ONE ",], ", "wanted '{'"},
@@ -185,7 +184,7 @@ static void forged_manifests_are_refused(void **state)
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [3], \"xxh3\": \"" HASH "," HASH "\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789ABCDEF\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789abcde\"}], ", "15 bytes of hashes"},
-        {"", "is no manifest"},
+        {"", "or no manifest"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         zr_manifest *m = NULL;

@@ -91,7 +91,7 @@ static zr_status print_file(zr__text *text, const zr_manifest_file *file)
     return st;
 }
 
-static zr_status print_manifest(zr__text *text, const zr_manifest *m)
+static zr_status print_members(zr__text *text, const zr_manifest *m)
 {
     size_t run = strlen(m->run);
     while (run > 0 && strchr(" \t\r\n", m->run[run - 1])) run--;
@@ -106,6 +106,17 @@ static zr_status print_manifest(zr__text *text, const zr_manifest *m)
     if (text->failed) return ZR_OK;
     uint64_t hash = zr__chunk_hash(text->data, (int64_t)text->length);
     zr__text_add(text, "\"xxh3\": \"%016" PRIx64 "\"}\n", hash);
+    return ZR_OK;
+}
+
+zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *bytes)
+{
+    zr__text out = {0};
+    zr_status st = print_members(&out, manifest);
+    *bytes = out.length;
+    if (st == ZR_OK) st = zr__text_take(&out, text);
+    zr__text_clear(&out);
+    ZR_TRY(st);
     return ZR_OK;
 }
 
@@ -134,17 +145,14 @@ done:
 
 zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest)
 {
-    zr__text out = {0};
     char *text = NULL, *path = NULL;
+    size_t bytes = 0;
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, print_manifest(&out, manifest), done);
-    size_t bytes = out.length;
-    ZR_TRY_GOTO(st, zr__text_take(&out, &text), done);
+    ZR_TRY_GOTO(st, zr__manifest_print(manifest, &text, &bytes), done);
     ZR_TRY_GOTO(st, check_text(dir, text, bytes), done);
     ZR_TRY_GOTO(st, zr__hf_path(dir, ZR_MANIFEST_NAME, &path), done);
     ZR_TRY_GOTO(st, write_text(path, text, bytes), done);
 done:
-    zr__text_clear(&out);
     zr_free(text);
     zr_free(path);
     return st;

@@ -25,6 +25,9 @@ bool zr__manifest_file_name(const char *name, size_t n);
 /** Check a manifest's text, `name` being the file in messages. ZR_ERR_DATA. zr_manifest_free it. */
 ZR_NODISCARD zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest);
 
+/** A manifest's text, its checksum included; zr_free it. ZR_ERR_INTERNAL chunks that do not tile a file. */
+ZR_NODISCARD zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *bytes);
+
 /** Read and check dir/manifest.json alone: its files are not looked at. */
 ZR_NODISCARD zr_status zr__manifest_load(const char *dir, zr_manifest **manifest);
 
