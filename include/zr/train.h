@@ -324,8 +324,8 @@ typedef struct zr_trace {
     int64_t first_step, last_step; /* training steps that are in it, from 1 */
 } zr_trace;
 
-/** What is told while training. Any function may be NULL. All but `stop` are called on rank 0 only, but what is given
- *  must be the same on every rank. */
+/** What is told while training. Any function may be NULL. All but `stop` and `save` are called on rank 0 only, but what
+ * is given must be the same on every rank. */
 typedef struct zr_observer {
     void *arg;
     void (*start)(void *arg, const zr_train_info *info);
@@ -336,6 +336,10 @@ typedef struct zr_observer {
     /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
      * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
     bool (*stop)(void *arg);
+    /* Write a checkpoint now, and go on? One rank is enough. Asked on every rank after each step; a question that was
+     * answered with true is over. */
+    bool (*save)(void *arg);
+    double end_sec; /* by zr_clock_sec: end here as `stop` does, early enough for the checkpoint; 0: no limit */
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
     zr_trace trace;
 } zr_observer;

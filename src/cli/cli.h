@@ -50,6 +50,9 @@ ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 /** Put an override before those of the command line, which win; its text lives in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
+/** "5400", "90m", "3h", "1d12h" in seconds; ZR_ERR_ARG naming the option. */
+ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double *sec);
+
 /** The exit code of a status, as docs and scripts know it. */
 int cli_exit_code(zr_status status);
 
@@ -202,9 +205,12 @@ void cli_show_done(void *arg, int64_t done, int64_t of);
 void cli_progress_end(const cli_progress *progress);
 
 /** From here on SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and SIGTERM some
- *  time after the first signal, end the process. `say`: the first is answered at once, over a line that is redrawn. */
-void cli_signals_catch(bool say, bool on_live_line);
+ *  time after the first signal, end the process. SIGUSR2 asks to save. `speak`: the first is answered at once, over a
+ *  line that is redrawn. */
+void cli_signals_catch(bool speak, bool on_live_line);
 /** Was one of them received? An observer's `stop`. */
 bool cli_signals_asked(void *arg);
+/** Was SIGUSR2 received since this was asked last? An observer's `save`. */
+bool cli_signals_save(void *arg);
 
 #endif
