@@ -32,6 +32,8 @@ check "... seed and samples" sh -c 'grep -q "^seed  *1234" shown && grep -q "^sa
 check "... weights and both moments" test "$(grep -c '^  transformer.wte.weight  *F32  *\[256,16\]' shown)" = 3
 check "a checkpoint of the run" shows '^step         4,' "$ZR" inspect run/step-00000004/
 check "from within it" shows '^step         4,' sh -c 'cd run/step-00000004 && "$0" inspect .' "$ZR"
+mkdir copied && cp -r run/step-00000004 copied
+check "a folder with a checkpoint that was copied" shows '^copied/step-00000004$' "$ZR" inspect copied
 check "a Hugging Face directory" shows '^kind  *Hugging Face directory' "$ZR" inspect run/model
 check "one file" shows '^kind  *safetensors file' "$ZR" inspect run/model/model.safetensors
 check "without reading" shows 'transformer.wte.weight  *F32  *\[256,16\] *$' "$ZR" inspect run/model --no-norms
@@ -83,6 +85,9 @@ check "... is what the run itself leaves" sh -c 'cmp exported/model.safetensors 
 check "never over what is there" says 'exported is there already' 73 "$ZR" convert run exported
 check "... nor over a file" says 'c.json is there already' 73 "$ZR" convert run c.json
 check "where nothing can be" code 73 "$ZR" convert run no/folder/here
+check "on a disk that is full" code 74 sh -c 'ulimit -f 8 && exec "$0" convert run full' "$ZR"
+check "... a run neither" code 74 sh -c 'ulimit -f 8 && exec "$0" convert exported full' "$ZR"
+check "... and nothing is left" test ! -e full -a ! -e full.tmp
 mkdir taken.tmp
 check "beside another that makes it" says 'taken.tmp' 73 "$ZR" convert run taken
 check "... which stays" test -d taken.tmp -a ! -e taken

@@ -76,6 +76,8 @@ check "... was started three times" test "$(grep -c '^mpirun -n 2 .*zr train c.j
 check "mpirun: a rank that is lost is started again" with env CODES="83 137 0" sh "$requeue" 2 c.json out
 check "... not for ever" code 83 with env CODES="83 83 83 83 83 83 83 83" sh "$requeue" 2 c.json out
 check "... but a few times" test "$(wc -l <calls)" = 4
+check "mpirun: stopping again and again without a step" code 75 with env CODES="75 75 75 75 75 75" sh "$requeue" 2 c.json out
+check "... ends too" test "$(wc -l <calls)" = 4
 check "mpirun: a fault of the configuration is not" code 78 with env CODES=78 sh "$requeue" 2 c.json out
 check "... started again" test "$(wc -l <calls)" = 1
 
@@ -88,6 +90,10 @@ else
     MPIRUN="$mpirun" ZR="$ZR" sh "$requeue" 2 c.json mpi >mpi.out 2>mpi.err &
     pid=$!
     wait_for test -s mpi/metrics.jsonl
+    kill -USR2 $pid
+    check "SIGUSR2 to mpirun-requeue.sh saves" wait_for one mpi
+    lines=$(wc -l <mpi/metrics.jsonl)
+    check "... the run goes on" wait_for sh -c "test \$(wc -l <mpi/metrics.jsonl) -gt $((lines + 5))"
     kill -TERM $pid
     check "SIGTERM to mpirun-requeue.sh stops the run with 75" ends_with 75 $pid
     check "... with a checkpoint" "$ZR" verify mpi

@@ -26,9 +26,18 @@ static bool has_model(const char *run)
     return exists(run, "model/model.safetensors") || exists(run, "model/model.safetensors.index.json");
 }
 
+/** Or what was copied of one. */
+static bool has_checkpoints(const char *dir)
+{
+    int64_t *step = NULL, n = 0;
+    bool any = zr_checkpoint_list(dir, &step, &n) == ZR_OK && n > 0;
+    zr_free(step);
+    return any;
+}
+
 static bool is_run(const char *dir)
 {
-    return exists(dir, "metrics.jsonl") || has_model(dir);
+    return exists(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
 }
 
 static const char *last_name(const char *path)
