@@ -52,7 +52,7 @@ done
 mkdir bin
 cat >bin/launch <<'END'
 #!/bin/sh
-echo "$0 $*" | sed 's,.*/,,' >>calls
+echo "${0##*/} $*" >>calls
 n=$(wc -l <calls)
 code=$(echo $CODES | cut -d' ' -f$n)
 exit ${code:-0}
