@@ -421,11 +421,11 @@ ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_lay
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
- *  the first write of the other in the graph of stream order and waits; every read has a writer
- *  before it, and every value is still in its place when it is read; every buffer lies in its arena and every
- *  exchange in the stage; no unit is updated before all ranks have agreed on its gradient, and none is read
- *  from where it stays afterwards.
- *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
+ *  the first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
+ *  written before, in a step that follows a flush and in one that does not, and every value is still in its place when
+ *  it is read; every buffer lies in its arena and every exchange in the stage; every unit is updated, not before all
+ *  ranks have agreed on its gradient, and not read afterwards from where it stays.
+ *  Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
 /** The step of training at which most bytes of a rank are in use, and what they are. */
