@@ -7,18 +7,8 @@
 /* A plan of two ranks that has nothing but its buffers. */
 static zr_plan *bare_plan(void)
 {
-    static const zr_gpt2_config config = {.n_layer = 1,
-                                          .n_head = 1,
-                                          .n_embd = 8,
-                                          .n_positions = 4,
-                                          .vocab_size = 16,
-                                          .layer_norm_epsilon = 1e-5,
-                                          .initializer_range = 0.02};
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.seq = 4;
-    l.ranks = 2;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
-    zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
+    zr_layout l = plan_layout(0, 2, ZR_F32, 1);
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
     zr_free(s->step);
     zr_free(s->use);
