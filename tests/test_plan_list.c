@@ -4,6 +4,8 @@
 #include "plan/internal.h"
 #include "plan_make.h"
 
+#include <string.h>
+
 /* A plan of two ranks that has nothing but its buffers. */
 static zr_plan *bare_plan(void)
 {
@@ -69,8 +71,26 @@ static void test_edits(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* The first step too many is refused, and what comes after is dropped. */
+static void test_most_steps(void **state)
+{
+    (void)state;
+    zr_plan *plan = bare_plan();
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
+    zr__list l;
+    assert_int_equal(zr__list_begin(&l, plan, NULL, s), ZR_OK);
+    for (int32_t i = 0; i < ZR__STEPS_MAX; i++) zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1);
+    assert_int_equal(l.status, ZR_OK);
+    assert_int_equal(l.n, ZR__STEPS_MAX);
+    assert_int_equal(zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1), ZR_NONE);
+    assert_int_equal(zr__list_finish(&l), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "more than 1048576 steps"));
+    zr__list_end(&l);
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits), cmocka_unit_test(test_most_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
