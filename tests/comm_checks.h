@@ -1,17 +1,28 @@
 /* What every transport must do, as one function over a communicator: the tests of each transport
- * run it on their own ranks. A failed check is a failed status with its message. */
+ * run it on their own ranks. A failed check is a failed status with its message.
+ * Link with --wrap=zr_traffic_count. */
 #ifndef COMM_CHECKS_H
 #define COMM_CHECKS_H
 
 #include "zr/comm.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { CHECK_PIECE_MAX = 20011 };
+
+/* A broken count when set: the checks must notice. */
+static _Atomic int64_t miscounted_bytes;
+void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+}
 
 /* Byte i of what rank `from` of the world has for rank `to` in a round: no two of these look alike for long. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)

@@ -19,14 +19,8 @@ static const zr_gpt2_config ways_config = {.n_layer = 2,
 
 static inline zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.stage = stage;
-    l.ranks = ranks;
-    l.dtype = l.wire_dtype = dtype;
-    l.accum = accum;
+    zr_layout l = plan_layout(stage, ranks, dtype, accum);
     l.batch = 2;
-    l.seq = 16;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     return l;
 }
 

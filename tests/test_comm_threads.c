@@ -1,31 +1,6 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_wait,--wrap=sched_yield
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "comm/barrier.h"
-#include "comm_checks.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-
-/* A broken count when set: the checks must notice. */
-static _Atomic int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
-{
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
-}
-
-static void expect_ok(zr_status st)
-{
-    if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
-}
+#include "comm_threads.h"
 
 static void every_size_moves_the_right_bytes(void **state)
 {
@@ -165,27 +140,15 @@ static void calls_may_come_from_a_second_thread(void **state)
     expect_ok(zr_comm_threads_run(3, check_comm_beside, NULL));
 }
 
-/* Rank 0 never comes; the others stop themselves, or hear that one of them did. */
-static zr_status cancel_all_but_0(zr_comm *comm, void *arg)
+static zr_status cancel_in_world(zr_comm *comm, void *arg)
 {
-    _Atomic int *stopped = arg;
-    void *staging;
-    ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
-    if (comm->rank == 0) {
-        while (*stopped < comm->size - 1) usleep(1000);
-        return ZR_OK;
-    }
-    zr_status st = check_cancel(comm, comm);
-    *stopped += 1;
-    return st;
+    return cancel_all_but_0(comm, comm, arg);
 }
 
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
-    _Atomic int stopped = 0;
-    assert_int_equal(zr_comm_threads_run(3, cancel_all_but_0, &stopped), ZR_ERR_PEER);
-    assert_int_equal(stopped, 2);
+    expect_two_stopped(cancel_in_world);
 }
 
 static void one_rank_alone_is_not_stopped(void **state)

@@ -201,6 +201,8 @@ typedef struct zr__decided {
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
 void zr__decided_free(zr__decided *d);
+/* The op that runs, NULL: none does. */
+const zr_op *zr__op_of(const zr__decided *d, int32_t run);
 /* The unit of a parameter; -1: the value is none. */
 int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 
@@ -263,6 +265,7 @@ typedef struct zr__writing {
     bool pending;    /* the units reduced at the end of the segment before are still to be consumed */
 } zr__writing;
 
+int64_t zr__value_bytes(const zr_value_info *value);
 /* A use of a value in this buffer: at its place in its unit, or at the beginning. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
 /* Where a run's operand stands now; where `step` is to write its output. */

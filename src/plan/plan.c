@@ -1,38 +1,24 @@
 /*
  * From a model and a layout to a plan: graphs, states, schedules, map, accounts. Pure arithmetic.
  */
+#include "base/names.h"
 #include "plan/internal.h"
 
 #include <string.h>
 
 const char *zr_stream_name(zr_stream stream)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_STREAM_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)stream < ZR_STREAMS ? name[stream] : "?";
+    ZR__NAME_IN(ZR_STREAM_LIST, ZR_STREAMS, stream, "unknown");
 }
 
 const char *zr_space_name(zr_space space)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_SPACE_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)space < ZR_SPACES ? name[space] : "?";
+    ZR__NAME_IN(ZR_SPACE_LIST, ZR_SPACES, space, "unknown");
 }
 
 const char *zr_step_kind_name(zr_step_kind kind)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_STEP_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)kind < ZR_STEP_KINDS ? name[kind] : "?";
+    ZR__NAME_IN(ZR_STEP_LIST, ZR_STEP_KINDS, kind, "unknown");
 }
 
 /* What excludes what among the ways to keep and move model states. */
@@ -200,7 +186,7 @@ static zr_status plan_caches(zr_plan *plan)
     for (int32_t v = 0; g && v < zr_graph_values(g); v++) {
         const zr_value_info *info = zr_graph_value(g, v);
         if (info->kind != ZR_VALUE_CACHE) continue;
-        int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
+        int64_t bytes = zr__value_bytes(info);
         int32_t index;
         ZR_TRY(
             zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, info->unit, "key-value cache", bytes, &index));

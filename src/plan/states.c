@@ -240,9 +240,8 @@ zr_status zr__plan_results(zr_plan *plan)
     ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
     if (l->decode_len > 0) {
         const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
-        const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
-        ZR_TRY(result(plan, -1, "output", (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)),
-                      &plan->output));
+        const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g));
+        ZR_TRY(result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
     }
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
