@@ -245,8 +245,8 @@ typedef struct zr_device_facts {
     bool bf16_products;              /* bf16 is multiplied as such; otherwise it is widened to fp32 */
     int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
     const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */
-    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel; more than any plan has room for
-     *  where an operand has more elements than kernels count with. NULL: no op takes any. */
+    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel; more than any plan has room
+     * for where an operand has more elements than kernels count with. NULL: no op takes any. */
     int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
 } zr_device_facts;
 
