@@ -107,14 +107,14 @@ ZR_API const char *zr_version(void);
 
 /* ---- memory and traffic ---------------------------------------------------------------------- */
 
-/** What a place in a rank's arena is for (design: ARCHITECTURE.md, Memory). */
+/** What bytes of a rank's memory are for (docs/memory.md). */
 #define ZR_CATEGORY_LIST(X)                                                                                            \
     X(PARAM, "param")           /* parameter shards, and whole units while gathered */                                 \
     X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */                         \
     X(OPTIM, "optim")           /* fp32 master, momentum, variance ... */                                              \
     X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
     X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                                               \
-    X(BUFFER, "buffer")         /* constant-size staging of exchange and update */                                     \
+    X(BUFFER, "buffer")         /* staging memory, of constant size */                                                 \
     X(WORK, "work")             /* scratch of one step */
 
 typedef enum zr_category {

@@ -162,7 +162,7 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
 }
 
 /* What other ranks have updated is gathered once, and not when a flush has done it. */
-static bool is_due(const zr_engine *e, const zr_step *step, int64_t micro)
+static bool runs_now(const zr_engine *e, const zr_step *step, int64_t micro)
 {
     if (step->when == ZR_WHEN_STALE) return e->refresh && micro == 0;
     return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) == (micro == 0);
@@ -182,11 +182,11 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
         e->echoed = st != ZR_OK;
         ZR_TRY(st);
     }
-    const bool due = is_due(e, step, micro);
-    if (due) ZR_TRY(ops->issue(queue, &task));
+    const bool runs = runs_now(e, step, micro);
+    if (runs) ZR_TRY(ops->issue(queue, &task));
     /* In the first round what does not run stands behind what runs in its place; later there is nothing to wait for. */
     const zr_mark nothing = {NULL, 0};
-    if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = due || micro == 0 ? ops->mark(queue) : nothing;
+    if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
 
@@ -215,7 +215,7 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* The comm queue ends what it has, or, after a failure that is not its own, is called back. */
+/* The comm queue ends what it has; after a failure that is not its own, it and its call between ranks are cancelled. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;

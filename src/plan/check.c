@@ -62,8 +62,8 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* All calls between ranks are on one stream, since no two may be made at once; whatever moves passes through the
- * staging memory in parts, which must hold the least ones. */
+/* All calls between ranks are on one stream, since no two may be made at once; whatever moves goes through the staging
+ * memory in chunks, and the smallest must have room there. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->layout.ranks == 1) return ZR_OK;
@@ -89,8 +89,9 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* What runs once a step is skipped where nothing is left to do. It needs nothing of this step, so it waits for nothing;
- * and all it does is bring a unit that stays whole up to date, which then no one does later. */
+/* What runs once a training step (ZR_WHEN_STALE) is skipped where a flush has done it. So no such step needs anything
+ * of this training step, or waits; and all it does is bring a unit that stays whole up to date, which no one does
+ * later. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {

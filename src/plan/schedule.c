@@ -33,7 +33,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
     const zr__decided *d = &w->decided;
     const zr_plan *plan = w->list.plan;
     bool last = segment + 1 == d->n_segments || d->segment[segment + 1].pass != d->segment[segment].pass;
-    /* First, or what all ranks agree on about the unit before would stand behind this one's way. */
+    /* Before the reductions of this segment: on the comm stream AGREE of the units before would wait behind them. */
     if (w->pending) consume_units(w, segment - 1);
     for (int32_t u = 0; u < plan->n_units && w->list.status == ZR_OK; u++) {
         if (!is_due(w, u, segment)) continue;
@@ -108,7 +108,7 @@ static void write_copy(zr__writing *w, int32_t run)
     zr__list_use(l, step, keep ? device : host);
     zr__list_use(l, step, keep ? host : device);
     if (keep) return;
-    /* While the segment before computes, no further ahead: else all might be there at once. */
+    /* Fetched while the segment before computes and no earlier: else all checkpoints might be there at once. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     l->schedule->value[of->value] = device;
     w->place[w->n_instances] = device.buffer;

@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-/* NULL: no op runs there. */
 const zr_op *zr__op_of(const zr__decided *d, int32_t run)
 {
     return zr__program_op(&d->program, d->graph, run);

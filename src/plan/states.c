@@ -25,8 +25,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* A rank's part of a unit that the ranks of a group share out; of SELF, the whole. Where sums are made in two levels,
- * the shards of one host stand side by side, so that each level moves whole stretches. */
+/* A rank's part of a unit that is shared out among the ranks of a group; of SELF, the whole. Where sums are made in two
+ * levels, the shards of one host stand side by side, so that each level moves whole stretches. */
 static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -196,10 +196,10 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* Of the staging memory: buckets pass through it in parts, so that its size is constant (ZeRO section 6.2, C_B): one
- * part for each rank is filled while another is read. Of this size, more brings no more speed. */
+/* Of the staging memory: pieces go through it in chunks, so that its size is constant (ZeRO section 6.2, C_B): one half
+ * is filled while the other is read. Beyond this size, more brings no more speed. */
 #define STAGING_BYTES ((int64_t)4 << 20)
-#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* a rank's two parts, however many ranks there are */
+#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
 
 /* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
 zr_status zr__plan_staging(zr_plan *plan)
