@@ -58,7 +58,7 @@ static inline bool choose(zr_layout *l, int way)
         l->reduce_bucket_elems = 5000;
         return l->stage <= 1;
     case 6:
-        l->world = true;
+        l->any_ranks = true;
         l->accum = 3;
         return (l->ranks & (l->ranks - 1)) == 0;
     case 7:
@@ -106,7 +106,7 @@ static inline zr_layout one_of_ten(int i)
         l.hierarchical = true;
         break;
     case 4:
-        l.world = true;
+        l.any_ranks = true;
         break;
     case 5: /* a second partition */
         l.host_ranks = l.hpz_ranks = 2;

@@ -102,7 +102,7 @@ static void test_world(void **state)
 {
     (void)state;
     trainer two = layout_trainer(2, ZR_F32, 4, 0.5), four = layout_trainer(4, ZR_F32, 2, 0.5);
-    two.layout.world = four.layout.world = true;
+    two.layout.any_ranks = four.layout.any_ranks = true;
     two.layout.stage = four.layout.stage = 2;
     trainer_run(&two);
     compare_groupings(&two, four, 2);

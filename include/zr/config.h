@@ -79,7 +79,7 @@ typedef struct zr_config {
         int64_t threads;        /* 0: auto */
         int64_t save_interval;  /* 0: none */
         int64_t keep_last;
-        bool world; /* "reproducible": same bits for any number of ranks that is a power of two */
+        bool any_ranks; /* "reproducible": same bits for any number of ranks that is a power of two */
     } train;
     struct {
         zr_config_optimizer type;

@@ -72,7 +72,7 @@ typedef struct zr_layout {
     zr_states states;
     bool norm_first; /* the whole gradient's norm must be known before the first update: clipping, loss scale */
     bool two_pass;   /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool world;      /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
+    bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
     int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO; 0: none */
@@ -90,9 +90,9 @@ typedef struct zr_layout {
 } zr_layout;
 
 /** Numbers of a rank that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of
- * `world` the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
+ * any_ranks the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
-#define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
+#define ZR_NORM_SCALARS_ANY_RANKS (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
 /** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
@@ -258,7 +258,7 @@ typedef struct zr_step {
     bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
     zr_when when;
     bool adds;              /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
-    bool world;             /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    bool any_ranks;         /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
     int64_t rounds;         /* REPEAT; reductions: so many add up */
     zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
     int32_t uses, n_uses;   /* in the schedule's use list */
@@ -308,7 +308,7 @@ typedef struct zr_plan_unit {
     zr_state sums;          /* of a step, which the update reads: fp32 accumulators, or grad */
     zr_state master;        /* fp32, of 16-bit runs */
     zr_state slot[4];       /* states of the optimizer, fp32 */
-    int32_t above;          /* of `world`: n_above accumulators of the own shard, one buffer after the other */
+    int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
     int32_t n_above;
     int32_t square;  /* buffer of a zr_square, ZR_NONE without training */
     int32_t verdict; /* buffer of the zr_verdict by which it is updated */

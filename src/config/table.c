@@ -104,7 +104,7 @@ static const zr_key table[] = {
     INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ONLY("0"),
         .help = "steps between checkpoints; 0: none"),
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL, .help = "checkpoints that are kept"),
-    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.world), ALL,
+    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
 

@@ -226,7 +226,7 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     zr_step *made = zr__list_newest(l);
     if (!plan->moves) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
-    made->world = last && plan->layout.world;
+    made->any_ranks = last && plan->layout.any_ranks;
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));

@@ -94,7 +94,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                     plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    u->n_above = l->world ? accumulators(l->accum) - 1 : 0;
+    u->n_above = l->any_ranks ? accumulators(l->accum) - 1 : 0;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
@@ -246,7 +246,7 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
     if (!l->train) return ZR_OK;
-    size_t scalars = l->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
+    size_t scalars = l->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
     ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)l->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {

@@ -142,8 +142,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
-    layout->world = config->train.world;
-    bool summed = config->accumulation_steps > 1 || layout->world; /* into sums that are kept */
+    layout->any_ranks = config->train.any_ranks;
+    bool summed = config->accumulation_steps > 1 || layout->any_ranks; /* into sums that are kept */
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
@@ -269,7 +269,7 @@ int64_t zr_train_host_limit(int local_ranks)
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    bool kept = lean && l->norm_first && l->accum == 1 && !l->world && !l->two_pass;
+    bool kept = lean && l->norm_first && l->accum == 1 && !l->any_ranks && !l->two_pass;
     bool again = l->recompute == ZR_RECOMPUTE_UNIT || l->recompute == ZR_RECOMPUTE_AUTO;
     text[0] = '\0';
     if (!l->train) return text;
