@@ -62,6 +62,27 @@ static struct fs_record {
     int failures;
 } fs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Every call that went well is told of, for tests that keep more than the record does (fs_replay.h). */
+typedef struct fs_event {
+    enum { FS_MAKE, FS_WRITE, FS_SIZE, FS_SYNC, FS_MOVE, FS_DROP } kind;
+    int fd;                /* MAKE of a file, WRITE, SIZE, SYNC */
+    int folder;            /* MAKE, MOVE, DROP: what their paths are relative to */
+    const char *path, *to; /* MAKE, DROP; MOVE */
+    const void *bytes;     /* WRITE: n of them */
+    off_t at, n;           /* WRITE; SIZE: n */
+} fs_event;
+static void (*fs_told)(const fs_event *event);
+
+static inline void fs_tell(bool good, fs_event event)
+{
+    int error = errno;
+    if (!good || !fs_told) return;
+    pthread_mutex_lock(&fs.lock);
+    fs_told(&event);
+    pthread_mutex_unlock(&fs.lock);
+    errno = error;
+}
+
 static inline fs_node *fs_find(ino_t number)
 {
     for (int i = 0; i < fs.n_nodes; i++)
@@ -183,6 +204,7 @@ int __wrap_open(const char *path, int flags, ...)
     va_end(args);
     int fd = __real_open(path, flags, mode);
     if (fd >= 0 && flags & (O_CREAT | O_TRUNC)) fs_done("open", fd, false);
+    fs_tell(fd >= 0 && flags & O_CREAT, (fs_event){FS_MAKE, .fd = fd, .folder = AT_FDCWD, .path = path});
     return fd;
 }
 
@@ -198,6 +220,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
     if (fs_fails(FS_PWRITE)) return -1;
     ssize_t put = __real_pwrite(fd, bytes, n, at);
     fs_done("pwrite", fd, false);
+    fs_tell(put > 0, (fs_event){FS_WRITE, .fd = fd, .bytes = bytes, .at = at, .n = put});
     return put;
 }
 
@@ -206,6 +229,7 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t n)
     if (fs_fails(FS_FALLOCATE)) return -1;
     int failed = __real_fallocate(fd, mode, at, n);
     fs_done("fallocate", fd, false);
+    fs_tell(!failed, (fs_event){FS_SIZE, .fd = fd, .n = at + n});
     return failed;
 }
 
@@ -213,6 +237,7 @@ int __wrap_ftruncate(int fd, off_t n)
 {
     int failed = __real_ftruncate(fd, n);
     fs_done("ftruncate", fd, false);
+    fs_tell(!failed, (fs_event){FS_SIZE, .fd = fd, .n = n});
     return failed;
 }
 
@@ -221,6 +246,7 @@ int __wrap_fsync(int fd)
     if (fs_fails(FS_FSYNC)) return -1;
     int failed = __real_fsync(fd);
     if (!failed) fs_done("fsync", fd, true);
+    fs_tell(!failed, (fs_event){FS_SYNC, .fd = fd});
     return failed;
 }
 
@@ -234,6 +260,7 @@ int __wrap_mkdir(const char *path, mode_t mode)
         pthread_mutex_unlock(&fs.lock);
     }
     errno = error;
+    fs_tell(!failed, (fs_event){FS_MAKE, .fd = -1, .folder = AT_FDCWD, .path = path});
     return failed;
 }
 
@@ -247,6 +274,7 @@ int __wrap_rename(const char *from, const char *to)
         pthread_mutex_unlock(&fs.lock);
     }
     errno = error;
+    fs_tell(!failed, (fs_event){FS_MOVE, .folder = AT_FDCWD, .path = from, .to = to});
     return failed;
 }
 

@@ -1,6 +1,6 @@
 /**
- * checkpoint: weights on disk. safetensors files (strict reader, writer of ranges), Hugging Face
- * directories, and files that appear whole or not at all.
+ * checkpoint: weights on disk. safetensors files (strict reader, writer of ranges), checkpoints of which every byte is
+ * under a checksum, Hugging Face directories, and files that appear whole or not at all.
  *
  * Everything read is untrusted: no size is believed before it is held against the file's. Paths
  * are plain bytes. Reading goes through pread; a reader may be used by several threads at once.
@@ -70,9 +70,9 @@ typedef struct zr_tensor_spec {
     zr_shape shape;
 } zr_tensor_spec;
 
-/** Create a file of fp32 tensors, all zero, at its full size: header padded to 8 bytes, tensors in the
- *  order given, metadata {"format":"pt"}. Refuses to replace anything (ZR_ERR_CREATE); ZR_ERR_IO on a
- *  full disk; ZR_ERR_ARG on duplicate or empty names or sizes that overflow. */
+/** Create a file of fp32 tensors, all zero, at its full size: header padded with spaces so that data begin at a
+ *  multiple of 4096 (for direct I/O), tensors in the order given, metadata {"format":"pt"}. Refuses to replace anything
+ * (ZR_ERR_CREATE); ZR_ERR_IO on a full disk; ZR_ERR_ARG on duplicate or empty names or sizes that overflow. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n);
 
 /** Open a created file for writing; any number of threads and processes may, each for its own ranges.
@@ -86,6 +86,146 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, con
 
 /** Make what was written durable (fsync). Every writer does this, then one commits the name. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* A checkpoint of a run is the directory RUN_DIR/step-00001000: config.json, model.safetensors, one more safetensors
+ * file for each state of the optimizer, and manifest.json, which is written last and covers every byte of them, its own
+ * included. Nothing in it depends on the layout that wrote it: a file holds whole tensors, whoever wrote which range.
+ *
+ * A file is cut into chunks: at every multiple of ZR_CHUNK_BYTES of its offset, and where ranges end that one writer
+ * wrote in one go. Chunks tile the file, and each has an XXH3-64 of its own, so that whoever reads a part checks what
+ * he reads and no more.
+ *
+ * A save: zr_checkpoint_begin; zr_safetensors_create for each file; every writer its ranges (zr_chunk_writer), the
+ * headers and small files by zr_chunks_of_file; zr_manifest_write; zr_checkpoint_commit. In between only one process
+ * does what is not for every writer. No call here is collective. */
+
+#define ZR_CHUNK_BYTES ((int64_t)4 << 20)
+
+/** Bytes [offset, offset + bytes) of a file, never across a multiple of ZR_CHUNK_BYTES, and their XXH3-64. */
+typedef struct zr_chunk {
+    int64_t offset, bytes;
+    uint64_t hash;
+} zr_chunk;
+
+/** Writes ranges of a file that has its full size already (zr_safetensors_create). Any number of writers, threads or
+ *  processes, each its own ranges; one writer is one thread's. Bytes go past the page cache (O_DIRECT) where the file
+ *  system allows it, but for what is left at the ends of a range outside multiples of 4096. Takes two buffers of
+ *  ZR_CHUNK_BYTES and a thread, which writes one while the caller fills and hashes the other. */
+typedef struct zr_chunk_writer zr_chunk_writer;
+
+/** ZR_ERR_NOT_FOUND no such file, not a regular file, a symbolic link; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, zr_chunk_writer **writer);
+/** Write n bytes at byte `offset`; they are copied. Offsets ascend: what begins where the last put ended goes on with
+ *  its range, anything else begins a new one. Nothing may lie past the end of the file.
+ *  ZR_ERR_ARG the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps of an
+ *  earlier put. A writer that has failed fails in every later call with the same status: what the system dropped once
+ *  it may report as synced later. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
+                                                  int64_t n);
+/** All is written and on the disk (fsync), or the call fails. Called once, after the last put. ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_writer_end(zr_chunk_writer *writer);
+/** The *n chunks of what was put, ascending; the writer's. NULL and 0 before zr_chunk_writer_end has succeeded. */
+ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int64_t *n);
+/** At any time; a writer that was not ended leaves the file in some state between. NULL is fine. */
+ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
+
+/** Read bytes [first, end) of a file back and hash them: for headers, and for small files whole (end -1: the file's
+ *  end). *chunk is the caller's, zr_free it; NULL where there are no bytes. ZR_ERR_NOT_FOUND; ZR_ERR_ARG the range does
+ *  not lie in the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chunk **chunk,
+                                                int64_t *n);
+
+/** A file of a checkpoint: letters, digits, '.', '_' and '-' in its name, which begins with a letter or digit. */
+typedef struct zr_manifest_file {
+    const char *name;
+    int64_t bytes;
+    const zr_chunk *chunk; /* ascending, when it was read */
+    int64_t n_chunks;
+} zr_manifest_file;
+
+/** manifest.json: one JSON object, its members always in this order:
+ *    {"format": 1, "build": VERSION, "step": N, "run": {...},
+ *     "files": [{"name": NAME, "bytes": N, "ends": [ends of chunks that are no multiple of ZR_CHUNK_BYTES, nor the
+ *                file's own, ascending], "xxh3": "a hash for each chunk, 16 hex digits, a space between"}, ...],
+ *     "xxh3": "XXH3-64 of all bytes before this member"}
+ *  and a newline. "format" first and "xxh3" last stay so in every format to come. */
+typedef struct zr_manifest {
+    int64_t step;
+    const char *build; /* printable ASCII without quotes and backslashes */
+    const char *run;   /* JSON text of "run", an object: the train layer's */
+    const zr_manifest_file *file;
+    int n_files;
+} zr_manifest;
+
+#define ZR_MANIFEST_FORMAT 1
+/** Larger ones are neither written nor read. */
+#define ZR_MANIFEST_MAX_BYTES ((int64_t)256 << 20)
+
+/** Write dir/manifest.json and sync it. Chunks in any order. ZR_ERR_INTERNAL chunks that do not tile a file, or
+ *  anything else that a reader would refuse; ZR_ERR_CREATE there is one already; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
+/** Read and check dir/manifest.json, and that its files are there: regular files of that size, neither they nor dir a
+ *  symbolic link. Of their bytes nothing is looked at. zr_manifest_free it. Takes memory for about three times the
+ *  file's size.
+ *  ZR_ERR_NOT_FOUND no such directory, or no manifest in it (a checkpoint that was not finished); ZR_ERR_DATA naming
+ * the file and what is wrong with it: damaged, a newer format (both are named), a step that is not the directory's, a
+ * file that is missing, of another size, or no regular file; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_manifest_read(const char *dir, zr_manifest **manifest);
+ZR_API void zr_manifest_free(zr_manifest **manifest);
+/** The file of that name; NULL: none. */
+ZR_API const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name);
+
+/** Reads one safetensors file of a checkpoint, for one thread: every chunk is read once into a buffer of at most
+ *  ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row. */
+typedef struct zr_chunk_reader zr_chunk_reader;
+
+/** Opens dir/name; the header's chunks are checked and the tensors read from them. `manifest` is borrowed until the
+ *  reader is closed. ZR_ERR_DATA naming the file: damaged (bytes), missing, not in the manifest, a link, of another
+ *  size, not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name,
+                                                   zr_chunk_reader **reader);
+/** Elements [first, first+n) of an F32 tensor into `out` (n). Not one element is written to `out` before the chunk it
+ *  comes from has been checked. ZR_ERR_DATA naming file, bytes and tensor where a chunk is damaged, or no such tensor,
+ *  or of another type; ZR_ERR_ARG the range; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_reader_f32(zr_chunk_reader *reader, const char *tensor, int64_t first, int64_t n,
+                                                  float *out);
+/** Names, types and shapes (zr_safetensors_count, _get, _find). Not to be read from: that would pass the checks by. */
+ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader);
+ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
+
+/** Check every byte of one file of a checkpoint, config.json before it is read. ZR_ERR_DATA naming the file and the
+ *  first damage; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name);
+
+/** Check every byte of a checkpoint. `report` (size bytes): a line for each damage, "FILE: what", and for each file
+ * that the manifest does not know, which is harmless; "" when there is nothing to say. fn (may be NULL) is told how far
+ * it is. ZR_ERR_DATA when there is any damage, its message the first; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as
+ *  zr_manifest_read; ZR_ERR_IO a file cannot be read. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
+                                                   size_t size);
+
+#define ZR_CHECKPOINT_NAME_BYTES 32
+/** "step-00001000": at least 8 digits. step >= 0. */
+ZR_API void zr_checkpoint_name(int64_t step, char name[ZR_CHECKPOINT_NAME_BYTES]);
+
+/** The steps of all that bears a checkpoint's name in run_dir, newest first, whether whole or not (zr_manifest_read
+ *  tells). *step is the caller's, zr_free it; NULL when there are none. ZR_ERR_NOT_FOUND run_dir; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n);
+
+/** Make the empty directory run_dir/step-N.tmp, in which a checkpoint grows. What a dead attempt left there goes first.
+ *  ZR_ERR_STATE there is a checkpoint of this step: it is saved already, or to be removed by who knows it damaged;
+ *  ZR_ERR_CREATE; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
+/** step-N.tmp, whose files are all synced, becomes step-N, whole or not at all (zr_dir_commit); then run_dir/latest, a
+ *  text file with the name and a newline, is replaced. `latest` is for people and other tools: zr reads the
+ * directories. ZR_ERR_IO: step-N may be there, whole. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_commit(const char *run_dir, int64_t step);
+/** Remove step-N, and step-N.tmp: renamed to that first, so that half a checkpoint never has its name. Only files of a
+ *  checkpoint are removed (*.json, *.safetensors), and links as such: nothing is followed. None there: ZR_OK.
+ *  ZR_ERR_IO naming what could not go; a foreign file, which then stays in step-N.tmp. */
+ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t step);
 
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
 

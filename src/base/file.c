@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -20,6 +22,21 @@ zr_status zr__file_missing(const char *path, int error)
                    strerror(error), told ? " (in " : "", escaped, told ? ")" : "");
 }
 
+/* Take over an open descriptor, closed where it is no regular file's. */
+static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(fd);
+        return ZR_FAIL(otherwise, "%s: %s, wanted a regular file", file->name,
+                       S_ISDIR(info.st_mode) ? "a directory" : "not a file");
+    }
+    file->fd = fd;
+    file->bytes = info.st_size;
+    file->modified = info.st_mtim;
+    return ZR_OK;
+}
+
 zr_status zr__file_open(const char *path, bool writable, zr__file *file)
 {
     /* O_NONBLOCK: a fifo in the place of a file must not hang the open; regular files ignore it. */
@@ -28,15 +45,39 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     zr__text_escape(path, file->name, sizeof(file->name));
     int fd = open(path, flags);
     if (fd < 0) return zr__file_missing(path, errno);
+    ZR_TRY(take_regular(fd, ZR_ERR_NOT_FOUND, file));
+    return ZR_OK;
+}
+
+/* A name that was not to be followed, or no directory. */
+static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
+{
     struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s, wanted a regular file", file->name,
-                       S_ISDIR(info.st_mode) ? "a directory" : "not a file");
-    }
-    file->fd = fd;
-    file->bytes = info.st_size;
-    file->modified = info.st_mtim;
+    if (fstatat(folder, path, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode))
+        return ZR_FAIL(ZR_ERR_DATA, "%s: a symbolic link, which is not followed here", shown);
+    return ZR_FAIL(error == ENOTDIR ? ZR_ERR_DATA : ZR_ERR_NOT_FOUND, "%s: cannot open: %s", shown, strerror(error));
+}
+
+zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
+{
+    char shown[ZR_FILE_NAME_BYTES], plain[PATH_MAX];
+    *file = (zr__file){.fd = -1};
+    /* "dir/" would be followed. */
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    ZR_CHECK(n < sizeof(plain), ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);
+    memcpy(plain, dir, n);
+    plain[n] = '\0';
+    zr__text_escape(plain, shown, sizeof(shown));
+    int used = snprintf(file->name, sizeof(file->name), "%s/", shown);
+    if (used < (int)sizeof(file->name)) zr__text_escape(name, file->name + used, sizeof(file->name) - (size_t)used);
+    int folder = open(plain, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0) return refuse_link(AT_FDCWD, plain, shown, errno);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), error = errno;
+    zr_status st = fd < 0 ? refuse_link(folder, name, file->name, error) : ZR_OK;
+    close(folder);
+    ZR_TRY(st);
+    ZR_TRY(take_regular(fd, ZR_ERR_DATA, file));
     return ZR_OK;
 }
 

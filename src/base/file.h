@@ -26,6 +26,9 @@ zr_status zr__file_missing(const char *path, int error);
 
 /** Open a regular file to read, or to read and write. ZR_ERR_NOT_FOUND naming path and reason. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
+/** Open a regular file of a directory to read, neither through a symbolic link. ZR_ERR_NOT_FOUND naming path and
+ * reason; ZR_ERR_DATA: something is there, but it is a link, or no directory, or no regular file. */
+ZR_NODISCARD zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file);
 /** Make a file that is not there yet. ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__file_create(const char *path, zr__file *file);
 void zr__file_close(zr__file *file);

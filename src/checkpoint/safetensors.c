@@ -10,26 +10,35 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read
 /* 16-bit tensors are widened through a buffer of so many elements on the stack. */
 enum { WIDEN_ELEMS = 2048 };
 
+zr_status zr__safetensors_header_bytes(const char *name, const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
+                                       int64_t file_bytes, int64_t *bytes)
+{
+    uint64_t n = 0;
+    for (int i = ZR_SAFETENSORS_PREFIX_BYTES - 1; i >= 0; i--) n = n << 8 | prefix[i];
+    ZR_CHECK(n >= 2 && n <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA,
+             "%s: a header of %llu bytes, wanted 2 .. %d: not a safetensors file", name, (unsigned long long)n,
+             ZR_SAFETENSORS_HEADER_MAX);
+    ZR_CHECK((int64_t)n <= file_bytes - ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
+             "%s: a header of %llu bytes, but the file has only %lld", name, (unsigned long long)n,
+             (long long)file_bytes);
+    *bytes = (int64_t)n;
+    return ZR_OK;
+}
+
 static zr_status read_header(zr_safetensors *st, char **text)
 {
     const zr__file *file = &st->file;
     unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
+    int64_t n = 0;
     ZR_CHECK(file->bytes >= ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
              "%s: %lld bytes, wanted at least %d: not a safetensors file", file->name, (long long)file->bytes,
              ZR_SAFETENSORS_PREFIX_BYTES);
     ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
-    uint64_t n = 0;
-    for (int i = ZR_SAFETENSORS_PREFIX_BYTES - 1; i >= 0; i--) n = n << 8 | prefix[i];
-    ZR_CHECK(n >= 2 && n <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA,
-             "%s: a header of %llu bytes, wanted 2 .. %d: not a safetensors file", file->name, (unsigned long long)n,
-             ZR_SAFETENSORS_HEADER_MAX);
-    ZR_CHECK((int64_t)n <= file->bytes - ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
-             "%s: a header of %llu bytes, but the file has only %lld", file->name, (unsigned long long)n,
-             (long long)file->bytes);
-    *text = zr_alloc(n);
-    ZR_CHECK(*text, ZR_ERR_MEMORY, "%llu bytes for the header of %s", (unsigned long long)n, file->name);
-    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, (int64_t)n, ZR_ERR_DATA));
-    ZR_TRY(zr__safetensors_parse(file->name, *text, (int64_t)n, file->bytes, &st->header));
+    ZR_TRY(zr__safetensors_header_bytes(file->name, prefix, file->bytes, &n));
+    *text = zr_alloc((size_t)n);
+    ZR_CHECK(*text, ZR_ERR_MEMORY, "%lld bytes for the header of %s", (long long)n, file->name);
+    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
+    ZR_TRY(zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header));
     return ZR_OK;
 }
 

@@ -19,6 +19,11 @@ typedef struct zr__safetensors_header {
     int64_t *dims;                         /* likewise, dim */
 } zr__safetensors_header;
 
+/** Bytes of the header's text, from the file's first 8. ZR_ERR_DATA: a file of that size cannot hold them. */
+ZR_NODISCARD zr_status zr__safetensors_header_bytes(const char *name,
+                                                    const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
+                                                    int64_t file_bytes, int64_t *bytes);
+
 /** Check the JSON text[0, bytes) against a file of file_bytes whose tensors begin after it; `name` is the
  *  file in messages. ZR_ERR_DATA naming file and tensor. */
 ZR_NODISCARD zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* Longest text of an entry without its name: 4 dimensions and 2 offsets of 20 digits, and the words. */
-enum { ENTRY_BYTES = 200, DATA_ALIGN = 8 };
+enum { ENTRY_BYTES = 200, DATA_ALIGN = 4096 };
 
 static const char header_start[] = "{\"__metadata__\":{\"format\":\"pt\"}";
 

@@ -1,0 +1,46 @@
+/* What the writer and the readers of chunks share. */
+#ifndef ZR_CHECKPOINT_CHUNKS_H
+#define ZR_CHECKPOINT_CHUNKS_H
+
+#include "base/file.h"
+#include "zr/checkpoint.h"
+
+/** Where a chunk that begins at `offset` ends at the latest. */
+static inline int64_t zr__chunk_limit(int64_t offset)
+{
+    return (offset / ZR_CHUNK_BYTES + 1) * ZR_CHUNK_BYTES;
+}
+
+/** XXH3-64, by which chunks and manifests are checked. */
+uint64_t zr__chunk_hash(const void *bytes, int64_t n);
+
+/** Chunks in a list that grows. Zero-initialise; zr_free chunk. */
+typedef struct zr__chunk_list {
+    zr_chunk *chunk;
+    int64_t n, room;
+} zr__chunk_list;
+ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk);
+
+/** A file of a checkpoint of which only checked bytes are given out, through a buffer of one chunk. */
+typedef struct zr__checked_file {
+    zr__file file;
+    const zr_manifest_file *listed;
+    unsigned char *buffer;
+    int64_t held; /* the chunk that the buffer holds, checked; -1: none */
+} zr__checked_file;
+
+/** ZR_ERR_DATA naming the file: missing, not in the manifest, a link, of another size. Close it in either case. */
+ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name,
+                                        zr__checked_file *file);
+void zr__checked_close(zr__checked_file *file);
+/** Read chunk i and check it: ZR_ERR_DATA naming file and bytes. */
+ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
+/** Bytes [offset, offset + n) of the file, all checked before the first is copied from its chunk. `tensor` (may be
+ * NULL): whose they are, for the message. ZR_ERR_DATA also where the file ends before. */
+ZR_NODISCARD zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor,
+                                        void *out);
+
+/** A safetensors file's tensors, from checked bytes. */
+ZR_NODISCARD zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors);
+
+#endif

@@ -1,0 +1,167 @@
+/* Reading files of a checkpoint: no byte is given out before the chunk that it stands in has been checked. */
+#include "base/text.h"
+#include "checkpoint/chunks.h"
+#include "checkpoint/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- checked bytes --------------------------------------------------------------------------- */
+
+zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, zr__checked_file *file)
+{
+    char shown[ZR_FILE_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
+    *file = (zr__checked_file){.file = {.fd = -1}, .listed = zr_manifest_find(manifest, name), .held = -1};
+    ZR_CHECK(file->listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
+             zr__text_escape(name, shown, sizeof(shown)));
+    zr_status st = zr__file_open_in(dir, name, &file->file);
+    if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
+    ZR_TRY(st);
+    ZR_CHECK(file->file.bytes == file->listed->bytes, ZR_ERR_DATA, "%s: %lld bytes, the manifest has %lld",
+             file->file.name, (long long)file->file.bytes, (long long)file->listed->bytes);
+    return ZR_OK;
+}
+
+void zr__checked_close(zr__checked_file *file)
+{
+    zr__file_close(&file->file);
+    zr_free(file->buffer);
+    file->buffer = NULL;
+}
+
+zr_status zr__checked_load(zr__checked_file *file, int64_t i)
+{
+    const zr_chunk *chunk = &file->listed->chunk[i];
+    if (file->held == i) return ZR_OK;
+    if (!file->buffer) {
+        int64_t room = file->listed->bytes < ZR_CHUNK_BYTES ? file->listed->bytes : ZR_CHUNK_BYTES;
+        file->buffer = zr_alloc((size_t)room);
+        ZR_CHECK(file->buffer, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)room, file->file.name);
+    }
+    file->held = -1;
+    ZR_TRY(zr__file_read(&file->file, chunk->offset, file->buffer, chunk->bytes, ZR_ERR_DATA));
+    ZR_CHECK(zr__chunk_hash(file->buffer, chunk->bytes) == chunk->hash, ZR_ERR_DATA,
+             "%s: bytes %lld .. %lld are damaged: they do not have the manifest's checksum", file->file.name,
+             (long long)chunk->offset, (long long)(chunk->offset + chunk->bytes - 1));
+    file->held = i;
+    return ZR_OK;
+}
+
+/* The chunk in which a byte of the file stands. */
+static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
+{
+    int64_t low = 0, high = listed->n_chunks;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (listed->chunk[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static zr_status load_for(zr__checked_file *file, int64_t i, const char *tensor)
+{
+    zr_status st = zr__checked_load(file, i);
+    if (st == ZR_OK || !tensor) return st;
+    char quoted[ZR_QUOTE_BYTES];
+    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), zr__text_escape(tensor, quoted, sizeof(quoted)));
+}
+
+zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor, void *out)
+{
+    char *to = out;
+    ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
+             "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
+             (long long)file->listed->bytes);
+    for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; i++, offset += now, to += now, n -= now) {
+        ZR_TRY(load_for(file, i, tensor));
+        int64_t past = offset - file->listed->chunk[i].offset, left = file->listed->chunk[i].bytes - past;
+        now = n < left ? n : left;
+        memcpy(to, file->buffer + past, (size_t)now);
+    }
+    return ZR_OK;
+}
+
+zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
+{
+    zr__checked_file file;
+    zr_status st = zr__checked_open(dir, manifest, name, &file);
+    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i++) st = zr__checked_load(&file, i);
+    zr__checked_close(&file);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
+{
+    unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
+    ZR_TRY(zr__checked_read(file, 0, sizeof(prefix), NULL, prefix));
+    int64_t n = 0;
+    ZR_TRY(zr__safetensors_header_bytes(file->file.name, prefix, file->file.bytes, &n));
+    char *text = zr_alloc((size_t)n);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "%lld bytes for the header of %s", (long long)n, file->file.name);
+    zr_status st = zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text);
+    if (st == ZR_OK) st = zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
+    zr_free(text);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+struct zr_chunk_reader {
+    zr__checked_file file;
+    zr_safetensors tensors; /* without a descriptor: it names tensors and reads none */
+};
+
+static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name)
+{
+    ZR_TRY(zr__checked_open(dir, manifest, name, &r->file));
+    r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
+    memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
+    ZR_TRY(zr__checked_tensors(&r->file, &r->tensors));
+    return ZR_OK;
+}
+
+zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, zr_chunk_reader **reader)
+{
+    zr_chunk_reader *r = zr_alloc(sizeof(*r));
+    *reader = NULL;
+    ZR_CHECK(r, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*r));
+    zr_status st = open_tensors(r, dir, manifest, name);
+    if (st == ZR_OK)
+        *reader = r;
+    else
+        zr_chunk_reader_close(&r);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)
+{
+    char quoted[ZR_QUOTE_BYTES];
+    const zr_safetensors_tensor *found = zr_safetensors_find(&r->tensors, tensor);
+    zr__text_escape(tensor, quoted, sizeof(quoted));
+    ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, quoted);
+    ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s is of type %s, wanted F32",
+             r->file.file.name, quoted, found->dtype);
+    ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
+    ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));
+    return ZR_OK;
+}
+
+const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader)
+{
+    return &reader->tensors;
+}
+
+void zr_chunk_reader_close(zr_chunk_reader **reader)
+{
+    if (!*reader) return;
+    zr__checked_close(&(*reader)->file);
+    zr__safetensors_header_free(&(*reader)->tensors.header);
+    zr_free(*reader);
+    *reader = NULL;
+}

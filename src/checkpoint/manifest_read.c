@@ -1,0 +1,394 @@
+/*
+ * Reading manifests. Members stand in one order, so the text is read from front to back, token by token: a member that
+ * is missing, unknown or there twice is one and the same fault, and memory stays proportional to the text, however
+ * large the numbers in it are. Strings hold no escapes; "run" alone is any JSON, and limited.
+ */
+#include "base/json_scan.h"
+#include "base/text.h"
+#include "checkpoint/chunks.h"
+#include "checkpoint/manifest.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIGITS = 16 /* of a hash */ };
+
+typedef struct parser {
+    const char *file; /* in messages */
+    const char *text;
+    size_t bytes, at;
+    zr_manifest *m;
+    zr_manifest_file *list; /* m->file, to be filled */
+    int room;
+} parser;
+
+#define REFUSE_UNLESS(cond, p, ...)                                                                                    \
+    do {                                                                                                               \
+        if (!(cond)) return refuse((p), __VA_ARGS__);                                                                  \
+    } while (0)
+
+static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
+
+static zr_status refuse(const parser *p, const char *format, ...)
+{
+    char reason[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof(reason), format, args);
+    va_end(args);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: byte %zu: %s", p->file, p->at, reason);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static zr__json_token next(parser *p)
+{
+    zr__json_token token = zr__json_next(p->text, p->bytes, p->at);
+    p->at = token.end;
+    return token;
+}
+
+static zr_status mark(parser *p, char kind)
+{
+    zr__json_token token = next(p);
+    p->at = token.begin;
+    REFUSE_UNLESS(token.kind == kind, p, "wanted '%c'", kind);
+    p->at = token.end;
+    return ZR_OK;
+}
+
+/* A string as it stands, without its quotes. */
+static zr_status string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
+{
+    zr__json_token token = next(p);
+    p->at = token.begin;
+    REFUSE_UNLESS(token.kind == '"' && token.end - token.begin >= 2 && p->text[token.end - 1] == '"', p,
+                  "wanted %s in quotes", wanted);
+    *begin = p->text + token.begin + 1;
+    *n = token.end - token.begin - 2;
+    REFUSE_UNLESS(*n <= max, p, "%s of %zu bytes, wanted at most %zu", wanted, *n, max);
+    for (size_t i = 0; i < *n; i++)
+        REFUSE_UNLESS((*begin)[i] >= 0x20 && (*begin)[i] <= 0x7e && (*begin)[i] != '\\', p, "%s is not plain ASCII",
+                      wanted);
+    p->at = token.end;
+    return ZR_OK;
+}
+
+/* `"key": ` of the member that is to come. */
+static zr_status member(parser *p, const char *key)
+{
+    size_t n = strlen(key);
+    zr__json_token token = next(p);
+    p->at = token.begin;
+    REFUSE_UNLESS(token.end - token.begin == n + 2 && p->text[token.begin] == '"' && p->text[token.end - 1] == '"' &&
+                      memcmp(p->text + token.begin + 1, key, n) == 0,
+                  p, "wanted the member \"%s\"", key);
+    p->at = token.end;
+    ZR_TRY(mark(p, ':'));
+    return ZR_OK;
+}
+
+static zr_status integer(parser *p, const char *what, int64_t max, int64_t *value)
+{
+    zr__json_token token = next(p);
+    size_t n = token.end - token.begin, digits = 0;
+    p->at = token.begin;
+    *value = 0;
+    if (token.kind == 'x' && n <= 18 && (n == 1 || p->text[token.begin] != '0'))
+        for (; digits < n && p->text[token.begin + digits] >= '0' && p->text[token.begin + digits] <= '9'; digits++)
+            *value = *value * 10 + (p->text[token.begin + digits] - '0');
+    REFUSE_UNLESS(n > 0 && digits == n && *value <= max, p, "%s: wanted an integer 0 .. %" PRId64, what, max);
+    p->at = token.end;
+    return ZR_OK;
+}
+
+static bool hash_at(const char *text, uint64_t *hash)
+{
+    *hash = 0;
+    for (int i = 0; i < DIGITS; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+        if (!digit) return false;
+        *hash = *hash << 4 | (uint64_t)(digit - digits);
+    }
+    return true;
+}
+
+static zr_status keep(const parser *p, const char *begin, size_t n, const char **kept)
+{
+    char *copy = zr_alloc(n + 1);
+    ZR_CHECK(copy, ZR_ERR_MEMORY, "%s: no memory for %zu bytes of it", p->file, n);
+    memcpy(copy, begin, n);
+    *kept = copy;
+    return ZR_OK;
+}
+
+/* ---- one file's chunks ----------------------------------------------------------------------- */
+
+/* How many ends that are no multiple of ZR_CHUNK_BYTES, all of them checked. */
+static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
+{
+    int64_t last = 0, end = 0;
+    *n = 0;
+    ZR_TRY(mark(p, '['));
+    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
+    zr__json_token token;
+    do {
+        ZR_TRY(integer(p, "\"ends\"", bytes, &end));
+        REFUSE_UNLESS(end > last && end < bytes && end % ZR_CHUNK_BYTES, p,
+                      "an end at %" PRId64 ": ends ascend, are no multiples of %" PRId64 ", and below %" PRId64, end,
+                      ZR_CHUNK_BYTES, bytes);
+        last = end;
+        ++*n;
+        token = next(p);
+    } while (token.kind == ',');
+    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+    return ZR_OK;
+}
+
+/* Chunks from ends that were checked, whose tokens begin at `ends`, and from hashes of DIGITS with a space between. */
+static zr_status fill_chunks(const parser *p, size_t ends, const char *hashes, int64_t bytes, int64_t n,
+                             zr_chunk *chunk)
+{
+    parser at = *p;
+    at.at = ends;
+    int64_t offset = 0, end = 0;
+    for (int64_t i = 0; i < n; i++, hashes += DIGITS + 1) {
+        if (end <= offset) { /* the next end of a range; behind the last, the file's */
+            zr__json_token token = next(&at);
+            end = token.kind == 'x' ? strtoll(p->text + token.begin, NULL, 10) : bytes;
+            if (token.kind == 'x') (void)next(&at);
+        }
+        int64_t limit = zr__chunk_limit(offset), stop = limit < end ? limit : end;
+        REFUSE_UNLESS(hash_at(hashes, &chunk[i].hash) && (i + 1 == n || hashes[DIGITS] == ' '), p,
+                      "\"xxh3\": hash %" PRId64 " is not 16 hex digits and a space", i);
+        chunk[i].offset = offset;
+        chunk[i].bytes = stop - offset;
+        offset = stop;
+    }
+    return ZR_OK;
+}
+
+static zr_status read_chunks(parser *p, zr_manifest_file *file)
+{
+    const char *hashes = NULL;
+    size_t ends = 0, length = 0;
+    int64_t n = 0;
+    ZR_TRY(member(p, "ends"));
+    ends = zr__json_next(p->text, p->bytes, p->at).end; /* behind the bracket */
+    ZR_TRY(count_ends(p, file->bytes, &n));
+    n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "xxh3"));
+    ZR_TRY(string(p, "hashes", p->bytes, &hashes, &length));
+    REFUSE_UNLESS((int64_t)length == (n ? n * (DIGITS + 1) - 1 : 0), p,
+                  "%s: %zu bytes of hashes, its %" PRId64 " chunks have %" PRId64, file->name, length, n,
+                  n ? n * (DIGITS + 1) - 1 : 0);
+    zr_chunk *chunk = zr_alloc((size_t)n * sizeof(*chunk));
+    ZR_CHECK(chunk, ZR_ERR_MEMORY, "%s: no memory for %" PRId64 " checksums", p->file, n);
+    file->chunk = chunk;
+    file->n_chunks = n;
+    ZR_TRY(fill_chunks(p, ends, hashes, file->bytes, n, chunk));
+    return ZR_OK;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status read_name(parser *p, const char **name)
+{
+    const char *begin = NULL;
+    size_t n = 0;
+    ZR_TRY(member(p, "name"));
+    ZR_TRY(string(p, "a file's name", ZR_MANIFEST_NAME_MAX, &begin, &n));
+    REFUSE_UNLESS(zr__manifest_file_name(begin, n), p, "\"%.*s\" is no name of a checkpoint's file", (int)n, begin);
+    for (int i = 0; i < p->m->n_files; i++)
+        REFUSE_UNLESS(strlen(p->list[i].name) != n || memcmp(p->list[i].name, begin, n) != 0, p,
+                      "the file %.*s stands there twice", (int)n, begin);
+    ZR_TRY(keep(p, begin, n, name));
+    return ZR_OK;
+}
+
+static zr_status read_file(parser *p)
+{
+    const char *name = NULL;
+    ZR_TRY(mark(p, '{'));
+    if (p->m->n_files == p->room) {
+        int room = p->room ? 2 * p->room : 8;
+        REFUSE_UNLESS(room <= ZR_MANIFEST_FILES_MAX, p, "more than %d files", p->room);
+        zr_manifest_file *more = zr_alloc((size_t)room * sizeof(*more));
+        ZR_CHECK(more, ZR_ERR_MEMORY, "%s: no memory for %d files", p->file, room);
+        if (p->room) memcpy(more, p->list, (size_t)p->room * sizeof(*more));
+        zr_free(p->list);
+        p->m->file = p->list = more;
+        p->room = room;
+    }
+    ZR_TRY(read_name(p, &name));
+    zr_manifest_file *file = &p->list[p->m->n_files++];
+    file->name = name;
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "bytes"));
+    ZR_TRY(integer(p, "\"bytes\"", ZR_MANIFEST_FILE_MAX_BYTES, &file->bytes));
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(read_chunks(p, file));
+    ZR_TRY(mark(p, '}'));
+    return ZR_OK;
+}
+
+/* Any JSON object, as text. */
+static zr_status read_run(parser *p)
+{
+    size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
+    int64_t depth = 0;
+    do {
+        zr__json_token token = next(p);
+        depth += token.kind == '{' || token.kind == '[';
+        depth -= token.kind == '}' || token.kind == ']';
+        REFUSE_UNLESS(token.kind, p, "\"run\" does not end");
+    } while (depth > 0);
+    REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
+                  p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
+    json_t *root = NULL;
+    zr_status st = zr__json_parse(p->text + begin, p->at - begin, "run", &root);
+    if (st == ZR_ERR_CONFIG) return refuse(p, "%.300s", zr_error_message());
+    ZR_TRY(st);
+    bool object = json_is_object(root);
+    json_decref(root);
+    REFUSE_UNLESS(object, p, "\"run\" is not an object");
+    ZR_TRY(keep(p, p->text + begin, p->at - begin, &p->m->run));
+    return ZR_OK;
+}
+
+static zr_status read_object(parser *p)
+{
+    const char *build = NULL;
+    size_t n = 0;
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "build"));
+    ZR_TRY(string(p, "the build", ZR_MANIFEST_BUILD_MAX, &build, &n));
+    ZR_TRY(keep(p, build, n, &p->m->build));
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "step"));
+    ZR_TRY(integer(p, "\"step\"", ZR_MANIFEST_STEP_MAX, &p->m->step));
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "run"));
+    ZR_TRY(read_run(p));
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "files"));
+    ZR_TRY(mark(p, '['));
+    zr__json_token token;
+    do {
+        ZR_TRY(read_file(p));
+        token = next(p);
+    } while (token.kind == ',');
+    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+    ZR_TRY(mark(p, ','));
+    REFUSE_UNLESS(zr__json_next(p->text, p->bytes, p->at).begin == p->bytes - ZR_MANIFEST_TAIL_BYTES, p,
+                  "wanted \"xxh3\" and the end");
+    return ZR_OK;
+}
+
+/* Its own checksum first: what does not have it is damaged, whatever it says. */
+static zr_status check_whole(const parser *p)
+{
+    static const char begin[] = "\"xxh3\": \"", end[] = "\"}\n";
+    const size_t digits = sizeof(begin) - 1;
+    const char *tail = p->bytes > ZR_MANIFEST_TAIL_BYTES ? p->text + p->bytes - ZR_MANIFEST_TAIL_BYTES : NULL;
+    uint64_t hash = 0;
+    ZR_CHECK(tail && memcmp(tail, begin, digits) == 0 && hash_at(tail + digits, &hash) &&
+                 memcmp(tail + digits + DIGITS, end, sizeof(end) - 1) == 0,
+             ZR_ERR_DATA, "%s: does not end with its checksum: it is cut off, damaged, or no manifest", p->file);
+    ZR_CHECK(zr__chunk_hash(p->text, (int64_t)(p->bytes - ZR_MANIFEST_TAIL_BYTES)) == hash, ZR_ERR_DATA,
+             "%s: damaged: it does not have its own checksum", p->file);
+    return ZR_OK;
+}
+
+static zr_status parse(parser *p)
+{
+    int64_t format = 0;
+    ZR_TRY(check_whole(p));
+    ZR_TRY(mark(p, '{'));
+    ZR_TRY(member(p, "format"));
+    ZR_TRY(integer(p, "\"format\"", INT32_MAX, &format));
+    ZR_CHECK(format == ZR_MANIFEST_FORMAT, ZR_ERR_DATA, "%s: format %" PRId64 ", this zr (%s) reads format %d%s",
+             p->file, format, zr_version(), ZR_MANIFEST_FORMAT,
+             format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
+    ZR_TRY(read_object(p));
+    return ZR_OK;
+}
+
+zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest)
+{
+    *manifest = NULL;
+    ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA, "%s: %zu bytes, a manifest has at most %" PRId64, name, bytes,
+             ZR_MANIFEST_MAX_BYTES);
+    zr_manifest *m = zr_alloc(sizeof(*m));
+    ZR_CHECK(m, ZR_ERR_MEMORY, "%zu bytes for a manifest", sizeof(*m));
+    parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
+    zr_status st = parse(&p);
+    if (st == ZR_OK)
+        *manifest = m;
+    else
+        zr_manifest_free(&m);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static zr_status load_open(const zr__file *file, zr_manifest **manifest)
+{
+    ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA, "%s: %lld bytes, a manifest has at most %" PRId64,
+             file->name, (long long)file->bytes, ZR_MANIFEST_MAX_BYTES);
+    char *text = zr_alloc((size_t)file->bytes + 1);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)file->bytes, file->name);
+    zr_status st = zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA);
+    if (st == ZR_OK) st = zr__manifest_parse(file->name, text, (size_t)file->bytes, manifest);
+    zr_free(text);
+    return st;
+}
+
+/* The step that a directory's name says; -1: none. */
+static int64_t named_step(const char *dir)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    size_t end = strlen(dir), begin;
+    while (end > 0 && dir[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && dir[begin - 1] != '/';) begin--;
+    if (end - begin >= sizeof(name) || end - begin < 5) return -1;
+    memcpy(name, dir + begin, end - begin);
+    name[end - begin] = '\0';
+    return zr__checkpoint_step(name);
+}
+
+zr_status zr__manifest_load(const char *dir, zr_manifest **manifest)
+{
+    zr__file file;
+    *manifest = NULL;
+    ZR_TRY(zr__file_open_in(dir, ZR_MANIFEST_NAME, &file));
+    zr_status st = load_open(&file, manifest);
+    int64_t named = named_step(dir);
+    if (st == ZR_OK && named >= 0 && named != (*manifest)->step) {
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: of step %" PRId64 ", its directory is step %" PRId64 "'s", file.name,
+                     (*manifest)->step, named);
+        zr_manifest_free(manifest);
+    }
+    zr__file_close(&file);
+    return st;
+}
+
+zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
+{
+    ZR_TRY(zr__manifest_load(dir, manifest));
+    zr_status st = ZR_OK;
+    for (int i = 0; st == ZR_OK && i < (*manifest)->n_files; i++) {
+        zr__checked_file file;
+        st = zr__checked_open(dir, *manifest, (*manifest)->file[i].name, &file);
+        zr__checked_close(&file);
+    }
+    if (st != ZR_OK) zr_manifest_free(manifest);
+    ZR_TRY(st);
+    return ZR_OK;
+}

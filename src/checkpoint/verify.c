@@ -1,0 +1,163 @@
+/* Every byte of a checkpoint, and all that is wrong with it. */
+#include "base/text.h"
+#include "checkpoint/chunks.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINES_MAX = 64, LINE_BYTES = 512 };
+
+typedef struct verifier {
+    const char *dir;
+    const zr_manifest *manifest;
+    zr_progress_fn fn;
+    void *arg;
+    int64_t done, all;
+    zr__text report;
+    int64_t lines;
+    zr_status status; /* of the first damage */
+    char first[LINE_BYTES];
+    /* of the file at hand */
+    zr__checked_file file;
+    zr_safetensors tensors;
+    int64_t damaged_from, damaged_to; /* chunks in a row, not yet told of; none where they are equal */
+} verifier;
+
+static void add_line(verifier *v, const char *line)
+{
+    if (v->lines++ < LINES_MAX) zr__text_add(&v->report, "%s\n", line);
+}
+
+static void damage(verifier *v, zr_status status, const char *line)
+{
+    if (v->status == ZR_OK) {
+        v->status = status;
+        snprintf(v->first, sizeof(v->first), "%s", line);
+    }
+    add_line(v, line);
+}
+
+/* " (tensor a)", " (tensors a .. b)": whose bytes [first, end) are. */
+static void name_tensors(const verifier *v, int64_t first, int64_t end, char *out, size_t size)
+{
+    const zr_safetensors_tensor *low = NULL, *high = NULL;
+    char a[ZR_QUOTE_BYTES], b[ZR_QUOTE_BYTES];
+    out[0] = '\0';
+    for (int64_t i = 0; i < v->tensors.header.count; i++) {
+        const zr_safetensors_tensor *t = &v->tensors.header.tensor[i];
+        if (t->offset >= end || t->offset + t->bytes <= first) continue;
+        if (!low) low = t;
+        high = t;
+    }
+    if (low)
+        snprintf(out, size, low == high ? " (tensor %s)" : " (tensors %s .. %s)",
+                 zr__text_escape(low->name, a, sizeof(a)), zr__text_escape(high->name, b, sizeof(b)));
+}
+
+static void tell_damaged(verifier *v)
+{
+    char line[LINE_BYTES], whose[2 * ZR_QUOTE_BYTES + 16];
+    if (v->damaged_from == v->damaged_to) return;
+    const zr_chunk *chunk = v->file.listed->chunk, *last = &chunk[v->damaged_to - 1];
+    int64_t first = chunk[v->damaged_from].offset, end = last->offset + last->bytes;
+    name_tensors(v, first, end, whose, sizeof(whose));
+    snprintf(line, sizeof(line), "%s: bytes %lld .. %lld are damaged%s", v->file.file.name, (long long)first,
+             (long long)end - 1, whose);
+    damage(v, ZR_ERR_DATA, line);
+    v->damaged_from = v->damaged_to = 0;
+}
+
+/* Only what ends the whole check is a failure here. */
+static zr_status check_chunk(verifier *v, int64_t i)
+{
+    zr_status st = zr__checked_load(&v->file, i);
+    if (st == ZR_ERR_MEMORY) return st;
+    if (st == ZR_ERR_DATA) {
+        if (v->damaged_from == v->damaged_to) v->damaged_from = i;
+        v->damaged_to = i + 1;
+    } else {
+        tell_damaged(v);
+    }
+    if (st != ZR_OK && st != ZR_ERR_DATA) damage(v, st, zr_error_message());
+    v->done += v->file.listed->chunk[i].bytes;
+    if (v->fn) v->fn(v->arg, v->done, v->all);
+    return ZR_OK;
+}
+
+static zr_status check_chunks(verifier *v)
+{
+    const char *name = v->file.listed->name, *dot = strrchr(name, '.');
+    int64_t lines = v->lines;
+    zr_status tensors = ZR_OK;
+    char why[LINE_BYTES];
+    /* Names for what is damaged. Where the header is, its own bytes are told of below. */
+    if (dot && strcmp(dot, ".safetensors") == 0) tensors = zr__checked_tensors(&v->file, &v->tensors);
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    if (tensors == ZR_ERR_MEMORY) return tensors;
+    for (int64_t i = 0; i < v->file.listed->n_chunks; i++) ZR_TRY(check_chunk(v, i));
+    tell_damaged(v);
+    if (tensors != ZR_OK && v->lines == lines) damage(v, tensors, why);
+    return ZR_OK;
+}
+
+static zr_status check_file(verifier *v, const zr_manifest_file *listed)
+{
+    v->tensors = (zr_safetensors){.file = {.fd = -1}};
+    zr_status st = zr__checked_open(v->dir, v->manifest, listed->name, &v->file);
+    if (st == ZR_OK) {
+        st = check_chunks(v);
+    } else if (st != ZR_ERR_MEMORY) {
+        damage(v, st, zr_error_message());
+        v->done += listed->bytes;
+        st = ZR_OK;
+    }
+    zr__safetensors_header_free(&v->tensors.header);
+    zr__checked_close(&v->file);
+    return st;
+}
+
+/* Files that belong to no one do no harm; they are named, because someone may have meant something by them. */
+static void name_foreign(verifier *v)
+{
+    char line[LINE_BYTES], shown[ZR_FILE_NAME_BYTES], name[ZR_QUOTE_BYTES];
+    DIR *dir = opendir(v->dir);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr_manifest_find(v->manifest, entry->d_name))
+            continue;
+        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm",
+                 zr__text_escape(v->dir, shown, sizeof(shown)), zr__text_escape(entry->d_name, name, sizeof(name)));
+        add_line(v, line);
+    }
+    if (dir) closedir(dir);
+}
+
+static zr_status verify(verifier *v)
+{
+    for (int i = 0; i < v->manifest->n_files; i++) v->all += v->manifest->file[i].bytes;
+    for (int i = 0; i < v->manifest->n_files; i++) ZR_TRY(check_file(v, &v->manifest->file[i]));
+    name_foreign(v);
+    if (v->lines > LINES_MAX) zr__text_add(&v->report, "and %lld lines more\n", (long long)(v->lines - LINES_MAX));
+    if (v->status != ZR_OK) return ZR_FAIL(v->status, "%s", v->first);
+    return ZR_OK;
+}
+
+zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)
+{
+    zr_manifest *manifest = NULL;
+    if (size) report[0] = '\0';
+    zr_status st = zr__manifest_load(dir, &manifest);
+    if (st != ZR_OK && size) snprintf(report, size, "%s\n", zr_error_message());
+    ZR_TRY(st);
+    verifier v = {.dir = dir, .manifest = manifest, .fn = fn, .arg = arg};
+    st = verify(&v);
+    if (size) snprintf(report, size, "%s", v.report.data ? v.report.data : "");
+    zr__text_clear(&v.report);
+    zr_manifest_free(&manifest);
+    ZR_TRY(st);
+    return ZR_OK;
+}

@@ -1,0 +1,148 @@
+/* A small checkpoint, made as a training run makes it: two writers, whose ranges meet inside blocks and tensors. */
+#ifndef CHECKPOINT_MAKE_H
+#define CHECKPOINT_MAKE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zr/checkpoint.h"
+
+enum { MADE_TENSORS = 3, MADE_WRITERS = 2, MADE_FILES = 3 };
+static const zr_tensor_spec made_specs[MADE_TENSORS] = {{"wte", {2, {40, 5}}}, {"bias", {1, {7}}}, {"last", {0, {0}}}};
+static const char *const made_files[MADE_FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors"};
+static const char made_config[] = "{\"model_type\": \"gpt2\"}\n";
+
+/* Element i of a file's data, at a step. */
+static inline float made_value(int64_t step, int file, int64_t i)
+{
+    return (float)(step * 1000 + file * 10000 + i);
+}
+
+/* dir/name; good until the eighth call after. */
+static inline const char *made_path(const char *dir, const char *name)
+{
+    static char path[8][4400];
+    static int next;
+    char *to = path[next++ % 8];
+    snprintf(to, sizeof path[0], "%s/%s", dir, name);
+    return to;
+}
+
+typedef struct made_chunks {
+    zr_chunk chunk[64];
+    int64_t n;
+} made_chunks;
+
+static inline void made_add(made_chunks *all, const zr_chunk *chunk, int64_t n)
+{
+    if (n) memcpy(all->chunk + all->n, chunk, (size_t)n * sizeof *chunk);
+    all->n += n;
+}
+
+static inline zr_status made_add_range(made_chunks *all, const char *path, int64_t first, int64_t end)
+{
+    zr_chunk *chunk = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr_chunks_of_file(path, first, end, &chunk, &n));
+    made_add(all, chunk, n);
+    zr_free(chunk);
+    return ZR_OK;
+}
+
+/* What one writer writes of a tensor: the elements in front of, or behind, three quarters of it. */
+static inline zr_status made_write_part(zr_chunk_writer *w, const zr_safetensors_tensor *t, int64_t data, int64_t step,
+                                        int file, int rank)
+{
+    float value[256];
+    int64_t middle = t->elems * 3 / 4, first = rank ? middle : 0, end = rank ? t->elems : middle;
+    for (int64_t i = first; i < end; i++) value[i - first] = made_value(step, file, (t->offset - data) / 4 + i);
+    return zr_chunk_writer_put(w, t->offset + first * 4, value, (end - first) * 4);
+}
+
+static inline zr_status made_write(const char *path, const zr_safetensors *st, int64_t step, int file, made_chunks *all)
+{
+    int64_t data = zr_safetensors_get(st, 0)->offset, n = 0;
+    for (int rank = 0; rank < MADE_WRITERS; rank++) {
+        zr_chunk_writer *w = NULL;
+        zr_status done = zr_chunk_writer_open(path, &w);
+        for (int64_t t = 0; done == ZR_OK && t < zr_safetensors_count(st); t++)
+            done = made_write_part(w, zr_safetensors_get(st, t), data, step, file, rank);
+        if (done == ZR_OK) done = zr_chunk_writer_end(w);
+        const zr_chunk *chunk = w ? zr_chunk_writer_chunks(w, &n) : NULL;
+        if (done == ZR_OK) made_add(all, chunk, n);
+        zr_chunk_writer_close(&w);
+        ZR_TRY(done);
+    }
+    return made_add_range(all, path, 0, data);
+}
+
+static inline zr_status made_safetensors(const char *path, int64_t step, int file, made_chunks *all, int64_t *bytes)
+{
+    zr_safetensors *st = NULL;
+    ZR_TRY(zr_safetensors_create(path, made_specs, MADE_TENSORS));
+    ZR_TRY(zr_safetensors_open(path, &st));
+    const zr_safetensors_tensor *last = zr_safetensors_get(st, MADE_TENSORS - 1);
+    *bytes = last->offset + last->bytes;
+    zr_status done = made_write(path, st, step, file, all);
+    zr_safetensors_close(&st);
+    return done;
+}
+
+/* The files in run_dir/step-N.tmp and their manifest. */
+static inline zr_status made_fill(const char *dir, int64_t step)
+{
+    static const char *const run = "{\"seed\": 7, \"loss\": 0.5, \"config\": {\"a\": [1, 2]}}";
+    made_chunks all[MADE_FILES] = {0};
+    zr_manifest_file file[MADE_FILES];
+    for (int f = 0; f < MADE_FILES; f++) {
+        const char *path = made_path(dir, made_files[f]);
+        int64_t bytes = sizeof made_config - 1;
+        if (f == 0) {
+            ZR_TRY(zr_file_write(path, made_config, bytes));
+            ZR_TRY(made_add_range(&all[f], path, 0, -1));
+        } else {
+            ZR_TRY(made_safetensors(path, step, f, &all[f], &bytes));
+        }
+        file[f] = (zr_manifest_file){made_files[f], bytes, all[f].chunk, all[f].n};
+    }
+    const zr_manifest m = {.step = step, .build = zr_version(), .run = run, .file = file, .n_files = MADE_FILES};
+    ZR_TRY(zr_manifest_write(dir, &m));
+    return ZR_OK;
+}
+
+static inline zr_status made_checkpoint(const char *run_dir, int64_t step)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES], dir[4096];
+    zr_checkpoint_name(step, name);
+    snprintf(dir, sizeof dir, "%s/%s.tmp", run_dir, name);
+    ZR_TRY(zr_checkpoint_begin(run_dir, step));
+    ZR_TRY(made_fill(dir, step));
+    ZR_TRY(zr_checkpoint_commit(run_dir, step));
+    return ZR_OK;
+}
+
+/* Does the directory hold all of this step's values? Reads every one. */
+static inline zr_status made_check(const char *dir, int64_t step)
+{
+    zr_manifest *m = NULL;
+    zr_status st = zr_manifest_read(dir, &m);
+    if (st == ZR_OK) st = zr_checkpoint_check_file(dir, m, "config.json");
+    for (int f = 1; st == ZR_OK && f < MADE_FILES; f++) {
+        zr_chunk_reader *r = NULL;
+        float value[256];
+        int64_t at = 0;
+        st = zr_chunk_reader_open(dir, m, made_files[f], &r);
+        for (int t = 0; st == ZR_OK && t < MADE_TENSORS; t++) {
+            const zr_safetensors_tensor *tensor = zr_safetensors_get(zr_chunk_reader_tensors(r), t);
+            st = zr_chunk_reader_f32(r, tensor->name, 0, tensor->elems, value);
+            for (int64_t i = 0; st == ZR_OK && i < tensor->elems; i++)
+                if (value[i] != made_value(step, f, at++)) abort(); /* checked and yet wrong: worse than any refusal */
+        }
+        zr_chunk_reader_close(&r);
+    }
+    zr_manifest_free(&m);
+    return st;
+}
+
+#endif

@@ -1,0 +1,80 @@
+/**
+ * Fuzz target: any bytes as a checkpoint's manifest, and once more with a checksum of their own behind them, without
+ * which next to nothing would come past the first check. What is accepted must hold the rules that readers rely on,
+ * and print as a text that says the same.
+ *
+ *   clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"x"' -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
+ *     tests/fuzz/manifest.c src/checkpoint/[a-z]*.c src/tensor/tensor.c \
+ *     src/base/{alloc,file,file_pass,json,json_print,json_scan,status,text,version}.c \
+ *     -ljansson -lxxhash -lpthread -o fuzz_manifest && ./fuzz_manifest tests/fuzz/corpus/manifest
+ */
+#include "checkpoint/chunks.h"
+#include "checkpoint/manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void hold(bool truth, const char *what)
+{
+    if (truth) return;
+    fprintf(stderr, "broken: %s\n", what);
+    abort();
+}
+
+static void check_file(const zr_manifest *m, const zr_manifest_file *file)
+{
+    int64_t at = 0;
+    hold(zr_manifest_find(m, file->name) == file, "a file is found by its name");
+    hold(!strchr(file->name, '/') && file->name[0] != '.', "a name stays in its directory");
+    for (int64_t i = 0; i < file->n_chunks; i++) {
+        hold(file->chunk[i].offset == at && file->chunk[i].bytes > 0, "chunks tile the file");
+        at += file->chunk[i].bytes;
+        hold(at <= zr__chunk_limit(file->chunk[i].offset), "no chunk passes a multiple of its size");
+    }
+    hold(at == file->bytes, "chunks end with the file");
+}
+
+/* Printed and read again, a manifest prints the same. */
+static void check_round_trip(const zr_manifest *m)
+{
+    char *once = NULL, *twice = NULL;
+    size_t n = 0, again = 0;
+    zr_manifest *copy = NULL;
+    hold(zr__manifest_print(m, &once, &n) == ZR_OK, "what was read can be printed");
+    hold(zr__manifest_parse("printed", once, n, &copy) == ZR_OK, "what was printed can be read");
+    hold(zr__manifest_print(copy, &twice, &again) == ZR_OK && n == again && memcmp(once, twice, n) == 0,
+         "it says the same");
+    zr_manifest_free(&copy);
+    zr_free(once);
+    zr_free(twice);
+}
+
+static void parse(const char *text, size_t n)
+{
+    zr_manifest *m = NULL;
+    zr_status st = zr__manifest_parse("fuzz", text, n, &m);
+    hold((st == ZR_OK) == (m != NULL), "a manifest or a refusal");
+    hold(st == ZR_OK || (st == ZR_ERR_DATA && zr_error_message()[0]), "a refusal is of bad data and says why");
+    for (int i = 0; m && i < m->n_files; i++) check_file(m, &m->file[i]);
+    if (m) check_round_trip(m);
+    zr_manifest_free(&m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    /* Memory of its own and no byte more: a reader past the end is seen. */
+    char *text = zr_alloc(n + ZR_MANIFEST_TAIL_BYTES), tail[ZR_MANIFEST_TAIL_BYTES + 1];
+    hold(text != NULL, "there is memory");
+    if (n) memcpy(text + ZR_MANIFEST_TAIL_BYTES, bytes, n);
+    parse(text + ZR_MANIFEST_TAIL_BYTES, n);
+    if (n) memcpy(text, bytes, n);
+    snprintf(tail, sizeof(tail), "\"xxh3\": \"%016" PRIx64 "\"}\n", zr__chunk_hash(bytes, (int64_t)n));
+    memcpy(text + n, tail, ZR_MANIFEST_TAIL_BYTES);
+    parse(text, n + ZR_MANIFEST_TAIL_BYTES);
+    zr_free(text);
+    return 0;
+}

@@ -1,0 +1,450 @@
+//TEST timeout=120 tsan=1
+//LINK -Wl,--wrap=open,--wrap=pwrite,--wrap=fsync,--wrap=zr_alloc
+/* Chunks: written by several writers, past the page cache or through it, and read back checked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "checkpoint_make.h"
+#include "tempdir.h"
+
+/* ---- a file system that can do less, or fails ------------------------------------------------ */
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+
+static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* what it makes of O_DIRECT */
+static int write_error;                                          /* errno; -1: takes no byte */
+static atomic_int sync_error;                                    /* errno; 0: none */
+static atomic_int writes_left = -1, directs, plains;             /* the write that fails; all writes */
+static atomic_int allocations_left = -1;
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    if (flags & O_DIRECT && disk == NOT_OPENED) {
+        errno = EINVAL;
+        return -1;
+    }
+    /* The machine's own disk may have no O_DIRECT; what the writer does about it is counted all the same. */
+    int fd = __real_open(path, flags, mode);
+    return fd;
+}
+
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
+{
+    bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
+    if (writes_left >= 0 && writes_left-- == 0) {
+        errno = write_error;
+        return write_error < 0 ? 0 : -1;
+    }
+    if (direct && disk == NOT_WRITTEN) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (direct) {
+        assert_int_equal(at % 4096, 0);
+        assert_int_equal(n % 4096, 0);
+        assert_int_equal((uintptr_t)bytes % 4096, 0);
+        directs++;
+        if (disk == CUT_SHORT && n > 4096) return __real_pwrite(fd, bytes, 4096, at);
+        return __real_pwrite(fd, bytes, n, at);
+    }
+    plains++;
+    return __real_pwrite(fd, bytes, disk == CUT_SHORT ? (n + 1) / 2 : n, at);
+}
+
+int __wrap_fsync(int fd)
+{
+    int error = atomic_exchange(&sync_error, 0); /* once: as Linux tells of a lost write once */
+    errno = error;
+    return error ? -1 : __real_fsync(fd);
+}
+
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return allocations_left >= 0 && allocations_left-- == 0 ? NULL : __real_zr_alloc(bytes);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+enum { BYTES = 10 * 1000 * 1000 + 123 };
+
+static unsigned char *content; /* BYTES of them */
+
+static int make_content(void **state)
+{
+    content = malloc(BYTES);
+    uint64_t x = 88172645463325252u;
+    for (int64_t i = 0; content && i < BYTES; i++)
+        content[i] = (unsigned char)((x = x * 6364136223846793005u + 1) >> 56);
+    return content ? tempdir_make(state) : -1;
+}
+
+static int drop_content(void **state)
+{
+    free(content);
+    return tempdir_remove(state);
+}
+
+static const char *empty_file(const char *name, int64_t bytes)
+{
+    const char *path = put_file(name, "", 0);
+    assert_int_equal(truncate(path, bytes), 0);
+    return path;
+}
+
+/* The chunks of a file that was cut at `ends` too, the last of which is its end. */
+static void check_chunks(const zr_chunk *chunk, int64_t n, const int64_t *ends, int n_ends)
+{
+    int64_t at = 0, i = 0;
+    for (int e = 0; e < n_ends; e++)
+        for (; at < ends[e]; at += chunk[i++].bytes) {
+            int64_t limit = (at / ZR_CHUNK_BYTES + 1) * ZR_CHUNK_BYTES, end = limit < ends[e] ? limit : ends[e];
+            assert_true(i < n);
+            assert_int_equal(chunk[i].offset, at);
+            assert_int_equal(chunk[i].bytes, end - at);
+            assert_true(chunk[i].hash == XXH3_64bits(content + at, (size_t)(end - at)));
+        }
+    assert_int_equal(i, n);
+}
+
+static void check_bytes(const char *path, int64_t bytes)
+{
+    unsigned char *read = malloc((size_t)bytes + 1);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(read, 1, (size_t)bytes + 1, file), bytes);
+    assert_memory_equal(read, content, (size_t)bytes);
+    fclose(file);
+    free(read);
+}
+
+/* Range [first, end) in pieces of uneven sizes. */
+static zr_status put_range(zr_chunk_writer *w, int64_t first, int64_t end, int64_t piece)
+{
+    for (int64_t n; first < end; first += n) {
+        n = end - first < piece ? end - first : piece;
+        ZR_TRY(zr_chunk_writer_put(w, first, content + first, n));
+    }
+    return ZR_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const zr_chunk *x = a, *y = b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+typedef struct share {
+    const char *path;
+    const int64_t *ends;
+    int first, n; /* of the ends: every second one */
+    int64_t piece;
+    zr_chunk chunk[64];
+    int64_t n_chunks;
+} share;
+
+static void *write_share(void *arg)
+{
+    share *s = arg;
+    zr_chunk_writer *w = NULL;
+    bool good = zr_chunk_writer_open(s->path, &w) == ZR_OK;
+    for (int e = s->first; good && e < s->n; e += 2)
+        good = put_range(w, e ? s->ends[e - 1] : 0, s->ends[e], s->piece) == ZR_OK;
+    good = good && zr_chunk_writer_end(w) == ZR_OK;
+    const zr_chunk *chunk = good ? zr_chunk_writer_chunks(w, &s->n_chunks) : NULL;
+    if (good && s->n_chunks) memcpy(s->chunk, chunk, (size_t)s->n_chunks * sizeof *chunk);
+    if (!good) print_error("%s\n", zr_error_message());
+    zr_chunk_writer_close(&w);
+    return good ? arg : NULL;
+}
+
+/* Two writers at once, one range after the other in turn. */
+static void write_in_turn(const char *path, const int64_t *ends, int n, int64_t piece)
+{
+    share s[2] = {{path, ends, 0, n, piece, .n_chunks = 0}, {path, ends, 1, n, piece, .n_chunks = 0}};
+    zr_chunk all[128];
+    pthread_t thread;
+    void *done;
+    assert_int_equal(pthread_create(&thread, NULL, write_share, &s[1]), 0);
+    assert_non_null(write_share(&s[0]));
+    pthread_join(thread, &done);
+    assert_non_null(done);
+    memcpy(all, s[0].chunk, sizeof s[0].chunk);
+    memcpy(all + s[0].n_chunks, s[1].chunk, (size_t)s[1].n_chunks * sizeof all[0]);
+    qsort(all, (size_t)(s[0].n_chunks + s[1].n_chunks), sizeof all[0], by_offset);
+    check_chunks(all, s[0].n_chunks + s[1].n_chunks, ends, n);
+    check_bytes(path, ends[n - 1]);
+}
+
+/* However the disk takes it: the same bytes, the same checksums. */
+static void ranges_of_two_writers(void **state)
+{
+    disk = *(const int *)*state;
+    static const int64_t large[] =
+        {1,       4095,    4096,         4097,    70000, ZR_CHUNK_BYTES - 1, ZR_CHUNK_BYTES + 5, 5000000,
+         8388608, 8388609, BYTES - 4096, 9999999, BYTES},
+                         tiny[] = {7}, halves[] = {4096, 12288}, whole[] = {2 * ZR_CHUNK_BYTES};
+    directs = plains = 0;
+    write_in_turn(empty_file("large", BYTES), large, sizeof large / sizeof large[0], 999983);
+    write_in_turn(empty_file("large", BYTES), large, sizeof large / sizeof large[0], 65536);
+    write_in_turn(empty_file("large", BYTES), large, sizeof large / sizeof large[0], BYTES);
+    assert_true(directs == 0 || disk == DIRECT || disk == CUT_SHORT);
+    assert_true(plains > 0);
+    write_in_turn(empty_file("tiny", 7), tiny, 1, 2);
+    write_in_turn(empty_file("halves", 12288), halves, 2, 4096);
+    plains = 0;
+    write_in_turn(empty_file("whole", 2 * ZR_CHUNK_BYTES), whole, 1, 65536);
+    assert_true(disk != DIRECT || directs == 0 || plains == 0); /* what is aligned all goes directly */
+    disk = DIRECT;
+}
+
+static void bad_puts_are_refused(void **state)
+{
+    (void)state;
+    zr_chunk_writer *w = NULL;
+    int64_t n = 1;
+    const char *path = empty_file("bad", 100);
+    assert_int_equal(zr_chunk_writer_open(path, &w), ZR_OK);
+    assert_int_equal(zr_chunk_writer_put(w, 10, content + 10, 10), ZR_OK);
+    assert_int_equal(zr_chunk_writer_put(w, 19, content + 19, 1), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, 81), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, -1), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_writer_put(w, INT64_MAX, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, INT64_MAX), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, 80), ZR_OK);
+    assert_null(zr_chunk_writer_chunks(w, &n));
+    assert_int_equal(n, 0);
+    assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
+    assert_int_equal(zr_chunk_writer_put(w, 100, content, 0), ZR_ERR_STATE);
+    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_STATE);
+    assert_non_null(zr_chunk_writer_chunks(w, &n));
+    assert_int_equal(n, 1); /* one range, though put in two */
+    zr_chunk_writer_close(&w);
+    zr_chunk_writer_close(&w);
+    assert_int_equal(symlink(path, in_tempdir("link")), 0);
+    assert_int_equal(zr_chunk_writer_open(in_tempdir("link"), &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_chunk_writer_open(in_tempdir("nowhere"), &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_chunk_writer_open(tempdir, &w), ZR_ERR_NOT_FOUND);
+    assert_null(w);
+}
+
+/* A lost write is reported by the end at the latest, and by no later call taken back. */
+static void failed_writes_stay_failed(void **state)
+{
+    (void)state;
+    static const int errors[] = {ENOSPC, EIO, EDQUOT, -1};
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++)
+        for (int at = 0, failures = 1; failures; at++) {
+            zr_chunk_writer *w = NULL;
+            int64_t n = 1;
+            const char *path = empty_file("failing", BYTES);
+            assert_int_equal(zr_chunk_writer_open(path, &w), ZR_OK);
+            write_error = errors[e];
+            writes_left = at;
+            zr_status put = put_range(w, 100, BYTES, 500000), end = zr_chunk_writer_end(w);
+            failures = writes_left < 0;
+            writes_left = -1;
+            if (!failures) assert_true(at > 3); /* head, chunks, tail */
+            assert_true(put == ZR_OK || (put == ZR_ERR_IO && failures));
+            assert_int_equal(end, failures ? ZR_ERR_IO : ZR_OK);
+            if (failures) {
+                assert_non_null(strstr(zr_error_message(), "failing: cannot write at byte"));
+                assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
+                assert_int_equal(zr_chunk_writer_put(w, BYTES, content, 0), ZR_ERR_IO);
+                assert_null(zr_chunk_writer_chunks(w, &n));
+            }
+            zr_chunk_writer_close(&w);
+        }
+}
+
+static void failed_syncs_stay_failed(void **state)
+{
+    (void)state;
+    zr_chunk_writer *w = NULL;
+    int64_t n = 1;
+    assert_int_equal(zr_chunk_writer_open(empty_file("unsynced", 5000), &w), ZR_OK);
+    assert_int_equal(zr_chunk_writer_put(w, 0, content, 5000), ZR_OK);
+    sync_error = EIO;
+    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
+    assert_non_null(strstr(zr_error_message(), "unsynced: cannot sync"));
+    assert_int_equal(sync_error, 0);
+    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
+    assert_null(zr_chunk_writer_chunks(w, &n));
+    zr_chunk_writer_close(&w);
+}
+
+/* A writer that is given up writes what it was given or does not, and leaves no thread. */
+static void unfinished_writers_close(void **state)
+{
+    (void)state;
+    for (int64_t bytes = 0; bytes <= BYTES; bytes += BYTES / 3) {
+        zr_chunk_writer *w = NULL;
+        assert_int_equal(zr_chunk_writer_open(empty_file("given up", BYTES), &w), ZR_OK);
+        assert_int_equal(put_range(w, 0, bytes, 700000), ZR_OK);
+        zr_chunk_writer_close(&w);
+        assert_null(w);
+    }
+}
+
+static void files_are_read_back(void **state)
+{
+    (void)state;
+    zr_chunk *chunk = NULL;
+    int64_t n = 0, end = BYTES;
+    const char *path = put_file("back", content, BYTES);
+    assert_int_equal(zr_chunks_of_file(path, 0, -1, &chunk, &n), ZR_OK);
+    check_chunks(chunk, n, &end, 1);
+    zr_free(chunk);
+    assert_int_equal(zr_chunks_of_file(path, 5, 6, &chunk, &n), ZR_OK);
+    assert_int_equal(n, 1);
+    assert_true(chunk[0].offset == 5 && chunk[0].bytes == 1 && chunk[0].hash == XXH3_64bits(content + 5, 1));
+    zr_free(chunk);
+    assert_int_equal(zr_chunks_of_file(path, 7, 7, &chunk, &n), ZR_OK);
+    assert_null(chunk);
+    assert_int_equal(n, 0);
+    assert_int_equal(zr_chunks_of_file(path, 7, 6, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr_chunks_of_file(path, -1, 6, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr_chunks_of_file(path, 0, BYTES + 1, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr_chunks_of_file(in_tempdir("none"), 0, -1, &chunk, &n), ZR_ERR_NOT_FOUND);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void tensors_are_read_in_any_part(void **state)
+{
+    (void)state;
+    const char *run = in_tempdir("parts");
+    zr_manifest *m = NULL;
+    zr_chunk_reader *r = NULL;
+    float value[256];
+    char dir[4096];
+    mkdir(run, 0777);
+    assert_int_equal(made_checkpoint(run, 12), ZR_OK);
+    snprintf(dir, sizeof dir, "%s/step-00000012", run);
+    assert_int_equal(made_check(dir, 12), ZR_OK);
+    assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "exp_avg.safetensors", &r), ZR_OK);
+    for (int64_t first = 0; first <= 200; first += 13)
+        for (int64_t n = 0; n <= 200 - first; n += 17) {
+            value[n] = -1;
+            assert_int_equal(zr_chunk_reader_f32(r, "wte", first, n, value), ZR_OK);
+            for (int64_t i = 0; i < n; i++) assert_true(value[i] == made_value(12, 2, first + i));
+            assert_true(value[n] == -1);
+        }
+    assert_int_equal(zr_chunk_reader_f32(r, "wte", 0, 201, value), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_reader_f32(r, "wte", -1, 1, value), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_reader_f32(r, "wte", INT64_MAX, INT64_MAX, value), ZR_ERR_ARG);
+    assert_int_equal(zr_chunk_reader_f32(r, "other", 0, 1, value), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "exp_avg.safetensors: no tensor other"));
+    /* The tensors themselves give no unchecked byte. */
+    const zr_safetensors *st = zr_chunk_reader_tensors(r);
+    assert_int_equal(zr_safetensors_count(st), MADE_TENSORS);
+    assert_int_equal(zr_safetensors_get(st, 0)->offset % 4096, 0);
+    assert_int_equal(zr_safetensors_read_f32(st, zr_safetensors_get(st, 0), 0, 1, value), ZR_ERR_IO);
+    zr_chunk_reader_close(&r);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "config.json", &r), ZR_ERR_DATA);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "none.safetensors", &r), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "no file none.safetensors"));
+    assert_null(r);
+    zr_manifest_free(&m);
+}
+
+/* A file that shrinks or changes under the reader is refused where it is read, and no byte of it used. */
+static void files_that_change_are_noticed(void **state)
+{
+    (void)state;
+    const char *run = in_tempdir("changing");
+    zr_manifest *m = NULL;
+    char dir[4096];
+    mkdir(run, 0777);
+    for (int64_t step = 1; step <= 2; step++) {
+        zr_chunk_reader *r = NULL;
+        float value = -1;
+        assert_int_equal(made_checkpoint(run, step), ZR_OK);
+        snprintf(dir, sizeof dir, "%s/step-0000000%d", run, (int)step);
+        assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
+        assert_int_equal(zr_chunk_reader_open(dir, m, "model.safetensors", &r), ZR_OK);
+        FILE *file = fopen(made_path(dir, "model.safetensors"), "r+b");
+        fseek(file, zr_safetensors_get(zr_chunk_reader_tensors(r), 1)->offset + 4, SEEK_SET);
+        if (step == 1) assert_int_equal(fwrite("x", 1, 1, file), 1);
+        fclose(file);
+        if (step == 2) assert_int_equal(truncate(made_path(dir, "model.safetensors"), 4100), 0);
+        assert_int_equal(zr_chunk_reader_f32(r, "bias", 1, 1, &value), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "model.safetensors"));
+        assert_non_null(strstr(zr_error_message(), "(tensor bias)"));
+        assert_true(value == -1);
+        zr_chunk_reader_close(&r);
+        zr_manifest_free(&m);
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    (void)state;
+    const char *run = in_tempdir("memory");
+    zr_status st = ZR_ERR_MEMORY;
+    char dir[4096], report[64];
+    mkdir(run, 0777);
+    snprintf(dir, sizeof dir, "%s/step-00000003", run);
+    for (int at = 0; st == ZR_ERR_MEMORY; at++) {
+        assert_int_equal(zr_checkpoint_remove(run, 3), ZR_OK);
+        allocations_left = at;
+        st = made_checkpoint(run, 3);
+        if (allocations_left < 0) assert_int_equal(st, ZR_ERR_MEMORY);
+        allocations_left = -1;
+        assert_true(at < 1000);
+    }
+    assert_int_equal(st, ZR_OK);
+    st = ZR_ERR_MEMORY;
+    for (int at = 0; st == ZR_ERR_MEMORY; at++) {
+        allocations_left = at;
+        st = made_check(dir, 3);
+        if (st == ZR_OK) st = zr_checkpoint_verify(dir, NULL, NULL, report, sizeof report);
+        if (allocations_left < 0) assert_int_equal(st, ZR_ERR_MEMORY);
+        allocations_left = -1;
+        assert_true(at < 1000);
+    }
+    assert_int_equal(st, ZR_OK);
+}
+
+int main(void)
+{
+    static int kinds[] = {DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT};
+    const struct CMUnitTest tests[] = {
+        {"ranges, direct", ranges_of_two_writers, NULL, NULL, &kinds[0]},
+        {"ranges, O_DIRECT refused by open", ranges_of_two_writers, NULL, NULL, &kinds[1]},
+        {"ranges, O_DIRECT refused by write", ranges_of_two_writers, NULL, NULL, &kinds[2]},
+        {"ranges, writes that take a part", ranges_of_two_writers, NULL, NULL, &kinds[3]},
+        cmocka_unit_test(bad_puts_are_refused),
+        cmocka_unit_test(failed_writes_stay_failed),
+        cmocka_unit_test(failed_syncs_stay_failed),
+        cmocka_unit_test(unfinished_writers_close),
+        cmocka_unit_test(files_are_read_back),
+        cmocka_unit_test(tensors_are_read_in_any_part),
+        cmocka_unit_test(files_that_change_are_noticed),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, make_content, drop_content);
+}
