@@ -114,7 +114,7 @@ check "... one step is no steps" sh -c 'grep -q "^zr: 1 step in " err && grep -q
 check "timings" "$ZR" train c.json --ranks 2 --zero_optimization.stage=3 --train.output_dir=traced --timings --trace traced/t.json
 check "... a table of at most 100 columns" awk '/^where the time goes/ { on = 1 } on && length > 100 { exit 1 } END { exit !on }' err
 check "... the same numbers" same s3 traced
-"$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop --trace stop.json >out 2>err &
+"$ZR" train c.json --ranks 2 --quiet --train.steps=1000000 --train.eval_interval=0 --train.output_dir=stop --trace stop.json >out 2>stop.err &
 pid=$!
 while [ ! -s stop/metrics.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done
 check "a second job in the directory" code 73 "$ZR" train c.json --train.output_dir=stop
@@ -122,7 +122,9 @@ kill -TERM $pid
 wait $pid
 check "SIGTERM stops with 75" test $? = 75
 check "... with a whole trace" test "$(tail -n 1 stop.json)" = "]}"
-check "... and saves the weights" test -f stop/model/model.safetensors -a ! -e stop/lock
+check "... and writes a checkpoint" test -f stop/latest -a -f "stop/$(cat stop/latest)/manifest.json" -a ! -e stop/lock \
+    -a ! -e stop/model -a ! -e stop/model.tmp
+check "... and says how to go on" grep -q "the checkpoint is in stop/$(cat stop/latest), continue with --resume" stop.err
 
 mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
@@ -153,8 +155,9 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
     kill -TERM "$(cat pid.* | tail -n 1)"
     wait $pid
     check "mpirun: SIGTERM for one rank stops all with 75" test $? = 75
-    check "... and the weights are saved" test -f mpistop/model/config.json -a ! -e mpistop/lock -a ! -e mpistop/model.tmp
-    check "... and evaluate" "$ZR" eval mpistop
+    check "... and there is a checkpoint" test -f "mpistop/$(cat mpistop/latest)/manifest.json" -a ! -e mpistop/lock \
+        -a ! -e mpistop/model.tmp
+    check "... which evaluates" "$ZR" eval mpistop
     mkdir bad touched && token_file bad/good.bin && token_file touched/good.bin
     cp c.json touched/
     tokens='--data.train=good.bin --data.val=null --model.vocab_size=300 --train.steps=1000000'

@@ -56,7 +56,7 @@ expect "command to come"      69 "not built"          "$ZR" convert a b
 for command in simulate tokenize report init; do
     expect "$command is to come"  69 "not built"          "$ZR" $command
 done
-expect "option to come"       69 "resume"             "$ZR" train c.json --resume
+expect "--resume without a directory" 2 "train.output_dir, which is not given" "$ZR" train c.json --resume --train.output_dir=null
 expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
 expect "no value"             2  "needs a value"      "$ZR" train c.json --ranks
 expect "no number"            2  '"x"'                "$ZR" train c.json --ranks x

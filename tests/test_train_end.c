@@ -1,7 +1,8 @@
 //TEST timeout=120
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
 //LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr_train_threads
-/* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others. */
+/* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others; those of
+ * a run that is asked to stop in a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +21,8 @@
 enum { RANKS_MAX = 3, MESSAGE_BYTES = 2048 };
 
 static const char *const whole[] = {"config.json", "model.safetensors", NULL};
+static const char *const whole_checkpoint[] = {
+    "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "manifest.json", NULL};
 
 /* What goes wrong in a run, and when. */
 typedef struct plot {
@@ -200,6 +203,20 @@ static void expect_weights(const char *name, int steps, int ranks, const char *c
     if (memcmp(want, have, bytes) != 0) fail_msg("%s: not the weights after %d steps; %s", name, steps, end.message[0]);
 }
 
+/* Of a run that was stopped: its checkpoint has those weights, `latest` its name, and there is no model/. */
+static void expect_stopped(int steps, int ranks, const char *const *overrides)
+{
+    char name[64], latest[64] = "", weights[128];
+    zr_checkpoint_name(steps, name);
+    snprintf(weights, sizeof weights, "run/%s/model.safetensors", name);
+    expect_weights(weights, steps, ranks, overrides);
+    read_all("run/latest", latest, sizeof latest - 1);
+    assert_string_equal(strtok(latest, "\n"), name);
+    snprintf(weights, sizeof weights, "run/%s, continue with --resume", name);
+    if (!strstr(end.message[0], weights)) fail_msg("\"%s\" is not in: %s", weights, end.message[0]);
+    assert_false(there("run/model") || end.result.saved);
+}
+
 /* The same on every rank, and rank 0's message holds `text`. */
 static void expect_status(int ranks, zr_status status, const char *text)
 {
@@ -343,8 +360,40 @@ static void one_rank_is_asked(void **state)
             assert_int_equal(end.result.steps, steps[at - 1]);
             assert_int_equal(end.evals, at == 6);
             assert_int_equal(end.asked, at);
-            expect_weights("run/model/model.safetensors", steps[at - 1], 2, keys);
+            expect_stopped(steps[at - 1], 2, keys);
         }
+}
+
+/* A checkpoint that cannot be written leaves no half of it; its weights go to the room that was taken for them. */
+static void checkpoints_that_fail(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    static const fs_call calls[] = {FS_FSYNC, FS_PWRITE, FS_RENAME, FS_FALLOCATE};
+    int as_weights = 0;
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
+        for (int at = 1;; at++) {
+            it = nothing();
+            it.stop_at = 2;
+            fs_record_start(in_tempdir("run/step-00000002"), whole_checkpoint);
+            fs_record_fail(calls[c], at, calls[c] == FS_FALLOCATE ? ENOSPC : EIO);
+            assert_int_not_equal(train("run", 2, keys), ZR_OK);
+            bool failed = fs.failures > 0, early = end.result.steps == 0;
+            assert_string_equal(fs.fault, "");
+            fs_record_start(NULL, NULL);
+            if (!failed) break;
+            if (early) continue; /* before the first step nothing begins */
+            if (there("run/step-00000002")) {
+                expect_weights("run/step-00000002/model.safetensors", 2, 2, keys);
+            } else {
+                as_weights++;
+                expect_status(2, ZR_ERR_IO, "the checkpoint could not be written: ");
+                assert_non_null(strstr(end.message[0], "the weights after step 2 are in "));
+                expect_weights("run/model/model.safetensors", 2, 2, keys);
+            }
+            assert_false(there("run/step-00000002.tmp"));
+        }
+    assert_true(as_weights > 5);
 }
 
 /* Between micro-batches: the step is left as if it had not begun, at every stage; planned is measured. */
@@ -365,7 +414,7 @@ static void a_step_is_left(void **state)
             expect_status(2, ZR_ERR_STOPPED, "stopped on request after step ");
             assert_int_equal(end.result.steps, at == 6);
             assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after it */
-            if (at == 6) expect_weights("run/model/model.safetensors", 1, 2, layouts[l]);
+            if (at == 6) expect_stopped(1, 2, layouts[l]);
             assert_true(there("run/run.json")); /* also what moved is a whole number of steps' */
             assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
             assert_int_equal(end.alarms, 0); /* what a step moves is unknown where none has ended, and so is a loss */
@@ -515,19 +564,14 @@ static void weights_that_overflow(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_model_is_committed_whole),
-                                       cmocka_unit_test(calls_that_fail),
-                                       cmocka_unit_test(a_directory_that_is_renamed),
-                                       cmocka_unit_test(data_that_goes_bad),
-                                       cmocka_unit_test(evaluation_that_goes_bad),
-                                       cmocka_unit_test(one_rank_is_asked),
-                                       cmocka_unit_test(a_step_is_left),
-                                       cmocka_unit_test(ranks_with_other_threads),
-                                       cmocka_unit_test(steps_that_cannot_be_skipped),
-                                       cmocka_unit_test(a_last_loss_that_is_not_finite),
-                                       cmocka_unit_test(rates_beyond_reason),
-                                       cmocka_unit_test(a_last_update_beyond_reason),
-                                       cmocka_unit_test(weights_that_are_not_finite),
-                                       cmocka_unit_test(weights_that_overflow)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_is_committed_whole),     cmocka_unit_test(calls_that_fail),
+        cmocka_unit_test(a_directory_that_is_renamed),    cmocka_unit_test(data_that_goes_bad),
+        cmocka_unit_test(evaluation_that_goes_bad),       cmocka_unit_test(one_rank_is_asked),
+        cmocka_unit_test(checkpoints_that_fail),          cmocka_unit_test(a_step_is_left),
+        cmocka_unit_test(ranks_with_other_threads),       cmocka_unit_test(steps_that_cannot_be_skipped),
+        cmocka_unit_test(a_last_loss_that_is_not_finite), cmocka_unit_test(rates_beyond_reason),
+        cmocka_unit_test(a_last_update_beyond_reason),    cmocka_unit_test(weights_that_are_not_finite),
+        cmocka_unit_test(weights_that_overflow)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -66,30 +66,53 @@ static bool there(const char *name)
     return access(in_tempdir(path), F_OK) == 0;
 }
 
+static zr_status resume(zr_comm *comm, void *arg)
+{
+    zr_train_result result = {0};
+    return zr_train_resume(arg, comm, NULL, &result);
+}
+
+/* Refuse one allocation after the other of `run`, of which one that ends without a failure needs none of them;
+ * `before` (NULL: nothing) has ended well before. How many failed. */
+static int refuse_each(zr_rank_fn before, zr_config *first, zr_rank_fn run, zr_config *config)
+{
+    int failures = 0;
+    for (int n = 1;; n += 1 + n / 64) {
+        if (before) assert_int_equal(zr_comm_threads_run(2, before, first), ZR_OK);
+        atomic_store(&until, n);
+        zr_status st = zr_comm_threads_run(2, run, config);
+        int left = atomic_exchange(&until, 0);
+        bool refused = left <= 0, unsaved = st == ZR_ERR_IO && strstr(zr_error_message(), "the checkpoint of step");
+        if (st != ZR_OK && st != ZR_ERR_MEMORY && !unsaved)
+            fail_msg("allocation %d: %d, %s", n, st, zr_error_message());
+        if (st != ZR_OK && !*zr_error_message()) fail_msg("allocation %d: no message", n);
+        if (there("lock")) fail_msg("allocation %d: the lock stays", n);
+        if (there("model") && !there("model/model.safetensors")) fail_msg("allocation %d: half a model", n);
+        if (there("config.json") != there("metrics.jsonl")) fail_msg("allocation %d: half a run", n);
+        if (there("step-00000001.tmp") || there("step-00000002.tmp")) fail_msg("allocation %d: half a checkpoint", n);
+        if (before && !there("step-00000001/manifest.json")) fail_msg("allocation %d: no checkpoint any more", n);
+        failures += st != ZR_OK;
+        nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+        if (!refused) return failures;
+    }
+}
+
 static void any_allocation_may_fail(void **state)
 {
     (void)state;
     char text[1600];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 26);
     put_file("text", text, sizeof text);
-    zr_config *config = config_of(2);
-    int failures = 0;
-    for (int n = 1;; n += 1 + n / 64) {
-        atomic_store(&until, n);
-        zr_status st = zr_comm_threads_run(2, train, config);
-        int left = atomic_exchange(&until, 0);
-        bool refused = left <= 0;
-        if (st != ZR_OK && st != ZR_ERR_MEMORY) fail_msg("allocation %d: %d, %s", n, st, zr_error_message());
-        if (st != ZR_OK && !*zr_error_message()) fail_msg("allocation %d: no message", n);
-        if (there("lock")) fail_msg("allocation %d: the lock stays", n);
-        if (there("model") && !there("model/model.safetensors")) fail_msg("allocation %d: half a model", n);
-        if (there("config.json") != there("metrics.jsonl")) fail_msg("allocation %d: half a run", n);
-        failures += st != ZR_OK;
-        nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
-        if (!refused) break;
-    }
-    assert_true(failures > 30);
-    zr_config_destroy(&config);
+    zr_config *plain = config_of(2), *saving = config_of(2), *longer = config_of(2);
+    assert_int_equal(zr_config_set(saving, "train.save_interval", "1"), ZR_OK);
+    assert_int_equal(zr_config_set(longer, "train.save_interval", "1"), ZR_OK);
+    assert_int_equal(zr_config_set(longer, "train.steps", "2"), ZR_OK);
+    assert_true(refuse_each(NULL, NULL, train, plain) > 30);
+    assert_true(refuse_each(NULL, NULL, train, saving) > 40);
+    assert_true(refuse_each(train, saving, resume, longer) > 40);
+    zr_config_destroy(&plain);
+    zr_config_destroy(&saving);
+    zr_config_destroy(&longer);
 }
 
 /* As on hosts that are not alike, where policy auto may find another mix on each. */

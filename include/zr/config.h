@@ -131,6 +131,9 @@ typedef struct zr_config {
         bool fused; /* "buffer": one of the whole model */
         zr_config_switch hierarchical;
     } collectives;
+    struct {
+        int64_t every; /* checkpoints of its multiples are kept for good; 0: none */
+    } checkpoint;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
 
@@ -148,6 +151,9 @@ ZR_API ZR_NODISCARD zr_status zr_config_parse(const char *text, size_t bytes, co
                                               const char *const *overrides, int n_overrides, zr_config **config);
 
 ZR_API void zr_config_destroy(zr_config **config);
+
+/** Was it read from a file? Then that is the first of zr_config_inputs. */
+ZR_API bool zr_config_from_file(const zr_config *config);
 
 #define ZR_CONFIG_INPUTS 4
 /** The paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val, model.init (a

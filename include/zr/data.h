@@ -52,6 +52,7 @@ typedef struct zr_data_info {
     const char *path;   /* borrowed from the data */
     const char *format; /* "text", "uint16" (headerless), "llm.c uint16", "llm.c uint32" */
     const char *note;   /* of a text that may be none, a line for the user; "" */
+    int64_t bytes;      /* of the file */
     int64_t tokens;
     int64_t windows;        /* W */
     int64_t epoch_samples;  /* samples before an order repeats: W, shuffled W' */

@@ -78,6 +78,12 @@ ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fi
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
+/** The steps so far that updated weights: the optimizer's own count, of which its bias correction is a function. */
+ZR_API int64_t zr_engine_updates(const zr_engine *engine);
+/** Go on from a state that so many updates made, once zr_engine_fill has put it here: the next one is the update after
+ *  them. The same on every rank; not collective. ZR_ERR_ARG: fewer than 0; ZR_ERR_STATE: after a step. */
+ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t updates);
+
 /** One optimizer step. Collective. ZR_ERR_DIVERGED on all ranks when a gradient or the loss is not finite and the
  * layout lean updates units before it can know (no norm_first). With result->skipped it was found before the first
  * update, as a loss that is not finite always is; otherwise some units are updated and some are not: the parameters are

@@ -236,11 +236,15 @@ typedef struct zr_optimizer {
     double weight_decay;
     /** NULL: the device's own kernel. Otherwise the rule itself; must treat every element alike. */
     void (*rule)(const zr_update_args *args);
+    const char *slot_name[4]; /* of its states, as a checkpoint calls them ("exp_avg"); letters, digits and '_' */
 } zr_optimizer;
 
 #define ZR_OPTIMIZER_INIT                                                                                              \
     {                                                                                                                  \
-        NULL, 0, {0}, 0, NULL                                                                                          \
+        NULL, 0, {0}, 0, NULL,                                                                                         \
+        {                                                                                                              \
+            0                                                                                                          \
+        }                                                                                                              \
     }
 
 /** weight_decay decoupled (Loshchilov and Hutter 2019); n_slots 2. */

@@ -193,6 +193,10 @@ ZR_API const char *zr_family_preset_name(int i);
  *  Errors: NOT_FOUND, DATA (init directory), CONFIG, UNSUPPORTED. */
 ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec);
 
+/** Of a loaded configuration that a run wrote into its own directory, with train.output_dir not given by an override:
+ * the directory is the one in which it lies now. Of any other nothing changes. */
+ZR_API ZR_NODISCARD zr_status zr_train_own_dir(zr_config *config);
+
 /** The model of a resolved configuration. */
 ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_family_model *model);
 
@@ -238,6 +242,7 @@ typedef struct zr_train_info {
     const zr_comm *comm;
     const char *output_dir;
     int threads;                      /* of each rank */
+    int64_t from_step;                /* steps that were done before: the run goes on from a checkpoint; 0: it begins */
     int64_t train_tokens, val_tokens; /* of the files; val 0: none */
 } zr_train_info;
 
@@ -259,6 +264,13 @@ typedef struct zr_train_eval {
     double val_loss;
     int64_t val_tokens;
 } zr_train_eval;
+
+/** A checkpoint that was written. */
+typedef struct zr_train_save {
+    int64_t step, bytes;
+    double sec;      /* that training waited */
+    const char *dir; /* of the run; the checkpoint's name in it is zr_checkpoint_name's */
+} zr_train_save;
 
 /** Of this many kinds the time is told apart. Where there are more, what is left of each stream is its kind "other". */
 #define ZR_TIMING_KINDS 64
@@ -319,6 +331,7 @@ typedef struct zr_observer {
     void (*start)(void *arg, const zr_train_info *info);
     void (*step)(void *arg, const zr_train_step *step);
     void (*eval)(void *arg, const zr_train_eval *eval);
+    void (*saved)(void *arg, const zr_train_save *save);
     void (*note)(void *arg, const char *text); /* a warning, one line */
     /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
      * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
@@ -329,7 +342,7 @@ typedef struct zr_observer {
 
 /** How it went. Zero-initialise. Filled as far as it came, also on failure. */
 typedef struct zr_train_result {
-    int64_t steps; /* done */
+    int64_t steps; /* done, those before a checkpoint that it went on from too */
     int64_t skipped;
     double loss;     /* of the last step; NaN: no step */
     double val_loss; /* NaN: no evaluation */
@@ -351,18 +364,38 @@ typedef struct zr_train_result {
  * step ends the run instead.
  *
  * Room for the weights is taken before the first step. However the run ends, as long as its ranks can agree the last
- * good weights are saved, and the message says where they are: when asked to stop, when data cannot be read, when
- * training diverges. Not saved are weights that are not finite, that gave no finite loss twice, or of which a step
- * updated some and not the others.
+ * good weights are saved, and the message says where they are: when data cannot be read, when training diverges; when
+ * asked to stop, as a checkpoint, from which zr_train_resume goes on (as weights, where that cannot be written). Not
+ * saved are weights that are not finite, that gave no finite loss twice, or of which a step updated some and not the
+ * others.
+ *
+ * Every train.save_interval steps, and after the last, a checkpoint is written: OUTPUT_DIR/step-N. One that cannot be
+ * written is noted, and the run goes on; it then ends with ZR_ERR_IO, unless with another failure.
  *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.
  *
- * Collective. Errors: ZR_ERR_STOPPED after `stop` (the weights are saved); ZR_ERR_DIVERGED, also when the last loss or
- * the weights are not finite; ZR_ERR_MEMORY; ZR_ERR_CREATE; ZR_ERR_IO; those of data, checkpoint, config, engine, comm.
+ * Collective. Errors: ZR_ERR_STOPPED after `stop` (the checkpoint is written); ZR_ERR_DIVERGED, also when the last loss
+ * or the weights are not finite; ZR_ERR_MEMORY; ZR_ERR_CREATE; ZR_ERR_IO; those of data, checkpoint, config, engine,
+ * comm.
  */
 ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                            zr_train_result *result);
+
+/**
+ * Go on with the run in train.output_dir from its newest whole checkpoint; those that are damaged are passed over, with
+ * a note. Number of ranks, stage, layout, types, buckets and micro-batch may be others than before. With the same ones
+ * the run goes on as if it had never ended: the same losses to the last bit; with others its state is the same to the
+ * bit, and what follows from it is as ARCHITECTURE.md, section 3, says. Where the configuration is not what it was it
+ * counts, and each change is noted. metrics.jsonl is cut behind the checkpoint's step; a model/ that is there is
+ * replaced when the run ends. A directory without a run, or a run without a checkpoint yet, begins at step 0.
+ *
+ * Collective. Errors: as zr_train_run; ZR_ERR_CONFIG: the model is another than the checkpoint's, or it has done more
+ * steps than train.steps; ZR_ERR_DATA: the data or the tokenizer are others, or no checkpoint is whole; ZR_ERR_CREATE:
+ * the directory is another job's, holds no run, or holds one that ended without a checkpoint.
+ */
+ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
+                                              zr_train_result *result);
 
 /* ---- with trained weights -------------------------------------------------------------------- */
 

@@ -55,7 +55,6 @@ static zr_status read_value(cli_args *args, const cli_option *option, const char
         *(const char **)option->out = text;
         return ZR_OK;
     case CLI_FLAG:
-    case CLI_NOT_BUILT:
         break;
     }
     return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
@@ -104,9 +103,6 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     const cli_option *option = !strcmp(name, "color") ? &color : NULL;
     for (const cli_option *o = args->options; !option && o && o->name; o++) {
         if (strcmp(name, o->name) == 0) option = o;
-    }
-    if (option && option->kind == CLI_NOT_BUILT) {
-        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "--%s is not built yet", name);
     }
     if (is_common || (option && option->kind == CLI_FLAG)) {
         ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);

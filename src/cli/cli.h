@@ -11,11 +11,10 @@
 /* ---- options --------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {
-    CLI_FLAG,     /* bool */
-    CLI_TEXT,     /* const char * */
-    CLI_INT,      /* int64_t */
-    CLI_REAL,     /* double */
-    CLI_NOT_BUILT /* promised, and refused by name until it exists */
+    CLI_FLAG, /* bool */
+    CLI_TEXT, /* const char * */
+    CLI_INT,  /* int64_t */
+    CLI_REAL, /* double */
 } cli_kind;
 
 typedef struct cli_option {
@@ -176,6 +175,7 @@ typedef struct cli_progress {
     bool quiet, color, live;
     int64_t every;         /* steps between plain lines */
     double begin;          /* seconds */
+    int64_t from;          /* steps that were done before */
     int64_t peak_bytes;    /* of a rank, planned and therefore true */
     double shown;          /* when the refreshing line was last written */
     bool timed;            /* where the time goes was asked for */

@@ -15,8 +15,9 @@ static void leave_binding(void)
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
 }
 
-/** What of a run is looked at. */
+/** What a run is asked beside its configuration. */
 typedef struct watch_options {
+    bool resume;
     bool timings;
     zr_trace trace;
     const char *trace_steps; /* FIRST:LAST, as given */
@@ -24,6 +25,7 @@ typedef struct watch_options {
 
 typedef struct job {
     const zr_config *config;
+    bool resume;
     zr_observer observer;
     zr_train_result result; /* rank 0's, or this process's */
     char message[2048];     /* how rank 0 puts a failure that all agreed on */
@@ -33,7 +35,7 @@ static zr_status train_rank(zr_comm *comm, void *arg)
 {
     job *j = arg;
     zr_train_result result = {0};
-    zr_status st = zr_train_run(j->config, comm, &j->observer, &result);
+    zr_status st = (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, &j->observer, &result);
     if (comm->rank == 0 || strcmp(comm->transport, "mpi") == 0) j->result = result;
     if (st != ZR_OK && comm->rank == 0) snprintf(j->message, sizeof(j->message), "%s", zr_error_message());
     return st;
@@ -112,12 +114,26 @@ static zr_status check_stdout(const zr_config *config)
     return ZR_OK;
 }
 
+/** That of a run may be read in the run's own directory, wherever it is now. */
+static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
+{
+    ZR_TRY(zr_config_load(args->operand[0], args->override, args->n_overrides, config));
+    zr_status st = zr_train_own_dir(*config);
+    if (st == ZR_OK && !(*config)->train.output_dir)
+        st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "
+                                 "(--train.output_dir=DIR)");
+    if (st == ZR_OK) st = zr_train_prepare(*config, ranks, 0);
+    if (st != ZR_OK) zr_config_destroy(config);
+    return st;
+}
+
 static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config,
                       bool *own_dir)
 {
     int64_t unix_sec = 0;
     ZR_TRY(start_time(comm, &unix_sec));
-    zr_status st = cli_config(args, ranks, unix_sec, config, own_dir);
+    zr_status st =
+        watch->resume ? resumed_config(args, ranks, config) : cli_config(args, ranks, unix_sec, config, own_dir);
     if (st == ZR_OK) st = check_steps(watch, *config);
     if (st == ZR_OK) st = check_stdout(*config);
     if (comm) st = zr_comm_agree(comm, st);
@@ -166,7 +182,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
         .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss};
     bool own_dir = false;
     ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
-    job j = {.config = config, .observer = cli_progress_observer(&progress)};
+    job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
     j.observer.stop = cli_signals_asked;
     j.observer.trace = watch->trace;
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
@@ -215,10 +231,10 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     watch_options watch = {.trace = {NULL, 1, 20}};
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+        {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
         {"timings", CLI_FLAG, &watch.timings, 0, NULL, "say at the end where the time of a step went"},
         {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
         {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
-        {"resume", CLI_NOT_BUILT, NULL, 0, NULL, NULL},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
@@ -237,10 +253,11 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
-    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--timings] [--trace FILE]",
+    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--resume] [--timings] [--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
+                "  zr train runs/first/config.json --resume --train.steps=200\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",
     .run = run,
     .computes = true,

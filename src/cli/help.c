@@ -45,9 +45,7 @@ void cli_help(const cli_command *command, const cli_option *options, bool keys)
 {
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
            command->usage);
-    for (const cli_option *o = options; o->name; o++) {
-        if (o->kind != CLI_NOT_BUILT) print_option(o->name, o->value, o->help);
-    }
+    for (const cli_option *o = options; o->name; o++) print_option(o->name, o->value, o->help);
     print_option("json", NULL, "one JSON document on standard output");
     print_option("quiet", NULL, "errors only on standard error");
     print_option("color", "WHEN", "auto, always or never");

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "cli/curve.h"
+#include "zr/checkpoint.h"
 
 #include <limits.h>
 #include <math.h>
@@ -120,7 +121,7 @@ static void refresh(cli_progress *progress, const zr_train_step *step)
     add(&l, 3, "%stok/s", cli_amount(step->tokens_per_sec, text));
     add(&l, 4, "%s", share_of_peak(step->mfu, text));
     add(&l, 5, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
-    add(&l, 2, "left %s", time_left(progress->begin, step->step, step->steps, text));
+    add(&l, 2, "left %s", time_left(progress->begin, step->step - progress->from, step->steps - progress->from, text));
     rewrite(&l);
 }
 
@@ -165,7 +166,7 @@ static void print_line(const cli_progress *progress, const zr_train_step *step)
     add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
     add(&l, 8, "%s", share_of_peak(step->mfu, text));
     add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
-    add(&l, 6, "left %s", time_left(progress->begin, step->step, step->steps, text));
+    add(&l, 6, "left %s", time_left(progress->begin, step->step - progress->from, step->steps - progress->from, text));
     if (step->skipped) add(&l, 2, "skipped %lld", (long long)step->skipped);
     leave(progress, &l);
 }
@@ -176,7 +177,7 @@ static void on_step(void *arg, const zr_train_step *step)
     bool last = step->step == step->steps;
     cli_loss_step(progress->loss);
     if (progress->quiet) return;
-    if (step->step == 1 || last || step->step % progress->every == 0) print_line(progress, step);
+    if (step->step == progress->from + 1 || last || step->step % progress->every == 0) print_line(progress, step);
     if (progress->live && !last) refresh(progress, step);
 }
 
@@ -189,6 +190,20 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     add(&l, 0, "step %lld", (long long)eval->step);
     add(&l, 1, "val_loss %.5f", eval->val_loss);
     add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
+    leave(progress, &l);
+}
+
+static void on_saved(void *arg, const zr_train_save *save)
+{
+    const cli_progress *progress = arg;
+    char size[32], name[ZR_CHECKPOINT_NAME_BYTES];
+    step_line l = {0};
+    if (progress->quiet) return;
+    zr_checkpoint_name(save->step, name);
+    add(&l, 0, "step %lld", (long long)save->step);
+    add(&l, 1, "saved %s", name);
+    add(&l, 2, "%s", cli_bytes((double)save->bytes, size));
+    add(&l, 3, "%.3g s", save->sec);
     leave(progress, &l);
 }
 
@@ -220,6 +235,7 @@ static void on_start(void *arg, const zr_train_info *info)
     char text[8192];
     cli_table table = {0};
     progress->begin = zr_clock_sec();
+    progress->from = info->from_step;
     progress->every = info->config->steps_per_print > 0 ? info->config->steps_per_print : 1;
     progress->peak_bytes = info->plan->memory.total_bytes;
     cli_loss_start(progress->loss, info->output_dir);
@@ -252,6 +268,7 @@ zr_observer cli_progress_observer(cli_progress *progress)
                          .start = on_start,
                          .step = on_step,
                          .eval = on_eval,
+                         .saved = on_saved,
                          .note = on_note,
                          .timings = progress->timed ? on_timings : NULL};
 }

@@ -109,6 +109,11 @@ void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS
     path[n] = NULL;
 }
 
+bool zr_config_from_file(const zr_config *config)
+{
+    return config->state && config->state->path;
+}
+
 bool zr_config_given(const zr_config *config, const char *path)
 {
     int n;

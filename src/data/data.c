@@ -260,6 +260,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
     return (zr_data_info){.path = data->path,
                           .format = data->format,
                           .note = data->note,
+                          .bytes = data->file.bytes,
                           .tokens = data->tokens,
                           .windows = data->windows,
                           .epoch_samples = data->epoch_samples,

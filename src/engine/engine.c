@@ -233,6 +233,20 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     return batch_failure(e, st);
 }
 
+int64_t zr_engine_updates(const zr_engine *e)
+{
+    return e->updates;
+}
+
+zr_status zr_engine_resume(zr_engine *e, int64_t updates)
+{
+    ZR_CHECK(updates >= 0, ZR_ERR_ARG, "zr_engine_resume: %lld updates; wanted 0 or more", (long long)updates);
+    ZR_CHECK(e->steps == 0, ZR_ERR_STATE, "zr_engine_resume comes before the first step; %lld are done",
+             (long long)e->steps);
+    e->updates = updates;
+    return ZR_OK;
+}
+
 zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
     ZR_TRY(check_step(e, args, result));

@@ -23,6 +23,7 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
 /** The names that a directory's parts have while it is made. */
 typedef struct paths {
     char tmp[PATH_MAX];        /* the directory */
+    char old[PATH_MAX];        /* the one that it replaces */
     char config[PATH_MAX];     /* in it: config.json, */
     char unfinished[PATH_MAX]; /* the weights until they are on the disk, */
     char finished[PATH_MAX];   /* and then */
@@ -31,6 +32,8 @@ typedef struct paths {
 static zr_status name_parts(const char *dir, paths *p)
 {
     int n = snprintf(p->tmp, sizeof(p->tmp), "%s.tmp", dir);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    n = snprintf(p->old, sizeof(p->old), "%s.old", dir);
     ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
     ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
     ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
@@ -72,6 +75,7 @@ static zr_status reserve(const paths *p, const zr_family_model *model, const zr_
 {
     ZR_CHECK(mkdir(p->tmp, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", p->tmp,
              strerror(errno));
+    unlink(p->unfinished); /* what a killed run left */
     zr_status st = make_weights(p, graph_of(plan));
     if (st == ZR_OK) st = model->family->write(p->tmp, &model->numbers);
     if (st != ZR_OK) release(p);
@@ -100,7 +104,6 @@ static zr_status reserve_again(const paths *p, const zr_family_model *model, con
     bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
     if (there && described) return ZR_OK;
     *made = true;
-    unlink(p->unfinished);
     return reserve(p, model, plan);
 }
 
@@ -124,12 +127,27 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
     return st;
 }
 
-/** One rank: the directory becomes what it is called. */
-static zr_status commit(const paths *p, const char *dir)
+/** What zr has written in it; a directory that holds more stays. */
+static void remove_old(const paths *p)
 {
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (zr__path_join(path, p->old, names[i]) == ZR_OK) unlink(path);
+    rmdir(p->old);
+}
+
+/** One rank: the directory becomes what it is called. */
+static zr_status commit(const paths *p, const char *dir, bool replace)
+{
+    struct stat st;
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
              p->finished, strerror(errno));
+    bool older = replace && lstat(dir, &st) == 0;
+    if (older) remove_old(p);
+    ZR_CHECK(!older || rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
     ZR_TRY(zr_dir_commit(p->tmp, dir));
+    if (replace) remove_old(p);
     return ZR_OK;
 }
 
@@ -166,14 +184,14 @@ static zr_status write_twice(const paths *p, const zr_family_model *model, const
 }
 
 zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                     zr_comm *comm, char *place, size_t size)
+                     zr_comm *comm, bool replace, char *place, size_t size)
 {
     paths p;
     bool written = false, first = comm->rank == 0;
     place[0] = '\0';
     ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
     zr_status st = write_twice(&p, model, plan, engine, comm, &written);
-    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir) : ZR_OK);
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace) : ZR_OK);
     if (!first) return st;
     if (written) find_place(&p, dir, place, size);
     if (!written) release(&p);

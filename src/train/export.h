@@ -19,11 +19,12 @@ void zr__export_release(const char *dir);
 /** Are all weights finite? ZR_ERR_DIVERGED names the first tensor that is not, the same on all ranks. Collective. */
 ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm);
 
-/** Write the weights and give `dir` its name. What was reserved and is not there any more is made again; a file that
- *  the disk fails to take is written a second time. All ranks return the same. `*place` says, also on failure, where
- *  the complete weights are: "dir", "dir.tmp" when all was written but the system does not confirm that it is on the
- *  disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
+/** Write the weights and give `dir` its name. With `replace` a directory of that name is that of an earlier end of this
+ *  run, and goes; what else was in it stays, as "dir.old". What was reserved and is not there any more is made again; a
+ * file that the disk fails to take is written a second time. All ranks return the same. `*place` says, also on failure,
+ * where the complete weights are: "dir", "dir.tmp" when all was written but the system does not confirm that it is on
+ * the disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
 ZR_NODISCARD zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                                  zr_comm *comm, char *place, size_t size);
+                                  zr_comm *comm, bool replace, char *place, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/** What every part of a training run uses, and its end: which weights are saved, and what was measured. */
-#include "train/run.h"
+/** What every part of a training run uses, and its end: what is saved, and what was measured. */
+#include "train/save.h"
 
 #include "base/text.h"
 #include "train/export.h"
@@ -117,7 +117,7 @@ static zr_status measure_ranks(zr__run *r)
 static void compare_with_plan(zr__run *r)
 {
     const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
-    if (r->result->steps == 0) return; /* a step is what was planned */
+    if (r->result->steps == r->from_step) return; /* a step is what was planned */
     if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
         memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
         memcmp(planned->across, measured->across, sizeof(planned->across)) != 0) {
@@ -197,7 +197,7 @@ void zr__run_release(zr__run *r)
 static zr_status probe(zr__run *r)
 {
     zr_step_result found = {0};
-    int64_t step = r->result->steps > 1 ? r->result->steps - 2 : 0;
+    int64_t step = r->result->steps > r->from_step + 1 ? r->result->steps - 2 : r->from_step;
     if (!r->suspect) return ZR_OK;
     zr_step_args args = zr__run_step_args(r, step, zr__run_read);
     r->batch_failed = ZR_OK;
@@ -236,7 +236,8 @@ static zr_status save(zr__run *r, char place[PATH_MAX])
     ZR_TRY(zr__run_agree(r, name_model(r, path)));
     ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
     r->reserved = false;
-    zr_status st = zr__run_agreed(r, zr__export(path, &r->model, r->plan, r->engine, r->comm, place, PATH_MAX));
+    zr_status st =
+        zr__run_agreed(r, zr__export(path, &r->model, r->plan, r->engine, r->comm, r->resume.there, place, PATH_MAX));
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
     return r->result->agreed ? share_place(r, st, place) : st;
@@ -244,17 +245,12 @@ static zr_status save(zr__run *r, char place[PATH_MAX])
 
 /* ---- how it ended ----------------------------------------------------------------------------- */
 
-/** What became of the weights: ZR_OK, they are saved; the text says where, or why not. */
+/** What became of good weights: ZR_OK, they are saved; the text says where, or why not. */
 static zr_status keep_weights(zr__run *r, char text[WHY_BYTES])
 {
     char place[PATH_MAX] = "", why[WHY_BYTES];
     long long steps = r->result->steps;
-    zr_status st = judge(r);
-    if (st != ZR_OK) {
-        snprintf(text, WHY_BYTES, "the weights after step %lld are not saved: %.1500s", steps, error_text(why));
-        return st;
-    }
-    st = save(r, place);
+    zr_status st = save(r, place);
     if (st == ZR_OK)
         snprintf(text, WHY_BYTES, "the weights after step %lld are in %.1500s", steps, place);
     else if (place[0])
@@ -267,36 +263,64 @@ static zr_status keep_weights(zr__run *r, char text[WHY_BYTES])
     return st;
 }
 
-/** A run that came to its end, or was asked to: `kept` and `weights` are what keep_weights gave. */
-static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *weights)
+/** The same where the run may go on from it. The room that was taken for the weights is there for them at least. */
+static zr_status keep_checkpoint(zr__run *r, char text[WHY_BYTES])
+{
+    char place[PATH_MAX] = "", why[WHY_BYTES], weights[WHY_BYTES];
+    zr_status st = zr__run_checkpoint(r);
+    error_text(why);
+    if (st == ZR_OK) {
+        ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? zr__run_checkpoint_dir(r, place) : ZR_OK));
+        ZR_TRY(share_place(r, ZR_OK, place));
+        snprintf(text, WHY_BYTES, "the checkpoint is in %.1500s, continue with --resume", place);
+        return ZR_OK;
+    }
+    if (!r->result->agreed) return st;
+    st = keep_weights(r, weights);
+    if (!r->result->agreed) return st;
+    snprintf(text, WHY_BYTES, "the checkpoint could not be written: %.700s; %.1200s", why, weights);
+    return ZR_ERR_IO;
+}
+
+/** What is worth keeping of a run that was asked to stop, or ends otherwise. */
+static zr_status keep(zr__run *r, bool stopped, char text[WHY_BYTES])
+{
+    char why[WHY_BYTES];
+    zr_status st = judge(r);
+    if (st == ZR_OK) return stopped ? keep_checkpoint(r, text) : keep_weights(r, text);
+    snprintf(text, WHY_BYTES, "the weights after step %lld are not saved: %.1500s", (long long)r->result->steps,
+             error_text(why));
+    return st;
+}
+
+/** A run that came to its end, or was asked to: `kept` and `saved` are what keep gave. */
+static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *saved)
 {
     long long steps = r->result->steps, all = r->config->train.steps;
-    if (kept == ZR_ERR_DIVERGED) return ZR_FAIL(kept, "training diverged: %s; lower the learning rate", weights);
-    if (kept != ZR_OK) return ZR_FAIL(kept, "%s", weights);
+    if (kept == ZR_ERR_DIVERGED) return ZR_FAIL(kept, "training diverged: %s; lower the learning rate", saved);
+    if (kept != ZR_OK) return ZR_FAIL(kept, "%s", saved);
     ZR_CHECK(!r->suspect, ZR_ERR_DIVERGED, "the last loss of the run is not finite, with another batch it is: %s",
-             weights);
-    ZR_CHECK(st == ZR_OK, st,
-             "stopped on request after step %lld of %lld; %s (resuming is not built yet: no checkpoint was written)",
-             steps, all, weights);
+             saved);
+    ZR_CHECK(st == ZR_OK, st, "stopped on request after step %lld of %lld; %s", steps, all, saved);
+    ZR_CHECK(!r->save_failure[0], ZR_ERR_IO, "%s; %s", r->save_failure, saved);
     return ZR_OK;
 }
 
 zr_status zr__run_end(zr__run *r, zr_status st, double begin)
 {
-    char why[WHY_BYTES] = "", weights[WHY_BYTES] = "";
-    bool asked = st == ZR_OK || st == ZR_ERR_STOPPED;
+    char why[WHY_BYTES] = "", saved[WHY_BYTES] = "";
+    bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     if (st != ZR_OK) error_text(why);
     /* Ranks that could not agree may not meet again. */
     if (st != ZR_OK && !r->result->agreed) return st;
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);
     if (!asked && r->result->steps == r->result->skipped) return ZR_FAIL(st, "%s; nothing was trained yet", why);
-    zr_status kept = keep_weights(r, weights);
+    zr_status kept = keep(r, stopped, saved);
     if (!r->result->agreed) return kept;
     zr_status told = kept == ZR_OK ? report(r, begin) : ZR_OK;
-    if (told != ZR_OK)
-        snprintf(weights + strlen(weights), sizeof(weights) - strlen(weights), "; %.400s", zr_error_message());
-    if (!asked) return ZR_FAIL(st, "%s; %s", why, weights);
-    ZR_TRY(end_of_training(r, st, kept, weights));
-    ZR_CHECK(told == ZR_OK, told, "%s", weights);
+    if (told != ZR_OK) snprintf(saved + strlen(saved), sizeof(saved) - strlen(saved), "; %.400s", zr_error_message());
+    if (!asked) return ZR_FAIL(st, "%s; %s", why, saved);
+    ZR_TRY(end_of_training(r, st, kept, saved));
+    ZR_CHECK(told == ZR_OK, told, "%s", saved);
     return ZR_OK;
 }

@@ -13,24 +13,43 @@ static bool exists(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && stat(path, &st) == 0;
 }
 
+/** A run that was stopped has its weights in checkpoints: the newest whole one's name. */
+static zr_status newest_checkpoint(const char *dir, char name[ZR_CHECKPOINT_NAME_BYTES])
+{
+    char path[PATH_MAX];
+    int64_t *step = NULL, n = 0;
+    zr_manifest *manifest = NULL;
+    ZR_TRY(zr_checkpoint_list(dir, &step, &n));
+    for (int64_t i = 0; i < n && !manifest; i++) {
+        zr_checkpoint_name(step[i], name);
+        if (zr__path_join(path, dir, name) != ZR_OK || zr_manifest_read(path, &manifest) != ZR_OK) manifest = NULL;
+    }
+    zr_free(step);
+    ZR_CHECK(manifest, ZR_ERR_NOT_FOUND,
+             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
+             "whole checkpoint",
+             dir);
+    zr_manifest_free(&manifest);
+    return ZR_OK;
+}
+
 /** The directory that holds the weights; a run's configuration when `dir` is a run. */
 static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[PATH_MAX])
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES] = "model";
     struct stat st;
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir or a Hugging Face directory", dir);
     bool saved = exists(dir, "model/model.safetensors") || exists(dir, "model/model.safetensors.index.json");
-    ZR_CHECK(saved || !exists(dir, "metrics.jsonl"), ZR_ERR_NOT_FOUND,
-             "%s is a run without saved weights (there is no model/ in it); weights are written when a run ends", dir);
-    if (!saved) return zr__path_join(weights, dir, ".");
+    if (!saved && !exists(dir, "metrics.jsonl")) return zr__path_join(weights, dir, ".");
+    if (!saved) ZR_TRY(newest_checkpoint(dir, name));
     if (exists(dir, "config.json")) {
         ZR_TRY(zr__path_join(path, dir, "config.json"));
         ZR_CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file",
                  path);
         ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
     }
-    ZR_TRY(zr__path_join(weights, dir, "model"));
+    ZR_TRY(zr__path_join(weights, dir, name));
     return ZR_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "train/paths.h"
 
 #include "base/text.h"
+#include "zr/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,5 +93,23 @@ zr_status zr__run_paths_settle(zr_config *config)
         ZR_TRY(zr_config_set(config, read[i].key, found));
     }
     ZR_TRY(zr_config_set(config, "train.started_in", "null"));
+    return ZR_OK;
+}
+
+zr_status zr_train_own_dir(zr_config *config)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char dir[PATH_MAX], found[PATH_MAX];
+    if (!config->train.started_in || !zr_config_from_file(config)) return ZR_OK;
+    zr_config_inputs(config, inputs);
+    const char *slash = strrchr(inputs[0], '/'), *name = slash ? slash + 1 : inputs[0];
+    snprintf(dir, sizeof(dir), "%.*s",
+             slash == inputs[0] ? 1
+             : slash            ? (int)(slash - inputs[0])
+                                : 1,
+             slash ? inputs[0] : ".");
+    bool own = strcmp(name, "config.json") == 0 && is_there(dir, "metrics.jsonl", found);
+    if (!own || zr_config_overridden(config, "train.output_dir")) return ZR_OK;
+    ZR_TRY(zr_config_set(config, "train.output_dir", dir));
     return ZR_OK;
 }

@@ -1,7 +1,8 @@
 /** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
  *  ranks, then create, then compute. */
 #include "train/host.h"
-#include "train/run.h"
+#include "train/resume.h"
+#include "train/save.h"
 
 #include "base/text.h"
 #include "train/evaluate.h"
@@ -23,15 +24,17 @@ static void log_line(zr__run *r, const char *line, int bytes)
 
 /* ---- before anything is created -------------------------------------------------------------- */
 
+/** A run that goes on may well read the configuration that it writes. */
 static zr_status check_inputs(zr__run *r)
 {
+    const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
     ZR_TRY(zr_train_model(r->config, &r->model));
     ZR_TRY(zr__inputs_open(r->config, &r->inputs));
     if (r->comm->rank != 0) return ZR_OK;
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
     zr_config_inputs(r->config, inputs);
-    ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs));
-    ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
+    bool own = r->resume.asked && zr_config_from_file(r->config);
+    ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs[0] ? inputs + own : &none));
+    if (!r->resume.asked) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
     return ZR_OK;
 }
 
@@ -139,7 +142,9 @@ static zr_status check(zr__run *r)
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
     ZR_TRY(zr__run_same_inputs(r));
+    if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
@@ -150,25 +155,69 @@ static zr_status check(zr__run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-static zr_status open_outputs(zr__run *r)
+/** The configuration as the run's directory keeps it. */
+static zr_status written_config(const zr__run *r, char **json)
 {
-    char *json = NULL;
-    if (r->comm->rank != 0) return ZR_OK;
     char here[PATH_MAX];
     zr_config written = *r->config; /* its paths are from here, wherever it is read */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
-    ZR_TRY(zr_config_to_json(&written, &json));
-    zr_status st = zr__run_dir_open(&r->dir, r->config->train.output_dir, json);
-    zr_free(json);
-    /* It may lie in that directory. */
-    ZR_TRY(st);
-    st = zr__run_reserve(r);
-    if (st == ZR_OK && r->watch.trace) st = zr__trace_open(r->watch.trace, &r->dir, r->config);
+    ZR_TRY(zr_config_to_json(&written, json));
+    return ZR_OK;
+}
+
+static zr_status open_rest(zr__run *r)
+{
+    ZR_TRY(zr__run_reserve(r));
+    if (r->watch.trace) ZR_TRY(zr__trace_open(r->watch.trace, &r->dir, r->config));
+    return ZR_OK;
+}
+
+/** In a directory of its own: what was made goes again where it cannot begin. */
+static zr_status open_new(zr__run *r, const char *json)
+{
+    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json)); /* the rest may lie in that directory */
+    zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
     zr__run_release(r);
     zr__run_dir_undo(&r->dir);
     return st;
+}
+
+/** In that of the run that goes on: nothing of it is touched before all else is there. */
+static zr_status open_again(zr__run *r, const char *json)
+{
+    zr__resume_clean(r); /* what is written next wants its room */
+    ZR_TRY(open_rest(r));
+    ZR_TRY(zr__run_dir_continue(&r->dir, r->from_step, json, &r->evaluated));
+    return ZR_OK;
+}
+
+static zr_status open_outputs(zr__run *r)
+{
+    char *json = NULL;
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(written_config(r, &json));
+    zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
+    zr_free(json);
+    return st;
+}
+
+/** All ranks have them, and rank 0 has found what they hold already. */
+static zr_status share_outputs(zr__run *r)
+{
+    double evaluated = r->evaluated;
+    if (!r->resume.there) {
+        zr_status st = zr__run_same_dir(r);
+        if (st != ZR_OK && r->comm->rank == 0) {
+            zr__run_release(r);
+            zr__run_dir_undo(&r->dir);
+        }
+        return st;
+    }
+    ZR_TRY(zr__run_highest(r, &evaluated, 1));
+    r->evaluated = evaluated > 0;
+    return ZR_OK;
 }
 
 /** Say what limit was settled, if one was. */
@@ -192,6 +241,12 @@ static void announce(zr__run *r)
 {
     char text[640];
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    if (r->dir.gone[0]) {
+        snprintf(text, sizeof(text), "the lock of the directory was left by a process that is gone (%s): taken over",
+                 r->dir.gone);
+        zr__run_note(r, text);
+    }
+    zr__resume_tell(r);
     note_limit(r);
     int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores) {
@@ -216,16 +271,24 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, zr__run_dtype(r));
 }
 
+static zr_status fill(zr__run *r)
+{
+    zr_fill_fn fn = r->inputs.weights ? zr__weights_fill : NULL;
+    if (r->resume.step >= 0) return zr__resume_fill(r);
+    return zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fn, r->inputs.weights));
+}
+
 /** Memory is taken before the directory is made: it is the last thing that may not be there. */
 static zr_status start(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
-    zr_fill_fn fill = r->inputs.weights ? zr__weights_fill : NULL;
     /* While the others wait for it, so that it is alone. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fill, r->inputs.weights)));
+    ZR_TRY(fill(r));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
+    ZR_TRY(share_outputs(r));
+    r->info.from_step = r->from_step;
     announce(r);
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
@@ -233,10 +296,15 @@ static zr_status start(zr__run *r)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+int64_t zr__run_sample(const zr__run *r, int64_t step)
+{
+    return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
+}
+
 static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const *input)
 {
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
-    int64_t first = batch->step * r->config->train_batch_size + batch->first_row;
+    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     for (int64_t b = 0; b < rows; b++)
         ZR_TRY(r->model.family->fill(r->inputs.train, zr_data_sample, first + b, seq, b, input));
     return ZR_OK;
@@ -431,15 +499,30 @@ static zr_status evaluate(zr__run *r)
     return ZR_OK;
 }
 
+static bool eval_is_due(const zr__run *r)
+{
+    int64_t step = r->result->steps, interval = r->config->train.eval_interval;
+    bool now = step == r->config->train.steps || (interval > 0 && step % interval == 0);
+    return r->inputs.val && interval > 0 && now;
+}
+
+/** At the end too: the run may be lengthened. */
+static bool save_is_due(const zr__run *r)
+{
+    int64_t step = r->result->steps, interval = r->config->train.save_interval;
+    return interval > 0 && (step == r->config->train.steps || step % interval == 0);
+}
+
+/** What is due at the same step: the checkpoint is written, then all are asked, then the step is evaluated. So a run
+ *  that goes on may have to begin with an evaluation. */
 static zr_status loop(zr__run *r)
 {
-    int64_t steps = r->config->train.steps, interval = r->config->train.eval_interval;
-    while (r->result->steps < steps) {
+    if (r->from_step > 0 && !r->evaluated && eval_is_due(r)) ZR_TRY(evaluate(r));
+    while (r->result->steps < r->config->train.steps) {
         ZR_TRY(one_step(r));
-        bool last = r->result->steps == steps;
-        if (!last) ZR_TRY(stop_asked(r));
-        bool due = last || (interval > 0 && r->result->steps % interval == 0);
-        if (r->inputs.val && interval > 0 && due) ZR_TRY(evaluate(r));
+        if (save_is_due(r)) ZR_TRY(zr__run_save(r));
+        if (r->result->steps < r->config->train.steps) ZR_TRY(stop_asked(r));
+        if (eval_is_due(r)) ZR_TRY(evaluate(r));
     }
     return ZR_OK;
 }
@@ -452,7 +535,8 @@ static zr_status run_all(zr__run *r)
     return zr__run_end(r, loop(r), begin);
 }
 
-zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
+                       zr_train_result *result)
 {
     static const zr_observer nobody = {0};
     ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
@@ -461,6 +545,8 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
                  .observer = observer ? observer : &nobody,
                  .result = result,
                  .scaler = zr_loss_scaler_create(config),
+                 .resume = {.asked = resume, .step = -1},
+                 .saved_step = -1,
                  .dir = ZR_RUN_DIR_INIT};
     result->loss = result->val_loss = NAN;
     r.peak_before_bytes = zr__host_peak_bytes();
@@ -472,6 +558,17 @@ zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);
+    zr__resume_close(&r);
     zr__run_dir_close(&r.dir);
     return st;
+}
+
+zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+{
+    return train(config, comm, observer, false, result);
+}
+
+zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+{
+    return train(config, comm, observer, true, result);
 }

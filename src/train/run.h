@@ -1,10 +1,24 @@
-/** A training run as its parts see it: run.c begins it and makes the steps, finish.c ends it. */
+/** A training run as its parts see it: run.c begins it and makes the steps, save.c writes checkpoints, resume.c goes on
+ *  from one, finish.c ends it. */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
+#include "train/checkpoint_run.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
 #include "train/watch.h"
+
+/** The checkpoint that a run goes on from. */
+typedef struct zr__resume {
+    bool asked;
+    bool there;   /* the directory holds a run */
+    int64_t step; /* the checkpoint's, -1: there is none */
+    bool anew;    /* it has not all states of this optimizer: they begin at zero */
+    /* Rank 0's: all steps that have one, newest first, those before `next` passed over. What it says; of that the other
+     * ranks have the numbers. */
+    int64_t *steps, n, next;
+    zr__checkpoint_run from;
+} zr__resume;
 
 typedef struct zr__run {
     const zr_config *config;
@@ -19,7 +33,13 @@ typedef struct zr__run {
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
-    zr__run_dir dir; /* rank 0's */
+    zr__run_dir dir;           /* rank 0's */
+    zr__file_print train, val; /* what was found in the files; rank 0's, others may differ */
+    zr__resume resume;
+    int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
+    bool evaluated;                 /* the evaluation of from_step, if it is due, was made before */
+    int64_t saved_step;             /* of the newest checkpoint, -1: none */
+    char save_failure[512];         /* the first one that could not be written, "" */
     zr__watch watch;
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
@@ -62,6 +82,8 @@ void zr__run_release(zr__run *r);
  * they are good, and what was measured; the status of the run, with where the weights are. Collective. */
 ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
+/** The first sample of a step (from 0). */
+int64_t zr__run_sample(const zr__run *r, int64_t step);
 /** What a step is given; `batch` fills its inputs. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
 /** The data of one micro-batch; a zr_batch_fn, arg is the run, which keeps a failure in `batch_failed`. */

@@ -1,13 +1,11 @@
 #include "train/run_dir.h"
 
 #include "base/text.h"
-#include "train/host.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +19,8 @@
 #define SHOWN_BYTES 512
 
 /* Any of these means that a run has been here. In model.tmp there may be weights that are whole. */
-static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model", "model.tmp", "latest"};
+static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model",
+                                     "model.tmp",   "model.old",  "latest"};
 
 zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
 {
@@ -47,7 +46,23 @@ static void nearest_parent(const char *path, char parent[PATH_MAX])
     }
 }
 
-zr_status zr__run_dir_check(const char *path)
+static bool is_there(const char *dir, const char *name)
+{
+    struct stat st;
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
+}
+
+/** What of a run is in the directory; NULL: nothing. */
+static const char *trace_in(const char *path)
+{
+    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
+        if (is_there(path, traces[i])) return traces[i];
+    return NULL;
+}
+
+/** Could there be a run's directory? */
+static zr_status check_place(const char *path)
 {
     struct stat st;
     char parent[PATH_MAX], shown[SHOWN_BYTES], shown_parent[SHOWN_BYTES];
@@ -62,14 +77,18 @@ zr_status zr__run_dir_check(const char *path)
     ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,
              "train.output_dir %s cannot be written: %s: %s; choose another directory", shown, shown_parent,
              strerror(errno));
-    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++) {
-        char trace[PATH_MAX];
-        ZR_TRY(zr__path_join(trace, path, traces[i]));
-        ZR_CHECK(
-            lstat(trace, &st) != 0, ZR_ERR_CREATE,
-            "train.output_dir %s holds another run (%s is there); name another (--train.output_dir=DIR) or remove it",
-            shown, traces[i]);
-    }
+    return ZR_OK;
+}
+
+zr_status zr__run_dir_check(const char *path)
+{
+    char shown[SHOWN_BYTES];
+    ZR_TRY(check_place(path));
+    const char *trace = trace_in(path);
+    ZR_CHECK(!trace, ZR_ERR_CREATE,
+             "train.output_dir %s holds another run (%s is there); continue that (--resume), name another directory "
+             "(--train.output_dir=DIR) or remove it",
+             zr__text_escape(path, shown, sizeof(shown)), trace);
     return ZR_OK;
 }
 
@@ -88,38 +107,19 @@ zr_status zr__make_folders(const char *path)
     }
 }
 
-/** Say whose lock it is. */
-static zr_status locked_by_other(const char *path, const char *lock)
-{
-    char who[128] = "", shown[SHOWN_BYTES], shown_lock[SHOWN_BYTES];
-    int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t n = fd < 0 ? 0 : read(fd, who, sizeof(who) - 1);
-    if (fd >= 0) close(fd);
-    if (n > 0) who[strcspn(who, "\n")] = '\0';
-    return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
-                   zr__text_escape(path, shown, sizeof(shown)), who[0] ? who : "its lock says no name",
-                   zr__text_escape(lock, shown_lock, sizeof(shown_lock)));
-}
-
 static zr_status take_lock(zr__run_dir *dir)
 {
-    char lock[PATH_MAX], shown[SHOWN_BYTES], host[80], text[192];
-    const char *job = getenv("SLURM_JOB_ID");
+    char lock[PATH_MAX];
     ZR_TRY(zr__path_join(lock, dir->path, LOCK_NAME));
-    int fd = open(lock, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0 && errno == EEXIST) return locked_by_other(dir->path, lock);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write in train.output_dir %s: %s",
-             zr__text_escape(dir->path, shown, sizeof(shown)), strerror(errno));
+    ZR_TRY(zr__lock_take(lock, dir->gone));
     dir->locked = true;
-    zr__host_name(host, sizeof(host));
-    int n = snprintf(text, sizeof(text), "host %s, process %ld%s%.32s\n", host, (long)getpid(), job ? ", job " : "",
-                     job ? job : "");
-    ssize_t put = write(fd, text, (size_t)n);
-    int failed = put != n ? errno : 0;
-    close(fd);
-    ZR_CHECK(!failed, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(lock, shown, sizeof(shown)),
-             strerror(failed));
     return ZR_OK;
+}
+
+uint64_t zr__run_dir_key(const char *path)
+{
+    char lock[PATH_MAX];
+    return zr__path_join(lock, path, LOCK_NAME) == ZR_OK ? zr__lock_key(lock) : 0;
 }
 
 zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text)
@@ -198,6 +198,87 @@ fail:
     return st;
 }
 
+/* ---- going on --------------------------------------------------------------------------------- */
+
+zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
+{
+    char shown[SHOWN_BYTES];
+    ZR_TRY(check_place(path));
+    const char *trace = trace_in(path);
+    *there = trace != NULL;
+    if (!trace) return ZR_OK;
+    ZR_CHECK(is_there(path, METRICS_NAME), ZR_ERR_CREATE,
+             "train.output_dir %s holds no run to continue (%s is there, and no " METRICS_NAME "); name another",
+             zr__text_escape(path, shown, sizeof(shown)), trace);
+    snprintf(dir->path, sizeof(dir->path), "%s", path);
+    ZR_TRY(take_lock(dir));
+    dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return ZR_OK;
+}
+
+bool zr__run_dir_has_model(const zr__run_dir *dir)
+{
+    return is_there(dir->path, "model");
+}
+
+/** What begins a line of metrics.jsonl: the first bytes of it, and how long it is. */
+typedef struct line_start {
+    char text[64];
+    int64_t bytes;
+    bool whole;
+} line_start;
+
+static line_start next_line(FILE *file)
+{
+    line_start line = {.bytes = 0};
+    for (int c; !line.whole && (c = getc(file)) != EOF; line.bytes++) {
+        if (line.bytes < (int64_t)sizeof(line.text) - 1) line.text[line.bytes] = (char)c;
+        line.whole = c == '\n';
+    }
+    return line;
+}
+
+/** Where the lines of the steps up to `step` end; *evaluated: one of them is the evaluation of that step. */
+static int64_t find_end(FILE *file, int64_t step, bool *evaluated)
+{
+    int64_t end = 0;
+    *evaluated = false;
+    for (line_start line = next_line(file); line.whole; line = next_line(file)) {
+        long long its = 0;
+        if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
+        *evaluated |= its == step && strstr(line.text, "\"val_loss\"");
+        end += line.bytes;
+    }
+    return end;
+}
+
+/** The steps behind `step` are made again. */
+static zr_status cut_metrics(zr__run_dir *dir, int64_t step, bool *evaluated)
+{
+    char path[PATH_MAX], shown[SHOWN_BYTES];
+    struct stat st;
+    ZR_TRY(zr__path_join(path, dir->path, METRICS_NAME));
+    zr__text_escape(path, shown, sizeof(shown));
+    dir->metrics = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    ZR_CHECK(dir->metrics >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
+    ZR_CHECK(fstat(dir->metrics, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
+    FILE *file = fopen(path, "re");
+    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
+    int64_t end = find_end(file, step, evaluated);
+    bool failed = ferror(file);
+    fclose(file);
+    ZR_CHECK(!failed && ftruncate(dir->metrics, end) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", shown,
+             (long long)step, strerror(errno));
+    return ZR_OK;
+}
+
+zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, bool *evaluated)
+{
+    ZR_TRY(cut_metrics(dir, step, evaluated));
+    ZR_TRY(zr__run_dir_write(dir, "config.json", config));
+    return ZR_OK;
+}
+
 static bool is_same(const struct stat *own, const char *path)
 {
     struct stat its;
@@ -239,6 +320,11 @@ bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
     off_t end = n > 0 && dir->log_failed ? lseek(dir->metrics, 0, SEEK_END) : -1;
     if (end >= n && ftruncate(dir->metrics, end - n) != 0) return false;
     return !dir->log_failed;
+}
+
+void zr__run_dir_sync_log(const zr__run_dir *dir)
+{
+    if (dir->metrics >= 0) (void)fsync(dir->metrics);
 }
 
 void zr__run_dir_close(zr__run_dir *dir)

@@ -1,11 +1,11 @@
 /**
- * The directory of a run: made once by rank 0, held by a lock file against other jobs, never over another
+ * The directory of a run: made by rank 0, or continued, held by a lock file against other jobs, never over another
  * run. Small files appear whole; metrics.jsonl grows by whole lines.
  */
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
 
-#include "zr/base.h"
+#include "train/lock.h"
 
 #include <limits.h>
 
@@ -13,8 +13,9 @@ typedef struct zr__run_dir {
     char path[PATH_MAX];
     int place; /* the directory itself, by whatever name; -1: not made */
     bool locked;
-    int metrics;     /* file descriptor, -1: closed */
-    bool log_failed; /* metrics could not be written; noted once, training goes on */
+    char gone[ZR_LOCK_HOLDER_BYTES]; /* whose lock was left there and is taken over, "" */
+    int metrics;                     /* file descriptor, -1: closed */
+    bool log_failed;                 /* metrics could not be written; noted once, training goes on */
 } zr__run_dir;
 
 #define ZR_RUN_DIR_INIT                                                                                                \
@@ -32,6 +33,20 @@ ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *i
  *  then nothing is left behind but directories that were made. */
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
+/** Open the directory of a run that is to be continued, and lock it. *there false: nothing of a run is in it, and
+ * nothing was done; zr__run_dir_open is for it. ZR_ERR_CREATE, also when what is there is no run. */
+ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
+
+/** Once nothing can refuse the run any more: cut metrics.jsonl behind `step` and write config.json anew. *evaluated:
+ *  the evaluation of that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, bool *evaluated);
+
+/** Does it hold a model/? */
+bool zr__run_dir_has_model(const zr__run_dir *dir);
+
+/** The key of the lock in `path` (zr__lock_key). */
+uint64_t zr__run_dir_key(const char *path);
+
 /** As if it had not been opened: what was written in it goes. */
 void zr__run_dir_undo(zr__run_dir *dir);
 
@@ -47,6 +62,9 @@ ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
 
 /** Append one line (with its newline) to metrics.jsonl in one write. False the first time it fails. */
 bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
+
+/** Bring metrics.jsonl to the disk, if that can be. */
+void zr__run_dir_sync_log(const zr__run_dir *dir);
 
 /** Close and unlock. */
 void zr__run_dir_close(zr__run_dir *dir);

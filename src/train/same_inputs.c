@@ -22,7 +22,8 @@ typedef struct input {
     const char *key, *path;
     const zr_data *data; /* or */
     const zr_weights *weights;
-    double next_news; /* clock */
+    zr__file_print *print; /* of data: what a checkpoint says of it */
+    double next_news;      /* clock */
 } input;
 
 /** Of the running kernel: inodes of different hosts may have the same numbers. */
@@ -119,8 +120,9 @@ static zr_status check_input(input *in)
     bool places = false;
     ZR_TRY(zr__run_agree(r, identify(in->path, &identity)));
     ZR_TRY(find_looker(r, identity, &looker, &places));
-    zr_status st = looker == r->comm->rank ? look(in, places ? &hash : NULL) : ZR_OK;
+    zr_status st = looker == r->comm->rank ? look(in, places || in->data ? &hash : NULL) : ZR_OK;
     ZR_TRY(zr__run_agree(r, st));
+    if (in->data) *in->print = (zr__file_print){zr_data_get_info(in->data).bytes, hash};
     if (!places) return ZR_OK;
     ZR_TRY(gather(r, hash));
     return compare(in, gathered(r->comm, looker));
@@ -129,9 +131,10 @@ static zr_status check_input(input *in)
 zr_status zr__run_same_inputs(zr__run *r)
 {
     const zr_config *c = r->config;
-    input all[] = {{.run = r, .key = "data.train", .path = c->data.train, .data = r->inputs.train},
-                   {.run = r, .key = "data.val", .path = c->data.val, .data = r->inputs.val},
+    input all[] = {{.run = r, .key = "data.train", .path = c->data.train, .data = r->inputs.train, .print = &r->train},
+                   {.run = r, .key = "data.val", .path = c->data.val, .data = r->inputs.val, .print = &r->val},
                    {.run = r, .key = "model.init", .path = c->model.init, .weights = r->inputs.weights}};
+    r->train.bytes = r->val.bytes = -1;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].data || all[i].weights) ZR_TRY(check_input(&all[i]));
     return ZR_OK;

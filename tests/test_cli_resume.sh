@@ -1,0 +1,145 @@
+#TEST timeout=240 mpi=1
+# Stopping, killing and going on, from the command: what is kept, what is said, what is refused.
+. tests/command.inc
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+tail -n 60 text.txt >val.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 16, "n_positions": 16, "dropout": 0.1},
+ "data": {"train": "text.txt", "val": "val.txt"}, "train_batch_size": 8,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "gradient_clipping": 1.0,
+ "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.01}},
+ "train": {"steps": 24, "eval_interval": 6, "eval_batches": 2, "threads": 1, "save_interval": 6, "keep_last": 2}}
+END
+train() { "$ZR" train c.json --train.output_dir="$@"; }
+# What does not depend on time: step, loss, norm, rate, tokens; evaluations whole.
+numbers() { sed 's/, "step_ms".*//' "$1/metrics.jsonl"; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
+steps_of() { (cd "$1" && ls -d step-* | tr '\n' ' '); }
+lines() { # FILE N: wait for so many lines
+    tries=0
+    while { [ ! -f "$1" ] || [ "$(wc -l <"$1")" -lt "$2" ]; } && [ $tries -lt 600 ]; do sleep 0.05; tries=$((tries + 1)); done
+}
+
+check "a run that is not disturbed" train whole --ranks 2
+check "... keeps its last two checkpoints" test "$(steps_of whole)" = "step-00000018 step-00000024 "
+check "... of which latest names the newer" test "$(cat whole/latest)" = step-00000024
+check "... and says what it saved" grep -q 'step 6 .*saved step-00000006' err
+check "a checkpoint evaluates as the run does" sh -c '"$0" eval whole --json >1 && "$0" eval whole/step-00000024 --data val.txt --json >2 &&
+    test "$(cut -d, -f1 1)" = "$(cut -d, -f1 2)"' "$ZR"
+
+# Killed by a signal that no process sees: nothing is written but what was there.
+kill_after() { # DIR LINES ARGUMENTS
+    dir=$1 after=$2
+    shift 2
+    "$ZR" train c.json --quiet --train.output_dir="$dir" "$@" >out 2>err &
+    pid=$!
+    lines "$dir/metrics.jsonl" "$after"
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+}
+# Long, so that the kill comes before its end; what follows has the steps of `whole`.
+kill_after killed 9 --ranks 2 --train.steps=100000
+check "a killed run leaves its lock" test -f killed/lock
+steps=$(($(tail -n 1 killed/latest | tr -dc 0-9 | sed 's/^0*//')))
+check "... and a checkpoint" test $steps -ge 6
+check "it goes on" train killed --ranks 2 --resume --train.steps=$((steps + 6))
+check "... taking over the lock" grep -q 'left by a process that is gone (host .*, process [0-9]*): taken over' err
+check "... from the newest checkpoint" grep -q "goes on after step $steps of" err
+check "... says which key has changed" grep -q "changed since the checkpoint: train.steps was 100000, is $((steps + 6))" err
+check "... and leaves no lock" test ! -e killed/lock -a ! -e killed/model.tmp
+check "the run that is not disturbed, as long" train longer --ranks 2 --quiet --train.steps=$((steps + 6))
+check "... is the same text, and the same weights" same longer killed
+
+check "no run yet" train none --resume --train.steps=6
+check "... says so" grep -q 'there is no checkpoint in none yet: the run starts at step 0' err
+kill_after early 2 --train.save_interval=0 --train.steps=100000
+check "a run that was killed without a checkpoint starts again" train early --resume --train.steps=24
+check "... and says so" grep -q 'there is no checkpoint in early yet' err
+check "... its metrics are cut" test "$(grep -c '"loss"' early/metrics.jsonl) $(grep -c val_loss early/metrics.jsonl)" = "24 4"
+train one --quiet >out 2>err
+check "... as if it had never been killed" same one early
+
+check "from another folder, by the run's own configuration" sh -c 'mkdir -p elsewhere && cd elsewhere &&
+    "$0" train ../whole/config.json --resume --ranks 2 --train.steps=30' "$ZR"
+check "... it goes on in its own directory" test -d whole/step-00000030 -a ! -e elsewhere/whole
+check "a directory that is no run" sh -c 'mkdir -p foreign && echo "{}" >foreign/config.json && ! "$0" train c.json --resume \
+    --train.output_dir=foreign' "$ZR"
+check "... is left as it is" test "$(cat foreign/config.json) $(ls foreign)" = "{} config.json"
+check "without --resume a run is not touched" code 73 train whole
+check "... and --resume is named" grep -q -- '--resume' err
+
+cp -r whole damaged
+printf x | dd of=damaged/step-00000030/model.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+check "a damaged checkpoint" train damaged --ranks 2 --resume --train.steps=36
+check "... is passed over, with the reason" grep -q 'step-00000030 is passed over: .*model.safetensors' err
+check "... for the one before" grep -q 'goes on after step 24 of 36' err
+check "the whole one" train whole --ranks 2 --resume --quiet --train.steps=36
+check "... ends in the same" same whole damaged
+check "at another number of ranks and stage" train whole --ranks 4 --resume --zero_optimization.stage=3 --train.steps=42
+check "... says what has changed" sh -c 'grep -q "zero_optimization.stage was 0, is 3" err && grep -q "ranks were 2, are 4" err'
+check "another model" code 78 train whole --resume --model.n_layer=3 --train.steps=48
+check "other data" code 65 train whole --resume --data.train=val.txt --train.steps=48
+check "... names both" grep -q 'data.train: the file has .* when step-00000042 was written' err
+check "fewer steps than are done" code 78 train whole --resume --train.steps=12
+
+"$ZR" train c.json --quiet --train.output_dir=stopped --train.steps=100000 --train.save_interval=0 >out 2>err &
+pid=$!
+lines stopped/metrics.jsonl 3
+kill -TERM $pid
+wait $pid
+check "a run that is asked to stop ends with 75" test $? = 75
+check "... and evaluates" "$ZR" eval stopped
+steps=$(($(tr -dc 0-9 <stopped/latest | sed 's/^0*//')))
+check "... goes on" train stopped --resume --train.steps=$((steps + 2)) --train.save_interval=0
+check "... to the end" sh -c 'test -f stopped/model/model.safetensors && test "$(grep -c "\"loss\"" stopped/metrics.jsonl)" = '$((steps + 2))
+
+ln -s /etc/passwd step-link 2>/dev/null
+check "links in the place of checkpoints" sh -c 'cp -r whole linked && rm -r linked/step-00000036 && ln -s ../whole/step-00000036 linked/step-00000036 &&
+    mv linked/step-00000042/model.safetensors m && ln -s ../../m linked/step-00000042/model.safetensors &&
+    ! "$0" train c.json --train.output_dir=linked --resume --train.steps=48' "$ZR"
+check "... are not followed" grep -q 'none of its 2 checkpoints is whole' err
+
+if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=160k tmpfs small 2>/dev/null; then
+    check "a disk without room for checkpoints ends with 74" code 74 train small/run --train.save_interval=4
+    check "... after all steps, with the weights" test "$(grep -c '"loss"' small/run/metrics.jsonl)" = 24 -a -f small/run/model/model.safetensors
+    check "... and says so, and leaves no half of one" sh -c 'grep -q "note: the checkpoint of step .* could not be written; training goes on" err &&
+        ! ls small/run | grep -q tmp'
+    umount small
+else
+    skip "a disk without room for checkpoints" "a small file system needs root"
+fi
+
+mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    $mpirun -n 2 sh -c 'echo $$ >pid.$$; exec "$@"' sh "$ZR" train c.json --quiet --zero_optimization.stage=2 \
+        --train.steps=100000 --train.output_dir=mpi >out 2>err &
+    pid=$!
+    lines mpi/metrics.jsonl 9
+    kill -KILL "$(cat pid.* | tail -n 1)"
+    wait $pid
+    steps=$(($(tr -dc 0-9 <mpi/latest | sed 's/^0*//')))
+    check "mpirun: a rank is killed, and the run goes on" timeout 300 $mpirun -n 2 "$ZR" train c.json --resume \
+        --zero_optimization.stage=2 --train.steps=$((steps + 6)) --train.output_dir=mpi
+    train threads --ranks 2 --quiet --train.steps=$((steps + 6)) >out 2>err
+    check "... as if it had not been killed" same threads mpi
+    if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+        mkdir -p shared
+        check "mpirun: ranks with other directories of that name" code 73 timeout 300 $mpirun -n 1 "$ZR" train c.json \
+            --train.output_dir="$DIR/shared/run" : -n 1 unshare -m sh -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' "$DIR/shared" \
+            "$ZR" train c.json --train.output_dir="$DIR/shared/run"
+        check "... are refused, hosts named" grep -q 'on host .* is not the directory of that name on host ' err
+        check "... and nothing is left" test -z "$(ls -A shared/run 2>/dev/null)"
+        check "mpirun: the same, going on" code 73 timeout 300 $mpirun -n 1 "$ZR" train c.json --resume --train.steps=100 \
+            --train.output_dir="$DIR/mpi" : -n 1 unshare -m sh -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' "$DIR/mpi" \
+            "$ZR" train c.json --resume --train.steps=100 --train.output_dir="$DIR/mpi"
+    else
+        skip "mpirun: ranks with other directories of that name" "a mount namespace needs root"
+    fi
+else
+    skip "mpirun" "no MPI"
+fi
+echo "1..$n"

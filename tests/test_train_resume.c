@@ -1,0 +1,577 @@
+//TEST timeout=180
+//LINK -Wl,--wrap=zr_engine_resume,--wrap=fsync
+/* Runs that go on from a checkpoint: the state is what was saved, to the bit, at any number of ranks and in any layout,
+ * and the steps that follow are those of the run that was never ended, where that is promised. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tempdir.h"
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#ifndef STEPS_AFTER
+#define STEPS_AFTER 3 /* a checkpoint, in every pair of layouts */
+#endif
+
+enum { STEPS = 16, KEYS = 24, NOTES = 8192, MESSAGE = 2048, DATA_BYTES = 400 };
+
+/* What a run did, as rank 0 tells it. */
+typedef struct told {
+    zr_status status;
+    char message[MESSAGE], notes[NOTES];
+    zr_train_step step[STEPS];
+    int steps;
+    uint64_t state; /* of all that it went on from: every element of every state with its place */
+    zr_train_result result;
+} told;
+
+/* ---- the state -------------------------------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t loaded;
+
+/* Each element is hashed with its place, so the sum does not depend on who has it. */
+static uint64_t hash_of(int state, const char *name, int64_t first, int64_t n, const float *in)
+{
+    uint64_t sum = 0, name_hash = XXH3_64bits(name, strlen(name));
+    for (int64_t i = 0; i < n; i++) {
+        struct {
+            uint64_t name, place;
+            uint32_t state, bits;
+        } one = {.name = name_hash, .place = (uint64_t)(first + i), .state = (uint32_t)state};
+        memcpy(&one.bits, &in[i], sizeof one.bits);
+        sum += XXH3_64bits(&one, sizeof one);
+    }
+    return sum;
+}
+
+static zr_status add_hash(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    uint64_t sum = hash_of(*(const int *)arg, param->name, first, n, in);
+    pthread_mutex_lock(&mutex);
+    loaded += sum;
+    pthread_mutex_unlock(&mutex);
+    return ZR_OK;
+}
+
+static int slots; /* of the optimizer */
+
+zr_status __real_zr_engine_resume(zr_engine *engine, int64_t updates);
+zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t updates);
+zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t updates)
+{
+    for (int s = 0; s <= slots; s++)
+        if (zr_engine_read(engine, s == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + s - 1, add_hash, &s) != ZR_OK)
+            return ZR_ERR_INTERNAL;
+    return __real_zr_engine_resume(engine, updates);
+}
+
+/* What is on the disk is another test's affair; here it would take most of the time. */
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+static const char *const adam_files[] = {"model", "exp_avg", "exp_avg_sq"};
+
+/* The same hash, of what is in the files. */
+static uint64_t saved_state(const char *checkpoint)
+{
+    uint64_t sum = 0;
+    char name[160];
+    static float elements[1 << 16];
+    for (int s = 0; s <= slots; s++) {
+        zr_safetensors *file = NULL;
+        snprintf(name, sizeof name, "%s/%s.safetensors", checkpoint,
+                 slots == 1 && s ? "momentum_buffer" : adam_files[s]);
+        if (zr_safetensors_open(in_tempdir(name), &file) != ZR_OK) fail_msg("%s", zr_error_message());
+        for (int64_t i = 0; i < zr_safetensors_count(file); i++) {
+            const zr_safetensors_tensor *t = zr_safetensors_get(file, i);
+            assert_true(t->elems <= (int64_t)(sizeof elements / sizeof elements[0]));
+            assert_int_equal(zr_safetensors_read_f32(file, t, 0, t->elems, elements), ZR_OK);
+            sum += hash_of(s, t->name, 0, t->elems, elements);
+        }
+        zr_safetensors_close(&file);
+    }
+    return sum;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------- */
+
+static void on_step(void *arg, const zr_train_step *step)
+{
+    told *t = arg;
+    assert_true(t->steps < STEPS);
+    t->step[t->steps++] = *step;
+}
+
+static void on_note(void *arg, const char *text)
+{
+    told *t = arg;
+    size_t used = strlen(t->notes);
+    snprintf(t->notes + used, sizeof t->notes - used, "%s\n", text);
+}
+
+/* A stop after so many steps of this process, 0: none. */
+static int stop_after;
+
+static bool on_stop(void *arg)
+{
+    const told *t = arg;
+    return stop_after > 0 && t->steps >= stop_after;
+}
+
+typedef struct job {
+    told *told;
+    zr_config *config;
+    bool resume;
+} job;
+
+static zr_status train_rank(zr_comm *comm, void *arg)
+{
+    job *j = arg;
+    static const zr_observer none = {0};
+    zr_observer observer = {.arg = j->told, .step = on_step, .note = on_note, .stop = on_stop};
+    zr_train_result result = {0};
+    zr_status st =
+        (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, comm->rank == 0 ? &observer : &none, &result);
+    if (comm->rank == 0) {
+        j->told->result = result;
+        snprintf(j->told->message, MESSAGE, "%s", st == ZR_OK ? "" : zr_error_message());
+    }
+    return st;
+}
+
+static const char base[] =
+    "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 16, \"n_positions\": 8, \"dropout\": 0.1}, \"data\": "
+    "{\"train\": \"%s/text\"}, \"train_batch_size\": 12, \"train_micro_batch_size_per_gpu\": 1, \"optimizer\": "
+    "{\"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, \"gradient_clipping\": 0.5, \"scheduler\": {\"type\": "
+    "\"WarmupLR\", \"params\": {\"warmup_num_steps\": 5, \"warmup_max_lr\": 0.01}}, \"train\": {\"steps\": 6, "
+    "\"eval_interval\": 0, \"threads\": 1, \"save_interval\": 3, \"output_dir\": \"%s/%s\"}}";
+
+/* Train in tempdir/`dir`; `keys` are overrides with a space between. A pass over the text is 49 samples, so the fifth
+ * step of 12 begins a new one. */
+static told train(const char *dir, int ranks, bool resume, const char *format, ...)
+{
+    char text[1400], keys[600], *override[KEYS];
+    va_list args;
+    int n = 0;
+    static told t; /* large */
+    job j = {.told = &t, .resume = resume};
+    memset(&t, 0, sizeof t);
+    va_start(args, format);
+    vsnprintf(keys, sizeof keys, format, args);
+    va_end(args);
+    for (char *key = strtok(keys, " "); key && n < KEYS; key = strtok(NULL, " ")) override[n++] = key;
+    snprintf(text, sizeof text, base, tempdir, tempdir, dir);
+    if (zr_config_parse(text, strlen(text), "c.json", (const char *const *) override, n, &j.config) != ZR_OK ||
+        zr_train_prepare(j.config, ranks, 0) != ZR_OK)
+        fail_msg("%s: %s", format, zr_error_message());
+    slots = j.config->optimizer.type != ZR_OPTIMIZER_SGD ? 2 : j.config->optimizer.momentum > 0;
+    loaded = 0;
+    t.status = zr_comm_threads_run(ranks, train_rank, j.config ? (void *)&j : NULL);
+    t.state = loaded;
+    zr_config_destroy(&j.config);
+    return t;
+}
+
+static void expect_ok(const told *t)
+{
+    if (t->status != ZR_OK) fail_msg("status %d: %s\n%s", t->status, t->message, t->notes);
+    if (strstr(t->notes, "not what was planned")) fail_msg("%s", t->notes);
+}
+
+static void clear(const char *dir)
+{
+    nftw(in_tempdir(dir), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    static char bytes[1 << 20];
+    FILE *file = fopen(in_tempdir(from), "rb");
+    if (!file) fail_msg("no %s", from);
+    put_file(to, bytes, fread(bytes, 1, sizeof bytes, file));
+    fclose(file);
+}
+
+/* A run that was killed after the checkpoint `step` of `from` was written. */
+static void copy_run(const char *from, const char *to, int64_t step)
+{
+    static const char *const files[] = {"config.json",         "manifest.json",          "model.safetensors",
+                                        "exp_avg.safetensors", "exp_avg_sq.safetensors", "momentum_buffer.safetensors"};
+    char name[64], a[200], b[200];
+    clear(to);
+    assert_int_equal(mkdir(in_tempdir(to), 0700), 0);
+    snprintf(a, sizeof a, "%s/metrics.jsonl", from);
+    snprintf(b, sizeof b, "%s/metrics.jsonl", to);
+    copy_file(a, b);
+    zr_checkpoint_name(step, name);
+    snprintf(b, sizeof b, "%s/%s", to, name);
+    assert_int_equal(mkdir(in_tempdir(b), 0700), 0);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(a, sizeof a, "%s/%s/%s", from, name, files[i]);
+        snprintf(b, sizeof b, "%s/%s/%s", to, name, files[i]);
+        if (access(in_tempdir(a), F_OK) == 0) assert_int_equal(link(in_tempdir(a), in_tempdir(b)), 0);
+    }
+}
+
+/* The steps of `t` are those of `whole`, to the bit. */
+static void expect_steps(const told *whole, const told *t, const char *what)
+{
+    assert_true(t->steps > 0);
+    const zr_train_step *from = whole->step;
+    while (from->step != t->step[0].step) {
+        from++;
+        assert_true(from < whole->step + whole->steps);
+    }
+    for (int i = 0; i < t->steps; i++) {
+        const zr_train_step *a = &from[i], *b = &t->step[i];
+        if (a->step != b->step || a->loss != b->loss || a->grad_norm != b->grad_norm || a->lr != b->lr ||
+            a->skipped != b->skipped || a->loss_scale != b->loss_scale)
+            fail_msg("%s: step %d: loss %.17g, norm %.17g, lr %.17g; wanted %.17g, %.17g, %.17g", what, (int)b->step,
+                     b->loss, b->grad_norm, b->lr, a->loss, a->grad_norm, a->lr);
+    }
+}
+
+/* ---- all layouts into all ---------------------------------------------------------------------- */
+
+enum { RANKS = 4, STAGES = 4, LAYOUTS = RANKS * STAGES };
+
+static const char *layout_keys(int layout, bool bf16, int steps)
+{
+    static char text[200];
+    snprintf(text, sizeof text, "zero_optimization.stage=%d bf16.enabled=%s train.steps=%d", layout % STAGES,
+             bf16 ? "true" : "false", steps);
+    return text;
+}
+
+/* Save in each layout, go on in each: the state is the same; with as many ranks as before the steps are those of the
+ * run that never ended, with others they are the same at every stage. */
+static void all_pairs(bool bf16, int steps)
+{
+    static told whole[RANKS], first[RANKS][RANKS];
+    char dir[32], what[80];
+    uint64_t state[RANKS];
+    memset(first, 0, sizeof first);
+    for (int a = 0; a < LAYOUTS; a++) {
+        const int ranks = 1 + a / STAGES;
+        snprintf(dir, sizeof dir, "saved%d", a);
+        told t = train(dir, ranks, false, "%s train.save_interval=3 train.keep_last=9",
+                       layout_keys(a, bf16, a % STAGES ? 3 : steps));
+        expect_ok(&t);
+        if (a % STAGES == 0) whole[ranks - 1] = t;
+        snprintf(what, sizeof what, "%s/step-00000003", dir);
+        if (a % STAGES == 0) state[ranks - 1] = saved_state(what);
+        assert_true(saved_state(what) == state[ranks - 1]);
+    }
+    for (int a = 0; a < LAYOUTS; a++)
+        for (int b = 0; b < LAYOUTS; b++) {
+            const int was = a / STAGES, is = b / STAGES;
+            snprintf(dir, sizeof dir, "saved%d", a);
+            copy_run(dir, "run", 3);
+            told t = train("run", 1 + is, true, "%s train.save_interval=0", layout_keys(b, bf16, steps));
+            expect_ok(&t);
+            snprintf(what, sizeof what, "%d ranks, stage %d to %d ranks, stage %d", was + 1, a % STAGES, is + 1,
+                     b % STAGES);
+            if (t.state != state[was]) fail_msg("%s: another state", what);
+            assert_int_equal(t.steps, steps - 3);
+            if (was == is) expect_steps(&whole[is], &t, what);
+            if (first[was][is].steps == 0) first[was][is] = t;
+            expect_steps(&first[was][is], &t, what);
+        }
+    for (int a = 0; a < LAYOUTS; a++) {
+        snprintf(dir, sizeof dir, "saved%d", a);
+        clear(dir);
+    }
+}
+
+static void every_layout_into_every(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) all_pairs(bf16, 3 + STEPS_AFTER);
+}
+
+/* ---- other ways to be another run -------------------------------------------------------------- */
+
+/* Types and layouts: the fp32 masters are what is saved. fp16's scale begins too high, so its first steps are
+ * skipped, and goes on where it was. */
+static void every_type_into_every(void **state)
+{
+    (void)state;
+    static const char *const types[] = {
+        "bf16.enabled=false",
+        "bf16.enabled=true",
+        "fp16.enabled=true fp16.initial_scale_power=25 fp16.hysteresis=1 fp16.loss_scale_window=2",
+    };
+    static const char *const layouts[] = {"memory.layout=lean", "memory.layout=paper"};
+    for (int from = 0; from < 6; from++) {
+        clear("whole");
+        told whole = train("whole", 2, false, "%s %s train.keep_last=9 zero_optimization.stage=2 train.steps=9",
+                           types[from / 2], layouts[from % 2]);
+        expect_ok(&whole);
+        for (int to = 0; to < 6; to++) {
+            copy_run("whole", "run", 6);
+            told t =
+                train("run", 2, true, "%s %s zero_optimization.stage=3 train.steps=9", types[to / 2], layouts[to % 2]);
+            expect_ok(&t);
+            assert_true(t.state == saved_state("whole/step-00000006"));
+            assert_int_equal(t.steps, 3);
+            if (from / 2 == to / 2) expect_steps(&whole, &t, types[to / 2]);
+            if (from / 2 != to / 2) assert_non_null(strstr(t.notes, "16.enabled was"));
+        }
+        if (from / 2 == 2) assert_true(whole.step[5].skipped > 0 && whole.step[5].loss_scale < 0x1p25);
+    }
+}
+
+/* What else may be another: the groups of ranks, buckets, micro-batches; and with `world` the number of ranks. */
+static void other_groups_and_batches(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *keys;
+    } as[] = {
+        {1, "train.reproducible=world train_micro_batch_size_per_gpu=2"},
+        {2, "train.reproducible=world train_micro_batch_size_per_gpu=2 zero_optimization.stage=3"},
+        {4, "train.reproducible=world train_micro_batch_size_per_gpu=2 zero_optimization.stage=1"},
+        {4, "train.reproducible=world train_micro_batch_size_per_gpu=2 zero_optimization.stage=3 "
+            "zero_optimization.mics_shard_size=2"},
+        {4, "train.reproducible=world train_micro_batch_size_per_gpu=2 zero_optimization.stage=2 "
+            "zero_optimization.reduce_bucket_size=100 zero_optimization.allgather_bucket_size=64"},
+    };
+    enum { N = sizeof as / sizeof as[0] };
+    told whole = {.steps = 0};
+    for (int a = 0; a < N; a++) {
+        clear("whole");
+        told now = train("whole", as[a].ranks, false, "train_batch_size=16 train.keep_last=9 %s", as[a].keys);
+        expect_ok(&now);
+        if (a == 0) whole = now;
+        expect_steps(&whole, &now, as[a].keys);
+        for (int b = 0; b < N; b++) {
+            copy_run("whole", "run", 3);
+            told t = train("run", as[b].ranks, true, "train_batch_size=16 %s", as[b].keys);
+            expect_ok(&t);
+            assert_true(t.state == saved_state("whole/step-00000003"));
+            expect_steps(&whole, &t, as[b].keys);
+        }
+    }
+}
+
+/* Where in the data it goes on is a number of samples: a batch of another size begins behind the last one. */
+static void another_batch(void **state)
+{
+    (void)state;
+    clear("whole");
+    told whole = train("whole", 1, false, "train.keep_last=9 model.dropout=0");
+    expect_ok(&whole);
+    copy_run("whole", "run", 3);
+    /* 36 samples are done. Of 6 a step the next is half of what was step 4, so its loss is not that step's, and two of
+     * them with a rate of 0 have its mean. */
+    told t = train("run", 1, true,
+                   "train_batch_size=6 train.steps=5 model.dropout=0 scheduler=null "
+                   "optimizer.params.lr=0");
+    expect_ok(&t);
+    assert_int_equal(t.steps, 2);
+    double mean = 0.5 * (t.step[0].loss + t.step[1].loss);
+    assert_true(fabs(mean - whole.step[3].loss) < 1e-5 && t.step[0].loss != whole.step[3].loss);
+    assert_non_null(strstr(t.notes, "train_batch_size was 12, is 6"));
+}
+
+static void optimizers(void **state)
+{
+    (void)state;
+    static const char sgd[] = "optimizer.type=SGD optimizer.params.momentum=0.9";
+    clear("whole");
+    told whole = train("whole", 2, false, "%s train.keep_last=9", sgd);
+    expect_ok(&whole);
+    copy_run("whole", "run", 3);
+    told t = train("run", 2, true, "%s", sgd);
+    expect_ok(&t);
+    assert_true(t.state == saved_state("whole/step-00000003"));
+    expect_steps(&whole, &t, sgd);
+    copy_run("whole", "run", 3);
+    told other = train("run", 2, true, "optimizer.type=AdamW");
+    expect_ok(&other);
+    assert_non_null(strstr(other.notes, "no states of the optimizer adamw: they begin at zero"));
+    assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", is \"AdamW\""));
+    assert_true(other.step[2].loss < other.step[0].loss + 1);
+}
+
+/* ---- what is said and refused ------------------------------------------------------------------ */
+
+static void a_run_without_a_checkpoint(void **state)
+{
+    (void)state;
+    clear("run");
+    told t = train("run", 2, true, "train.save_interval=0");
+    expect_ok(&t);
+    assert_int_equal(t.steps, 6);
+    assert_non_null(strstr(t.notes, "there is no checkpoint in "));
+    told again = train("run", 2, true, "train.steps=9"); /* its weights would be lost */
+    assert_int_equal(again.status, ZR_ERR_CREATE);
+    assert_non_null(strstr(again.message, "left no checkpoint to continue from"));
+    nftw(in_tempdir("run/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+    told anew = train("run", 2, true, "train.save_interval=0"); /* as if it had been killed */
+    expect_ok(&anew);
+    expect_steps(&t, &anew, "anew");
+}
+
+static void a_run_is_lengthened(void **state)
+{
+    (void)state;
+    clear("run");
+    told t = train("run", 2, false, "train.save_interval=4");
+    expect_ok(&t);
+    assert_int_equal(access(in_tempdir("run/step-00000006"), F_OK), 0); /* the last step has one */
+    told more = train("run", 2, true, "train.steps=8 train.save_interval=4");
+    expect_ok(&more);
+    assert_int_equal(more.steps, 2);
+    assert_non_null(strstr(more.notes, "train.steps was 6, is 8"));
+    assert_non_null(strstr(more.notes, "goes on after step 6 of 8"));
+    clear("whole");
+    told whole = train("whole", 2, false, "train.steps=8");
+    expect_ok(&whole);
+    expect_steps(&whole, &more, "longer");
+    assert_int_equal(access(in_tempdir("run/model.old"), F_OK), -1);
+    told less = train("run", 2, true, "train.steps=7");
+    assert_int_equal(less.status, ZR_ERR_CONFIG);
+    assert_non_null(strstr(less.message, "train.steps: 7, and step-00000008 has done 8 steps"));
+    told same = train("run", 2, true, "train.steps=8"); /* nothing is left to do */
+    expect_ok(&same);
+    assert_int_equal(same.steps, 0);
+    assert_true(same.result.loss == whole.step[7].loss);
+}
+
+/* Asked to stop, and on again, three times: as if never stopped. */
+static void a_run_is_stopped(void **state)
+{
+    (void)state;
+    clear("whole");
+    clear("run");
+    told whole = train("whole", 2, false, "train.save_interval=0");
+    expect_ok(&whole);
+    stop_after = 1;
+    for (int i = 0; i < 3; i++) {
+        told t = train("run", 2, i > 0, "train.save_interval=0 train.keep_last=1 checkpoint.every=2");
+        assert_int_equal(t.status, ZR_ERR_STOPPED);
+        expect_steps(&whole, &t, "stopped");
+    }
+    stop_after = 0;
+    told t = train("run", 2, true, "train.save_interval=0");
+    expect_ok(&t);
+    assert_int_equal(t.steps, 3);
+    expect_steps(&whole, &t, "after three stops");
+    assert_int_equal(access(in_tempdir("run/step-00000001"), F_OK), -1);
+    assert_int_equal(access(in_tempdir("run/step-00000002"), F_OK), 0); /* kept for good */
+    assert_int_equal(access(in_tempdir("run/step-00000003"), F_OK), 0);
+}
+
+static void other_models_and_data(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys, *message;
+        zr_status status;
+    } refused[] = {
+        {"model.n_layer=3", "model.n_layer: 3, and 2 in step-00000003", ZR_ERR_CONFIG},
+        {"model.layer_norm_epsilon=1e-6", "model.layer_norm_epsilon", ZR_ERR_CONFIG},
+        {"model.vocab_size=300", "model.vocab_size", ZR_ERR_CONFIG},
+    };
+    char data[DATA_BYTES];
+    clear("whole");
+    told whole = train("whole", 2, false, "train.steps=3");
+    expect_ok(&whole);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        told t = train("whole", 2, true, "%s", refused[i].keys);
+        assert_int_equal(t.status, refused[i].status);
+        if (!strstr(t.message, refused[i].message)) fail_msg("\"%s\": %s", refused[i].message, t.message);
+    }
+    copy_file("text", "kept");
+    memset(data, 'x', sizeof data);
+    put_file("text", data, sizeof data);
+    told other = train("whole", 2, true, "train.steps=6");
+    assert_int_equal(other.status, ZR_ERR_DATA);
+    assert_non_null(strstr(other.message, "data.train: the file is another than when step-00000003 was written"));
+    put_file("text", data, sizeof data - 1);
+    other = train("whole", 2, true, "train.steps=6");
+    assert_int_equal(other.status, ZR_ERR_DATA);
+    assert_non_null(strstr(other.message, "the file has 399 bytes, and 400 when"));
+    copy_file("kept", "text");
+    told t = train("whole", 2, true, "train.steps=6");
+    expect_ok(&t);
+}
+
+static void flip(const char *name, long at)
+{
+    FILE *file = fopen(in_tempdir(name), "r+b");
+    assert_non_null(file);
+    fseek(file, at, SEEK_SET);
+    int c = getc(file);
+    fseek(file, at, SEEK_SET);
+    putc(c ^ 4, file);
+    fclose(file);
+}
+
+/* One bit anywhere: of the manifest, of a header, of the moments: the one before is taken, and it is said why. */
+static void damaged_checkpoints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        long at;
+    } bits[] = {{"manifest.json", 40}, {"model.safetensors", 20}, {"exp_avg_sq.safetensors", 6000}};
+    char name[100];
+    clear("whole");
+    told whole = train("whole", 2, false, "train.steps=8 train.save_interval=2 train.keep_last=9");
+    expect_ok(&whole);
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+        snprintf(name, sizeof name, "whole/step-0000000%d/%s", 8 - 2 * (int)i, bits[i].file);
+        flip(name, bits[i].at);
+        told t = train("whole", 1 + (int)i, true, "train.steps=9 train.save_interval=0");
+        snprintf(name, sizeof name, "step-0000000%d is passed over: ", 8 - 2 * (int)i);
+        if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
+        snprintf(name, sizeof name, "goes on after step %d of 9", 6 - 2 * (int)i);
+        if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
+        expect_ok(&t);
+    }
+    flip("whole/step-00000002/model.safetensors", 5000);
+    told none = train("whole", 2, true, "train.steps=9");
+    assert_int_equal(none.status, ZR_ERR_DATA);
+    assert_non_null(strstr(none.message, "none of its 4 checkpoints is whole"));
+}
+
+static int make_all(void **state)
+{
+    char data[DATA_BYTES];
+    if (tempdir_make(state)) return -1;
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (char)('a' + i * i % 23);
+    put_file("text", data, sizeof data);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_layout_into_every),
+                                       cmocka_unit_test(every_type_into_every),
+                                       cmocka_unit_test(other_groups_and_batches),
+                                       cmocka_unit_test(another_batch),
+                                       cmocka_unit_test(optimizers),
+                                       cmocka_unit_test(a_run_without_a_checkpoint),
+                                       cmocka_unit_test(a_run_is_lengthened),
+                                       cmocka_unit_test(a_run_is_stopped),
+                                       cmocka_unit_test(other_models_and_data),
+                                       cmocka_unit_test(damaged_checkpoints)};
+    return cmocka_run_group_tests(tests, make_all, tempdir_remove);
+}
