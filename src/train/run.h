@@ -2,6 +2,7 @@
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
+#include "train/hang.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
 #include "train/watch.h"
@@ -21,6 +22,7 @@ typedef struct zr__run {
     zr_engine *engine;
     zr__run_dir dir; /* rank 0's */
     zr__watch watch;
+    zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
     zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
@@ -30,6 +32,9 @@ typedef struct zr__run {
     zr_loss_scaler scaler;
     int64_t skipped_in_row; /* without those that lowered the loss scale */
 } zr__run;
+
+/** A phase begins on this rank: those who watch are shown it. */
+void zr__run_enter(const zr__run *r, zr__phase phase);
 
 /** Tell rank 0's observer; one line. */
 void zr__run_note(const zr__run *r, const char *text);
