@@ -329,6 +329,21 @@ static void a_small_default_stack_is_raised(void **state)
     assert_true(bytes >= (size_t)8 << 20);
 }
 
+static zr_status tell(zr_comm *comm, void *tellers)
+{
+    if (zr_comm_first(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
+    ZR_CHECK(zr_comm_told(comm), ZR_ERR_INTERNAL, "nobody has told");
+    return ZR_OK;
+}
+
+static void one_rank_tells(void **state)
+{
+    (void)state;
+    _Atomic int tellers = 0;
+    expect_ok(zr_comm_threads_run(4, tell, &tellers));
+    assert_int_equal(tellers, 1);
+}
+
 static void a_group_needs_ranks(void **state)
 {
     (void)state;
@@ -376,6 +391,7 @@ int main(void)
         cmocka_unit_test(an_agreed_failure_is_the_same_everywhere),
         cmocka_unit_test(staging_that_does_not_fit_fails_on_all),
         cmocka_unit_test(a_small_default_stack_is_raised),
+        cmocka_unit_test(one_rank_tells),
         cmocka_unit_test(a_group_needs_ranks),
         cmocka_unit_test(the_launcher_is_found_in_the_environment),
     };

@@ -141,6 +141,17 @@ typedef struct zr_event {
 typedef void (*zr_watch_fn)(void *arg, const zr_event *event);
 ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
 
+/** Where the walk is: each step that begins is shown on the communicator's board (zr_comm_show), as number
+ *  ZR_ENGINE_SHOWN of what computes and, where calls between ranks run beside, the next number for those. */
+#define ZR_ENGINE_SHOWN 0
+typedef struct zr_engine_at {
+    bool walks; /* false: in no schedule */
+    zr_schedule_kind schedule;
+    int32_t step;  /* in plan->schedule[schedule].step */
+    int64_t micro; /* micro-batch, from 0 */
+} zr_engine_at;
+ZR_API zr_engine_at zr_engine_shown(uint64_t number);
+
 /** The arena itself, for tests that poison it. */
 ZR_API void zr_engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);
 

@@ -54,6 +54,16 @@ static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int6
         zr__stream(to, from, bytes);
 }
 
+/** Around every wait for other ranks, one within no other. */
+static inline void zr__comm_wait(zr_comm *comm)
+{
+    uint64_t *waits = &comm->board->waits; /* this rank alone writes it */
+    __atomic_store_n(waits, __atomic_load_n(waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+
+/** The world's boards, that of this rank in `mine`; a group has its parent's. */
+void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
+
 /** Fill the common part, as for the world of `size` ranks that are all on one host: no staging, no traffic. */
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);
 /** `sub` is a group of `comm`'s ranks. */

@@ -43,7 +43,10 @@ static zr_status look_at_text(zr_config *config, const char *path, bool *text)
 {
     zr_data *data = NULL;
     *text = false;
-    if (!path || zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data) != ZR_OK) return ZR_OK;
+    if (!path) return ZR_OK;
+    zr_status opened = zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data);
+    if (opened == ZR_ERR_MEMORY) return zr_error_frame(opened, __func__, __FILE__, __LINE__);
+    if (opened != ZR_OK) return ZR_OK;
     zr_data_info info = zr_data_get_info(data);
     *text = strcmp(info.format, "text") == 0;
     zr_status st = *text && info.note[0] ? zr_config_add_note(config, info.note) : ZR_OK;
