@@ -102,10 +102,30 @@ static void under_nohup(void **state)
     assert_string_equal(said, "");
 }
 
+/* It does not stop a run, before or after a signal that does, and is answered once. */
+static void saving_goes_on(void **state)
+{
+    (void)state;
+    static const int save[] = {SIGUSR2, SIGUSR2, 0}, both_kinds[] = {SIGUSR2, SIGTERM, 0};
+    static const char saving[] = "zr: saving after this step, then going on\n";
+    char said[400];
+    int status = send_all(save, false, said, sizeof said);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_string_equal(said, saving);
+    status = send_all(both_kinds, false, said, sizeof said);
+    assert_int_equal(WEXITSTATUS(status), 75);
+    assert_memory_equal(said, saving, sizeof saving - 1);
+    assert_string_equal(said + sizeof saving - 1, both);
+    on_save(SIGUSR2);
+    assert_true(cli_signals_save(NULL));
+    assert_false(cli_signals_save(NULL));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_asks), cmocka_unit_test(the_second_acts),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_asks),        cmocka_unit_test(the_second_acts),
                                        cmocka_unit_test(twice_at_once_is_once), cmocka_unit_test(under_nohup),
-                                       cmocka_unit_test(errno_is_kept)};
+                                       cmocka_unit_test(saving_goes_on),        cmocka_unit_test(errno_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

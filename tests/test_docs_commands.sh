@@ -43,6 +43,8 @@ section "$ZR_SOURCE/docs/guide.md" "Train on a text of your own" >lines
 follow guide
 section "$ZR_SOURCE/docs/guide.md" "Plan before you train" | grep 'config.json' >lines
 follow guide
+section "$ZR_SOURCE/docs/operations.md" "Look at what is there" >lines
+follow operations
 
 # Runs that nobody named a directory for, all at once.
 sed 's/, "output_dir": "[^"]*"//' config.json >unnamed.json

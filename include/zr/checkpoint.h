@@ -74,13 +74,16 @@ typedef struct zr_tensor_spec {
  *  multiple of 4096 (for direct I/O), tensors in the order given, metadata {"format":"pt"}. Refuses to replace anything
  * (ZR_ERR_CREATE); ZR_ERR_IO on a full disk; ZR_ERR_ARG on duplicate or empty names or sizes that overflow. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n);
+/** The same with tensors of another type: F32, BF16 or F16. */
+ZR_API ZR_NODISCARD zr_status zr_safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec,
+                                                       int64_t n);
 
 /** Open a created file for writing; any number of threads and processes may, each for its own ranges.
  *  Reads too. Close it with zr_safetensors_close. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_attach(const char *path, zr_safetensors **st);
 
-/** Write elements [first, first+n) of an F32 tensor. ZR_ERR_IO; ZR_ERR_ARG the range; ZR_ERR_STATE the
- *  file was not opened with attach. */
+/** Write elements [first, first+n) of a tensor; BF16 and F16 are rounded to the nearest, and a finite number that they
+ *  cannot hold is ZR_ERR_DTYPE. ZR_ERR_IO; ZR_ERR_ARG the range; ZR_ERR_STATE the file was not opened with attach. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                    int64_t first, int64_t n, const float *in);
 
@@ -273,6 +276,10 @@ ZR_API void zr_weights_close(zr_weights **weights);
  *  A wanted name is found with the prefix or without. */
 ZR_API ZR_NODISCARD zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n,
                                                char *note, size_t size);
+
+/** The files of the weights, in the order of the index. */
+ZR_API int64_t zr_weights_files(const zr_weights *weights);
+ZR_API const zr_safetensors *zr_weights_file(const zr_weights *weights, int64_t i);
 
 /** Bytes of all files of the weights, and a hash over all of those bytes, which are read once. fn (may be NULL) is told
  * how far it is. ZR_ERR_IO. */

@@ -332,8 +332,8 @@ typedef enum zr_hang_event {
     ZR_HANG_GONE     /* the process of one has ended: the job is to be ended (83) */
 } zr_hang_event;
 
-/** What is told while training. Any function may be NULL. All but `stop`, `hang` and `reached` are called on rank 0
- *  only, but what is given must be the same on every rank. */
+/** What is told while training. Any function may be NULL. All but `stop`, `save`, `hang` and `reached` are called on
+ *  rank 0 only, but what is given must be the same on every rank. */
 typedef struct zr_observer {
     void *arg;
     void (*start)(void *arg, const zr_train_info *info);
@@ -344,6 +344,10 @@ typedef struct zr_observer {
     /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
      * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
     bool (*stop)(void *arg);
+    /* Write a checkpoint now, and go on? One rank is enough. Asked on every rank after each step; a question that was
+     * answered with true is over. */
+    bool (*save)(void *arg);
+    double end_sec; /* by zr_clock_sec: end here as `stop` does, early enough for the checkpoint; 0: no limit */
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
     zr_trace trace;
     /* A line about a rank that hangs, by a thread beside those that work. The library can end no process, and ranks
@@ -415,6 +419,60 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);
+
+/* ---- weights where they are ------------------------------------------------------------------- */
+
+typedef enum zr_stored_kind {
+    ZR_STORED_CHECKPOINT, /* with the optimizer's states, and a checksum of every byte */
+    ZR_STORED_HF,         /* a Hugging Face directory */
+    ZR_STORED_FILE        /* one safetensors file */
+} zr_stored_kind;
+
+/** What a path stands for. */
+typedef struct zr_stored {
+    zr_stored_kind kind;
+    char path[4096];       /* of the directory, or of the file */
+    char run[4096];        /* the run whose it is; "": none */
+    bool from_run;         /* it was the run that was given */
+    char passed_over[512]; /* newer checkpoints of the run that are not whole, the first of them and why; "" */
+} zr_stored;
+
+/** A safetensors file, a Hugging Face directory, a checkpoint, or the directory of a run: that stands for its newest
+ * checkpoint that is whole, and for its model/ where it has none; with `model_first` the other way round. A whole one
+ * is there with all its files; of their bytes nothing is looked at. ZR_ERR_NOT_FOUND. */
+ZR_API ZR_NODISCARD zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored);
+
+/** Is a Hugging Face directory a model that zr builds, with all of its tensors in their shapes? `note` (size bytes):
+ *  tensors that the model does not use, "". ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
+ZR_API ZR_NODISCARD zr_status zr_hf_check(const char *dir, char *note, size_t size);
+
+typedef enum zr_convert_to {
+    ZR_CONVERT_OTHER, /* a checkpoint becomes a Hugging Face directory, and that the directory of a run */
+    ZR_CONVERT_HF,
+    ZR_CONVERT_RUN /* with a checkpoint of step 0, from which zr_train_resume goes on */
+} zr_convert_to;
+
+typedef struct zr_convert_args {
+    const char *from; /* as zr_stored_find takes it */
+    const char *to;   /* nothing is there yet */
+    zr_convert_to kind;
+    zr_dtype dtype;          /* of the weights of a Hugging Face directory: rounded to the nearest */
+    zr_progress_fn progress; /* of numbers; may be NULL */
+    void *arg;
+} zr_convert_args;
+
+/** What zr_convert made. */
+typedef struct zr_converted {
+    zr_stored from;
+    zr_convert_to kind; /* HF or RUN */
+    int64_t tensors, elems;
+} zr_converted;
+
+/** Make one kind of directory of weights from another; `to` is there whole, or not at all. Every byte that comes from a
+ *  checkpoint is checked. ZR_ERR_ARG: a checkpoint would be made of one, or of a single file, or not in F32;
+ *  ZR_ERR_CREATE: something is there already; ZR_ERR_DATA: what is read is damaged, not finite, or no model that zr
+ *  builds; ZR_ERR_DTYPE: a weight is beyond the type; ZR_ERR_NOT_FOUND; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_convert(const zr_convert_args *args, zr_converted *did);
 
 /* ---- with trained weights -------------------------------------------------------------------- */
 

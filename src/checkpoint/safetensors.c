@@ -7,9 +7,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
 
-/* 16-bit tensors are widened through a buffer of so many elements on the stack. */
-enum { WIDEN_ELEMS = 2048 };
-
 zr_status zr__safetensors_header_bytes(const char *name, const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
                                        int64_t file_bytes, int64_t *bytes)
 {
@@ -132,10 +129,10 @@ zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_t
 static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                               float *out)
 {
-    uint16_t narrow[WIDEN_ELEMS];
+    uint16_t narrow[ZR_WIDEN_ELEMS];
     bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
     for (int64_t done = 0; done < n;) {
-        int64_t now = n - done < WIDEN_ELEMS ? n - done : WIDEN_ELEMS;
+        int64_t now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
         ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_IO));
         for (int64_t i = 0; i < now; i++)
             out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : zr_f32_from_f16(narrow[i]);

@@ -9,6 +9,8 @@
 #define ZR_SAFETENSORS_HEADER_MAX 100000000
 #define ZR_SAFETENSORS_BYTES_MAX ((int64_t)1 << 48)
 #define ZR_SAFETENSORS_PREFIX_BYTES 8
+/* 16-bit tensors are widened, and rounded, through a buffer of so many elements on the stack. */
+#define ZR_WIDEN_ELEMS 2048
 
 /** A checked header. All memory is its own. */
 typedef struct zr__safetensors_header {

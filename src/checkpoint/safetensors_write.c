@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ static bool plain_name(const char *name)
     return name[0] != '\0';
 }
 
-static zr_status tensor_bytes(const char *path, const zr_tensor_spec *spec, int64_t *bytes)
+static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t *bytes)
 {
     char quoted[ZR_QUOTE_BYTES], shape[96];
     zr__text_escape(spec->name, quoted, sizeof(quoted));
@@ -31,16 +32,16 @@ static zr_status tensor_bytes(const char *path, const zr_tensor_spec *spec, int6
     int64_t elems = 1;
     for (int d = 0; d < spec->shape.ndim; d++) {
         ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
-                     elems < ZR_SAFETENSORS_BYTES_MAX / 4,
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* the widest */
                  ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, quoted, shape);
     }
-    *bytes = elems * 4;
+    *bytes = elems * zr_dtype_bytes(dtype);
     return ZR_OK;
 }
 
 /* The whole start of the file, prefix and padding included: *text (*bytes), freed by the caller. */
-static zr_status header_text(const char *path, const zr_tensor_spec *spec, int64_t n, char **text, int64_t *bytes,
-                             int64_t *data_bytes)
+static zr_status header_text(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, char **text,
+                             int64_t *bytes, int64_t *data_bytes)
 {
     size_t room = ZR_SAFETENSORS_PREFIX_BYTES + sizeof(header_start) + 1 + DATA_ALIGN;
     for (int64_t i = 0; i < n; i++) room += strlen(spec[i].name) + ENTRY_BYTES;
@@ -51,9 +52,10 @@ static zr_status header_text(const char *path, const zr_tensor_spec *spec, int64
     int64_t offset = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t size = 0;
-        ZR_TRY(tensor_bytes(path, &spec[i], &size));
+        ZR_TRY(tensor_bytes(path, dtype, &spec[i], &size));
         ZR_CHECK(offset + size <= ZR_SAFETENSORS_BYTES_MAX, ZR_ERR_ARG, "%s: more than 2^48 bytes", path);
-        at += snprintf(at, (size_t)(end - at), ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", spec[i].name);
+        at += snprintf(at, (size_t)(end - at), ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", spec[i].name,
+                       zr_dtype_name(dtype));
         for (int d = 0; d < spec[i].shape.ndim; d++)
             at += snprintf(at, (size_t)(end - at), "%s%" PRId64, d ? "," : "", spec[i].shape.dim[d]);
         at += snprintf(at, (size_t)(end - at), "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", offset, offset + size);
@@ -82,15 +84,17 @@ done:
     return st;
 }
 
-zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
+zr_status zr_safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n)
 {
     char shown[ZR_FILE_NAME_BYTES], *text = NULL;
     zr__text_escape(path, shown, sizeof(shown));
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_ARG, "%s: tensors of the type %s are not written", shown,
+             zr_dtype_name(dtype));
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     int64_t bytes = 0, data_bytes = 0;
     zr__safetensors_header header = {0};
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, header_text(shown, spec, n, &text, &bytes, &data_bytes), done);
+    ZR_TRY_GOTO(st, header_text(shown, dtype, spec, n, &text, &bytes, &data_bytes), done);
     /* The reader's own rules hold for what is written; of them only a name given twice, or too many
      * tensors, can still be broken here. */
     st = zr__safetensors_parse(shown, text + ZR_SAFETENSORS_PREFIX_BYTES, bytes - ZR_SAFETENSORS_PREFIX_BYTES,
@@ -104,14 +108,44 @@ done:
     return st;
 }
 
+zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
+{
+    ZR_TRY(zr_safetensors_create_as(path, ZR_F32, spec, n));
+    return ZR_OK;
+}
+
+/* Through a buffer on the stack, as reading widens. */
+static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                                const float *in)
+{
+    uint16_t narrow[ZR_WIDEN_ELEMS];
+    char quoted[ZR_QUOTE_BYTES];
+    bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
+    for (int64_t done = 0; done < n;) {
+        int64_t now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
+        for (int64_t i = 0; i < now; i++) {
+            float x = in[done + i];
+            narrow[i] = bf16 ? zr_bf16_from_f32(x) : zr_f16_from_f32(x);
+            ZR_CHECK(!isfinite(x) || isfinite(bf16 ? zr_f32_from_bf16(narrow[i]) : zr_f32_from_f16(narrow[i])),
+                     ZR_ERR_DTYPE, "%s: tensor %s: element %lld is %g, which %s cannot hold", st->file.name,
+                     zr__text_escape(tensor->name, quoted, sizeof(quoted)), (long long)(first + done + i), (double)x,
+                     tensor->dtype);
+        }
+        ZR_TRY(zr__file_write(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2));
+        done += now;
+    }
+    return ZR_OK;
+}
+
 zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                const float *in)
 {
     ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
              st->file.name);
-    ZR_CHECK(strcmp(tensor->dtype, "F32") == 0, ZR_ERR_DTYPE, "%s: tensor is %s, only F32 is written", st->file.name,
+    ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: tensor is %s, only F32, BF16 and F16 are written", st->file.name,
              tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
+    if (strcmp(tensor->dtype, "F32") != 0) return write_narrowed(st, tensor, first, n, in);
     ZR_TRY(zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4));
     return ZR_OK;
 }

@@ -163,6 +163,16 @@ void zr_weights_close(zr_weights **weights)
     *weights = NULL;
 }
 
+int64_t zr_weights_files(const zr_weights *weights)
+{
+    return weights->files;
+}
+
+const zr_safetensors *zr_weights_file(const zr_weights *weights, int64_t i)
+{
+    return weights->file[i];
+}
+
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
 int64_t zr_weights_bytes(const zr_weights *weights)

@@ -174,3 +174,28 @@ zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
     args->override[0] = room;
     return ZR_OK;
 }
+
+/* Numbers and units, each at most once and the largest first. */
+zr_status cli_duration(const char *option, const char *text, double *sec)
+{
+    static const struct {
+        char name;
+        double sec;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+    enum { UNITS = sizeof(units) / sizeof(units[0]) };
+    const char *at = text;
+    size_t unit = 0;
+    *sec = 0;
+    while (*at >= '0' && *at <= '9') {
+        char *end = NULL;
+        double n = (double)strtoll(at, &end, 10);
+        bool bare = at == text && !*end;
+        while (!bare && unit < UNITS && units[unit].name != *end) unit++;
+        if (!bare && unit == UNITS) break;
+        *sec += bare ? n : n * units[unit++].sec;
+        at = end + !bare;
+    }
+    ZR_CHECK(at != text && !*at && *sec > 0, ZR_ERR_ARG,
+             "--%s is \"%s\"; a time was wanted: seconds, or as in 90m, 3h, 1d12h", option, text);
+    return ZR_OK;
+}

@@ -50,6 +50,9 @@ ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 /** Put an override before those of the command line, which win; its text lives in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
+/** "5400", "90m", "3h", "1d12h" in seconds; ZR_ERR_ARG naming the option. */
+ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double *sec);
+
 /** The exit code of a status, as docs and scripts know it. */
 int cli_exit_code(zr_status status);
 
@@ -64,7 +67,8 @@ typedef struct cli_command {
     bool computes;  /* runs kernels, so libgomp's settings matter */
 } cli_command;
 
-extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_info, cli_plot;
+extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
+    cli_info;
 
 /** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, bool keys);
@@ -212,13 +216,16 @@ bool cli_fault_asked(void);
 void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);
 
 /** From here on SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and SIGTERM some
- *  time after the first signal, end the process. `say`: the first is answered at once, over a line that is redrawn. */
-void cli_signals_catch(bool say, bool on_live_line);
+ *  time after the first signal, end the process. SIGUSR2 asks to save. `speak`: the first is answered at once, over a
+ *  line that is redrawn. */
+void cli_signals_catch(bool speak, bool on_live_line);
 /** A SIGTERM that comes when a process of this communicator is gone or has told that the job ends, as launchers send
  *  it, ends this one at once, with `code`: there is nobody to save anything with. NULL: no more; before the
  * communicator goes. */
 void cli_signals_peers(zr_comm *comm, int code);
 /** Was one of them received? An observer's `stop`. */
 bool cli_signals_asked(void *arg);
+/** Was SIGUSR2 received since this was asked last? An observer's `save`. */
+bool cli_signals_save(void *arg);
 
 #endif

@@ -18,6 +18,8 @@ static void leave_binding(void)
 /** What a run is asked beside its configuration. */
 typedef struct watch_options {
     bool resume;
+    const char *max_time; /* as given */
+    double end_sec;       /* of the run, by zr_clock_sec; 0: no limit */
     bool timings;
     zr_trace trace;
     const char *trace_steps; /* FIRST:LAST, as given */
@@ -185,6 +187,8 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
     job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
     j.observer.stop = cli_signals_asked;
+    j.observer.save = cli_signals_save;
+    j.observer.end_sec = watch->end_sec;
     j.observer.trace = watch->trace;
     j.observer.hang = cli_hang;
     if (cli_fault_asked()) j.observer.reached = cli_fault_reached;
@@ -227,6 +231,10 @@ static zr_status parse(cli_args *args, watch_options *watch, const int64_t *rank
     ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
     ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG, "--trace-steps is given without --trace FILE");
     if (watch->trace_steps) ZR_TRY(read_steps(watch->trace_steps, &watch->trace));
+    if (!watch->max_time) return ZR_OK;
+    double begin = zr_clock_sec();
+    ZR_TRY(cli_duration("max-time", watch->max_time, &watch->end_sec));
+    watch->end_sec += begin;
     return ZR_OK;
 }
 
@@ -237,6 +245,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
+        {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
+         "stop (75) so that the checkpoint is written by then: 90m, 3h"},
         {"timings", CLI_FLAG, &watch.timings, 0, NULL, "say at the end where the time of a step went"},
         {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
         {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
@@ -258,7 +268,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
-    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--resume] [--timings] [--trace FILE]",
+    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--resume] [--max-time TIME] [--timings] "
+             "[--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"

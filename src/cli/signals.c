@@ -1,4 +1,5 @@
-/* Signals that ask a run to stop. The handler does what a handler may: it notes the time, and writes one line. */
+/* Signals that ask a run to stop, or to save. A handler does what a handler may: it notes that, and when, and writes
+ * one line. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -9,22 +10,19 @@
 #include <unistd.h>
 
 static atomic_llong first_sec; /* when the first one came, on the monotonic clock; 0: none has */
+static atomic_bool save_wanted;
 static bool speaks, live;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
-static void say_at_once(bool again)
+/* One line, over one that is redrawn. */
+static void say(const char *what, const char *more)
 {
-    static const char clear[] = "\r\033[K", what[] = "zr: stopping after this step, then saving",
-                      more[] = "; once more: stop now, unsaved";
-    char line[sizeof(clear) + sizeof(what) + sizeof(more)];
+    char line[160];
     size_t n = 0;
-    if (live) memcpy(line, clear, n = sizeof(clear) - 1);
-    memcpy(line + n, what, sizeof(what) - 1);
-    n += sizeof(what) - 1;
-    if (again) memcpy(line + n, more, sizeof(more) - 1);
-    if (again) n += sizeof(more) - 1;
-    line[n++] = '\n';
+    const char *const parts[] = {live ? "\r\033[K" : "", "zr: ", what, more, "\n"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
     if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
 }
 
@@ -54,7 +52,8 @@ static void on_signal(int number)
     if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1)) {
-        if (speaks) say_at_once(number == SIGINT || number == SIGTERM);
+        bool again = number == SIGINT || number == SIGTERM;
+        if (speaks) say("stopping after this step, then saving", again ? "; once more: stop now, unsaved" : "");
     } else if (is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);
@@ -62,15 +61,26 @@ static void on_signal(int number)
     errno = error;
 }
 
-void cli_signals_catch(bool say, bool on_live_line)
+static void on_save(int number)
+{
+    int error = errno;
+    (void)number;
+    if (!atomic_exchange(&save_wanted, true) && speaks) say("saving after this step, then going on", "");
+    errno = error;
+}
+
+void cli_signals_catch(bool speak, bool on_live_line)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
-    speaks = say;
+    struct sigaction save = {.sa_handler = on_save, .sa_flags = SA_RESTART};
+    speaks = speak;
     live = on_live_line;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    sigemptyset(&save.sa_mask);
+    sigaction(SIGUSR2, &save, NULL);
     /* Under nohup it is ignored, and stays so. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }
@@ -85,4 +95,10 @@ bool cli_signals_asked(void *arg)
 {
     (void)arg;
     return atomic_load(&first_sec) > 0;
+}
+
+bool cli_signals_save(void *arg)
+{
+    (void)arg;
+    return atomic_exchange(&save_wanted, false);
 }

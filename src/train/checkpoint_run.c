@@ -124,7 +124,7 @@ static zr_status read_all(const reader *r, zr__checkpoint_run *run)
     ZR_TRY(read_count(r, "samples", 0, &run->samples));
     ZR_TRY(read_count(r, "skipped", 0, &run->skipped));
     ZR_TRY(read_count(r, "skipped_in_row", 0, &run->skipped_in_row));
-    ZR_TRY(read_count(r, "ranks", 1, &ranks));
+    ZR_TRY(read_count(r, "ranks", 0, &ranks));
     if (ranks > INT32_MAX) return no_use(r, "ranks");
     run->ranks = (int)ranks;
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;

@@ -12,13 +12,13 @@
 /* What a model without a known tokenizer must have for its tokens to be bytes. */
 #define BYTES_VOCAB 256
 
-static zr_status open_data(const zr__loaded *loaded, const char *dir, const char *path, int64_t seq, zr_data **data)
+static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
 {
     char found[PATH_MAX];
     const char *tokenizer = loaded->config ? loaded->config->data.tokenizer : NULL;
     if (!path && loaded->config && loaded->config->data.val) {
         path = found;
-        ZR_TRY(zr__run_path_find(loaded->config, dir, "data.val", loaded->config->data.val, found));
+        ZR_TRY(zr__run_path_find(loaded->config, loaded->stored.run, "data.val", loaded->config->data.val, found));
     }
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
@@ -90,7 +90,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY(zr__load_open(dir, &loaded));
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
     if (seq <= 0 || seq > loaded.model.sizes.n_positions) seq = loaded.model.sizes.n_positions;
-    ZR_TRY_GOTO(st, open_data(&loaded, dir, args->data, seq, &data), done);
+    ZR_TRY_GOTO(st, open_data(&loaded, args->data, seq, &data), done);
     ZR_TRY_GOTO(st, evaluate(&loaded, data, seq, args, result), done);
 done:
     zr_data_close(&data);

@@ -17,22 +17,39 @@ zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t
     return ZR_OK;
 }
 
+zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph)
+{
+    zr_model builder = zr_family_builder(model);
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    ZR_TRY(zr_graph_create(&spec, graph));
+    builder.build(*graph, builder.config);
+    zr_status st = zr_graph_finish(*graph);
+    if (st != ZR_OK) zr_graph_destroy(graph);
+    return st;
+}
+
 zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note, size_t size)
 {
-    zr_status st = ZR_OK;
     zr_graph *graph = NULL;
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    zr_model builder = zr_family_builder(model);
-    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
-    ZR_TRY(zr_graph_create(&spec, &graph));
-    builder.build(graph, builder.config);
-    ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
-    ZR_TRY_GOTO(st, zr__param_specs(graph, &specs, &n), done);
-    ZR_TRY_GOTO(st, zr_weights_check(weights, specs, n, note, size), done);
-done:
+    ZR_TRY(zr__param_graph(model, &graph));
+    zr_status st = zr__param_specs(graph, &specs, &n);
+    if (st == ZR_OK) st = zr_weights_check(weights, specs, n, note, size);
     zr_free(specs);
     zr_graph_destroy(&graph);
+    return st;
+}
+
+zr_status zr__weights_of_dir(const char *dir, zr_family_model *model, zr_weights **weights, char *note, size_t size)
+{
+    const zr_family *family = NULL;
+    *weights = NULL;
+    ZR_TRY(zr__family_of_dir(dir, &family));
+    ZR_TRY(zr__family_read(family, dir, model));
+    ZR_TRY(zr_weights_open(dir, family->names(), weights));
+    zr_status st = zr__weights_fit(*weights, model, note, size);
+    if (st != ZR_OK) zr_weights_close(weights);
     return st;
 }
 

@@ -20,10 +20,17 @@ void zr__inputs_close(zr__inputs *inputs);
 ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note,
                                        size_t size);
 
+/** Open a Hugging Face directory of any family, and hold its weights against its config.json. */
+ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr_family_model *model, zr_weights **weights, char *note,
+                                          size_t size);
+
 /** A zr_fill_fn; arg is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
 /** Names and shapes of a model's parameters, in order, for files. Names are borrowed from `graph`. zr_free it. */
 ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n);
+
+/** A graph of the model that is good for its parameters only. */
+ZR_NODISCARD zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph);
 
 #endif

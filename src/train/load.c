@@ -6,62 +6,39 @@
 
 #include <sys/stat.h>
 
-static bool exists(const char *dir, const char *name)
+/** What is run is checked first: all of config.json and of the weights. */
+static zr_status check_bytes(const char *dir)
 {
-    struct stat st;
-    char path[PATH_MAX];
-    return zr__path_join(path, dir, name) == ZR_OK && stat(path, &st) == 0;
-}
-
-/** A run that was stopped has its weights in checkpoints: the newest whole one's name. */
-static zr_status newest_checkpoint(const char *dir, char name[ZR_CHECKPOINT_NAME_BYTES])
-{
-    char path[PATH_MAX];
-    int64_t *step = NULL, n = 0;
     zr_manifest *manifest = NULL;
-    ZR_TRY(zr_checkpoint_list(dir, &step, &n));
-    for (int64_t i = 0; i < n && !manifest; i++) {
-        zr_checkpoint_name(step[i], name);
-        if (zr__path_join(path, dir, name) != ZR_OK || zr_manifest_read(path, &manifest) != ZR_OK) manifest = NULL;
-    }
-    zr_free(step);
-    ZR_CHECK(manifest, ZR_ERR_NOT_FOUND,
-             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
-             "whole checkpoint",
-             dir);
+    ZR_TRY(zr_manifest_read(dir, &manifest));
+    zr_status st = zr_checkpoint_check_file(dir, manifest, "config.json");
+    if (st == ZR_OK) st = zr_checkpoint_check_file(dir, manifest, "model.safetensors");
     zr_manifest_free(&manifest);
-    return ZR_OK;
+    return st;
 }
 
-/** The directory that holds the weights; a run's configuration when `dir` is a run. */
-static zr_status find_weights(const char *dir, zr__loaded *loaded, char weights[PATH_MAX])
+static zr_status read_config(zr__loaded *loaded)
 {
-    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES] = "model";
+    char path[PATH_MAX];
     struct stat st;
-    ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
-             "%s is not a directory; give a run's output_dir or a Hugging Face directory", dir);
-    bool saved = exists(dir, "model/model.safetensors") || exists(dir, "model/model.safetensors.index.json");
-    if (!saved && !exists(dir, "metrics.jsonl")) return zr__path_join(weights, dir, ".");
-    if (!saved) ZR_TRY(newest_checkpoint(dir, name));
-    if (exists(dir, "config.json")) {
-        ZR_TRY(zr__path_join(path, dir, "config.json"));
-        ZR_CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file",
-                 path);
-        ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
-    }
-    ZR_TRY(zr__path_join(weights, dir, name));
+    if (!loaded->stored.run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(path, loaded->stored.run, "config.json"));
+    if (stat(path, &st) != 0) return ZR_OK;
+    ZR_CHECK(S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", path);
+    ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
     return ZR_OK;
 }
 
 static zr_status open_weights(const char *dir, zr__loaded *loaded)
 {
-    char weights[PATH_MAX];
-    const zr_family *family = NULL;
-    ZR_TRY(find_weights(dir, loaded, weights));
-    ZR_TRY(zr__family_of_dir(weights, &family));
-    ZR_TRY(zr__family_read(family, weights, &loaded->model));
-    ZR_TRY(zr_weights_open(weights, family->names(), &loaded->weights));
-    ZR_TRY(zr__weights_fit(loaded->weights, &loaded->model, NULL, 0));
+    struct stat st;
+    const zr_stored *stored = &loaded->stored;
+    ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
+             "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
+    ZR_TRY(zr_stored_find(dir, true, &loaded->stored));
+    if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(check_bytes(stored->path));
+    ZR_TRY(read_config(loaded));
+    ZR_TRY(zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0));
     return ZR_OK;
 }
 

@@ -1,10 +1,11 @@
-/** Trained weights in one rank, ready to run: a run's directory or a Hugging Face directory. */
+/** Trained weights in one rank, ready to run: a run's directory, a checkpoint or a Hugging Face directory. */
 #ifndef ZR_TRAIN_LOAD_H
 #define ZR_TRAIN_LOAD_H
 
 #include "train/inputs.h"
 
 typedef struct zr__loaded {
+    zr_stored stored;  /* what was found */
     zr_config *config; /* the run's; NULL for a Hugging Face directory */
     zr_family_model model;
     zr_weights *weights;

@@ -103,7 +103,7 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     ZR_TRY(st);
     ZR_TRY(same_file("data.train", name, &from->train, &r->train));
     ZR_TRY(same_file("data.val", name, &from->val, &r->val));
-    ZR_CHECK(strcmp(from->tokenizer, tokenizer) == 0, ZR_ERR_DATA,
+    ZR_CHECK(from->ranks == 0 || strcmp(from->tokenizer, tokenizer) == 0, ZR_ERR_DATA,
              "data.tokenizer: \"%s\", and \"%s\" when %s was written; a run goes on with the tokens that it has",
              tokenizer, from->tokenizer, name);
     ZR_CHECK(step <= r->config->train.steps, ZR_ERR_CONFIG,
@@ -398,10 +398,20 @@ static zr_status tell_key(void *arg, const char *key, const char *was, const cha
     return ZR_OK;
 }
 
+static void tell_states(const zr__run *r)
+{
+    char text[160];
+    if (!r->resume.anew) return;
+    snprintf(text, sizeof(text), "the checkpoint has no states of the optimizer %s: they begin at zero",
+             r->plan->optimizer.name);
+    zr__run_note(r, text);
+}
+
 static void tell_changes(zr__run *r)
 {
     char *now = NULL, text[160];
     const zr__checkpoint_run *from = &r->resume.from;
+    if (from->ranks == 0) return;
     if (from->ranks != r->comm->size) {
         snprintf(text, sizeof(text), "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
         zr__run_note(r, text);
@@ -410,10 +420,6 @@ static void tell_changes(zr__run *r)
     if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, tell_key, r);
     if (st != ZR_OK) zr__run_note(r, zr_error_message());
     zr_free(now);
-    if (!r->resume.anew) return;
-    snprintf(text, sizeof(text), "the checkpoint has no states of the optimizer %s: they begin at zero",
-             r->plan->optimizer.name);
-    zr__run_note(r, text);
 }
 
 void zr__resume_tell(zr__run *r)
@@ -431,6 +437,7 @@ void zr__resume_tell(zr__run *r)
              (long long)r->config->train.steps, shown, name);
     zr__run_note(r, text);
     tell_changes(r);
+    tell_states(r);
 }
 
 void zr__resume_close(zr__run *r)

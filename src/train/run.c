@@ -321,19 +321,11 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     return st;
 }
 
-/** Did any rank ask to stop? */
-static zr_status stop_asked(zr__run *r)
-{
-    const zr_observer *observer = r->observer;
-    bool mine = observer->stop && observer->stop(observer->arg);
-    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
-}
-
 /** Between the micro-batches of a long step all ranks may leave it together. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
-    if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(stop_asked(r));
+    if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(zr__run_stop_asked(r));
     return zr__run_read(arg, batch, input);
 }
 
@@ -464,6 +456,7 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
+    r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow one is remembered for some steps */
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
     ZR_TRY(st);
@@ -479,7 +472,7 @@ static zr_status one_step(zr__run *r)
 static zr_status after_batch(void *arg, int64_t windows)
 {
     (void)windows;
-    return stop_asked(arg);
+    return zr__run_stop_asked(arg);
 }
 
 static zr_status evaluate(zr__run *r)
@@ -527,7 +520,7 @@ static zr_status loop(zr__run *r)
     while (r->result->steps < r->config->train.steps) {
         ZR_TRY(one_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
-        if (r->result->steps < r->config->train.steps) ZR_TRY(stop_asked(r));
+        if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(evaluate(r));
     }
     return ZR_OK;

@@ -40,6 +40,7 @@ typedef struct zr__run {
     int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
     bool evaluated;                 /* the evaluation of from_step, if it is due, was made before */
     int64_t saved_step;             /* of the newest checkpoint, -1: none */
+    double step_sec, save_sec;      /* what one takes, by the last ones; 0: none was made */
     char save_failure[512];         /* the first one that could not be written, "" */
     zr__watch watch;
     zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
@@ -89,6 +90,12 @@ ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
 /** The first sample of a step (from 0). */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
+/** Did any rank ask to stop, or is the time over? Within a step or an evaluation. ZR_ERR_STOPPED. Collective. */
+ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
+/** What was any rank asked, after a step? Another one may be too long for the time that is left: ZR_ERR_STOPPED then
+ *  too. Saves. Collective. */
+ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
+
 /** What a step is given; `batch` fills its inputs. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
 /** The data of one micro-batch; a zr_batch_fn, arg is the run, which keeps a failure in `batch_failed`. */

@@ -401,6 +401,7 @@ zr_status zr__run_checkpoint(zr__run *r)
     ZR_TRY(st);
     r->saved_step = r->result->steps;
     zr_train_save told = {.step = r->saved_step, .bytes = s.bytes, .sec = zr_clock_sec() - begin_sec, .dir = s.run_dir};
+    r->save_sec = told.sec;
     if (r->comm->rank == 0 && r->observer->saved) r->observer->saved(r->observer->arg, &told);
     return ZR_OK;
 }

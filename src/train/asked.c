@@ -1,0 +1,37 @@
+/** What a run is asked from outside while it trains: to stop, to save, to end by a time. */
+#include "train/save.h"
+
+/** Would what takes so long, and the checkpoint then, end after the time that the run has? Before the first checkpoint
+ *  the disk counts as a slow one. */
+static bool too_late(const zr__run *r, double sec)
+{
+    const double slow_bytes_sec = 2e8;
+    double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);
+    double save_sec = r->save_sec > 0.0 ? r->save_sec : bytes / slow_bytes_sec;
+    return r->observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->observer->end_sec;
+}
+
+static bool asks_to_stop(const zr__run *r)
+{
+    return r->observer->stop && r->observer->stop(r->observer->arg);
+}
+
+zr_status zr__run_stop_asked(zr__run *r)
+{
+    bool mine = asks_to_stop(r) || too_late(r, 0.0);
+    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+}
+
+zr_status zr__run_asked(zr__run *r)
+{
+    enum { STOP, TIME, SAVE, QUESTIONS };
+    const zr_observer *observer = r->observer;
+    double asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
+                               [TIME] = too_late(r, r->step_sec),
+                               [SAVE] = observer->save && observer->save(observer->arg)};
+    ZR_TRY(zr__run_highest(r, asked, QUESTIONS));
+    if (asked[STOP] == 0 && asked[TIME] > 0)
+        zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");
+    if (asked[STOP] > 0 || asked[TIME] > 0) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
+    return asked[SAVE] > 0 ? zr__run_save(r) : ZR_OK;
+}

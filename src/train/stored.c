@@ -1,0 +1,142 @@
+#include "base/file.h"
+#include "base/text.h"
+#include "train/inputs.h"
+#include "train/run_dir.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+_Static_assert(sizeof(((zr_stored *)0)->path) == PATH_MAX, "paths are of one size");
+
+static bool exists(const char *dir, const char *name)
+{
+    struct stat st;
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, &st) == 0;
+}
+
+static bool has_weights(const char *dir)
+{
+    return exists(dir, "model.safetensors") || exists(dir, "model.safetensors.index.json");
+}
+
+static bool has_model(const char *run)
+{
+    return exists(run, "model/model.safetensors") || exists(run, "model/model.safetensors.index.json");
+}
+
+/** Or what was copied of one. */
+static bool has_checkpoints(const char *dir)
+{
+    int64_t *step = NULL, n = 0;
+    bool any = zr_checkpoint_list(dir, &step, &n) == ZR_OK && n > 0;
+    zr_free(step);
+    return any;
+}
+
+static bool is_run(const char *dir)
+{
+    return exists(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/** By its name too: one without a manifest is a damaged one, and nothing else. */
+static bool is_checkpoint(const char *path)
+{
+    const char *name = last_name(path);
+    bool named = strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9';
+    return named || exists(path, "manifest.json");
+}
+
+/** The directory above, which is a run's where it holds metrics. */
+static zr_status find_run_above(zr_stored *stored)
+{
+    char above[PATH_MAX];
+    const char *name = last_name(stored->path);
+    int n = (int)(name - stored->path);
+    if (name[0] == '.')
+        ZR_TRY(zr__path_join(above, stored->path, ".."));
+    else
+        snprintf(above, sizeof(above), "%.*s", n > 1 ? n - 1 : 1, n > 0 ? stored->path : ".");
+    if (is_run(above)) snprintf(stored->run, sizeof(stored->run), "%s", above);
+    return ZR_OK;
+}
+
+/** The newest whole checkpoint of stored->run; false: there is none. */
+static zr_status newest_checkpoint(zr_stored *stored, bool *found)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    int64_t *step = NULL, n = 0;
+    zr_manifest *manifest = NULL;
+    zr_status st = zr_checkpoint_list(stored->run, &step, &n);
+    for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
+        zr_checkpoint_name(step[i], name);
+        st = zr__path_join(stored->path, stored->run, name);
+        if (st != ZR_OK || zr_manifest_read(stored->path, &manifest) == ZR_OK) continue;
+        manifest = NULL;
+        if (!stored->passed_over[0])
+            snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is passed over: %.440s", name,
+                     zr_error_message());
+    }
+    *found = manifest != NULL;
+    zr_manifest_free(&manifest);
+    zr_free(step);
+    return st;
+}
+
+static zr_status find_in_run(bool model_first, zr_stored *stored)
+{
+    bool checkpoint = false, model = has_model(stored->run);
+    char shown[ZR_FILE_NAME_BYTES];
+    if (!model || !model_first) ZR_TRY(newest_checkpoint(stored, &checkpoint));
+    stored->kind = checkpoint ? ZR_STORED_CHECKPOINT : ZR_STORED_HF;
+    if (checkpoint) return ZR_OK;
+    ZR_CHECK(model, ZR_ERR_NOT_FOUND,
+             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
+             "whole checkpoint%s%s",
+             zr__text_escape(stored->run, shown, sizeof(shown)), stored->passed_over[0] ? "; " : "",
+             stored->passed_over);
+    return zr__path_join(stored->path, stored->run, "model");
+}
+
+zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
+{
+    struct stat st;
+    char shown[ZR_FILE_NAME_BYTES];
+    ZR_CHECK(path && stored, ZR_ERR_ARG, "zr_stored_find was given a NULL pointer");
+    *stored = (zr_stored){.kind = ZR_STORED_FILE};
+    zr__text_escape(path, shown, sizeof(shown));
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
+    if (!S_ISDIR(st.st_mode)) return ZR_OK;
+    if (is_checkpoint(stored->path)) {
+        stored->kind = ZR_STORED_CHECKPOINT;
+        return find_run_above(stored);
+    }
+    if (is_run(path)) {
+        snprintf(stored->run, sizeof(stored->run), "%s", stored->path);
+        stored->from_run = true;
+        return find_in_run(model_first, stored);
+    }
+    ZR_CHECK(has_weights(path) || exists(path, "config.json"), ZR_ERR_NOT_FOUND,
+             "%s is no run's directory, no checkpoint and no Hugging Face directory", shown);
+    stored->kind = ZR_STORED_HF;
+    return ZR_OK;
+}
+
+zr_status zr_hf_check(const char *dir, char *note, size_t size)
+{
+    zr_family_model model;
+    zr_weights *weights = NULL;
+    ZR_TRY(zr__weights_of_dir(dir, &model, &weights, note, size));
+    zr_weights_close(&weights);
+    return ZR_OK;
+}

@@ -1,0 +1,102 @@
+#TEST timeout=120 mpi=1
+# A run is asked to stop or to save from outside: by signals, by a limit of time, under a launcher, by the example scripts.
+. tests/command.inc
+ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "text.txt"}, "train_batch_size": 8, "train": {"steps": 100000000, "threads": 1}}
+END
+wait_for() { # COMMAND...: until it succeeds; far longer than it takes
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        [ $tries -lt 1200 ] || return 1
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+ends_with() { # CODE PID
+    wait "$2"
+    rc=$?
+    [ $rc = "$1" ] || { echo "exit code $rc, wanted $1" >&2; return 1; }
+}
+one() { ls -d "$1"/step-*[0-9] 2>/dev/null | grep -q .; }
+
+for ranks in 1 2; do
+    dir=run$ranks
+    "$ZR" train c.json --ranks $ranks --train.output_dir=$dir >$dir.out 2>$dir.err &
+    pid=$!
+    wait_for test -s $dir/metrics.jsonl
+    kill -USR2 $pid
+    check "$ranks ranks: SIGUSR2 saves" wait_for one $dir
+    first=$(cat $dir/latest)
+    lines=$(wc -l <$dir/metrics.jsonl)
+    check "... the run goes on" wait_for sh -c "test \$(wc -l <$dir/metrics.jsonl) -gt $((lines + 5))"
+    check "... and says so" grep -q 'zr: saving after this step, then going on' $dir.err
+    kill -USR1 $pid
+    check "SIGUSR1 stops it with 75" ends_with 75 $pid
+    check "... with a newer checkpoint" test "$(cat $dir/latest)" '>' "$first"
+    check "... that is whole" "$ZR" verify $dir
+done
+check "it goes on for as long as it may" code 75 "$ZR" train c.json --train.output_dir=run1 --resume --max-time 3
+check "... and says why it stops" grep -q 'another step and its checkpoint would end after the time' err
+check "... with a checkpoint" sh -c '"$0" verify run1 && tail -n 1 err | grep -q "continue with --resume"' "$ZR"
+check "a run that is done in time" "$ZR" train c.json --train.output_dir=short --train.steps=3 --max-time=2h
+for time in x 0 3x 90m90m -1 '' 1s1h; do
+    check "--max-time=$time" code 2 "$ZR" train c.json --max-time="$time"
+done
+
+# ---- the example scripts, with launchers that only tell what they are asked
+mkdir bin
+cat >bin/launch <<'END'
+#!/bin/sh
+echo "$0 $*" | sed 's,.*/,,' >>calls
+n=$(wc -l <calls)
+code=$(echo $CODES | cut -d' ' -f$n)
+exit ${code:-0}
+END
+printf '#!/bin/sh\necho "scontrol $*" >>calls\n' >bin/scontrol
+chmod +x bin/*
+cp bin/launch bin/srun && cp bin/launch bin/mpirun
+slurm="$ZR_SOURCE/examples/slurm.sh" requeue="$ZR_SOURCE/examples/mpirun-requeue.sh"
+with() { rm -f calls; PATH="$DIR/bin:$PATH" "$@"; }
+check "slurm.sh is a script" sh -n "$slurm"
+check "mpirun-requeue.sh is a script" sh -n "$requeue"
+check "a run that is done" with env CODES=0 SLURM_JOB_ID=7 sh "$slurm" c.json out
+check "... was started with --resume" grep -q '^srun .*zr train c.json --train.output_dir=out --resume' calls
+check "... once" test "$(wc -l <calls)" = 1
+check "a run that was stopped" with env CODES=75 SLURM_JOB_ID=7 sh "$slurm" c.json out
+check "... is put into the queue again" grep -qx 'scontrol requeue 7' calls
+check "a run that cannot go on" code 78 with env CODES=78 SLURM_JOB_ID=7 sh "$slurm" c.json out
+check "... is not" test "$(wc -l <calls)" = 1
+check "mpirun: stopped, then done" with env CODES="75 75 0" sh "$requeue" 2 c.json out
+check "... was started three times" test "$(grep -c '^mpirun -n 2 .*zr train c.json --train.output_dir=out --resume' calls)" = 3
+check "mpirun: a rank that is lost is started again" with env CODES="83 137 0" sh "$requeue" 2 c.json out
+check "... not for ever" code 83 with env CODES="83 83 83 83 83 83 83 83" sh "$requeue" 2 c.json out
+check "... but a few times" test "$(wc -l <calls)" = 4
+check "mpirun: stopping again and again without a step" code 75 with env CODES="75 75 75 75 75 75" sh "$requeue" 2 c.json out
+check "... ends too" test "$(wc -l <calls)" = 4
+check "mpirun: a fault of the configuration is not" code 78 with env CODES=78 sh "$requeue" 2 c.json out
+check "... started again" test "$(wc -l <calls)" = 1
+
+mpirun=${ZR_MPIRUN-mpirun}
+if [ -z "$mpirun" ] || ! "$ZR" info | grep -q '^transports .*mpi'; then
+    skip "under mpirun" "no MPI"
+else
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    MPIRUN="$mpirun" ZR="$ZR" sh "$requeue" 2 c.json mpi >mpi.out 2>mpi.err &
+    pid=$!
+    wait_for test -s mpi/metrics.jsonl
+    kill -USR2 $pid
+    check "SIGUSR2 to mpirun-requeue.sh saves" wait_for one mpi
+    lines=$(wc -l <mpi/metrics.jsonl)
+    check "... the run goes on" wait_for sh -c "test \$(wc -l <mpi/metrics.jsonl) -gt $((lines + 5))"
+    kill -TERM $pid
+    check "SIGTERM to mpirun-requeue.sh stops the run with 75" ends_with 75 $pid
+    check "... with a checkpoint" "$ZR" verify mpi
+    check "... once" test "$(grep -c 'stopped on request' mpi.err)" = 1
+fi
+echo "1..$n"
