@@ -121,12 +121,15 @@ $(STAMP): FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' > $@
 
+# Allocations and writes of the command that fail on request (src/cli/fault.c); the library has nothing of it.
+FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
+
 # What is linked, and with what: when a source goes away, so does its object.
 LINKED := $(B)/obj/linked
 $(LINKED): FORCE
 	@mkdir -p $(@D)
-	@echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' | cmp -s - $@ || \
-	  echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' > $@
+	@echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' | cmp -s - $@ || \
+	  echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' > $@
 
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
 $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
@@ -155,7 +158,7 @@ $(B)/libzr.so: $(LIB_OBJ) $(LINKED)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
 $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
-	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers.
 # A line "//LINK ..." in the source adds linker flags (--wrap).

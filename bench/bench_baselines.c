@@ -48,7 +48,7 @@ static void add_all(timer *t)
     l.norm_first = l.two_pass = true;
     timer_add(t, "stage 2, lean, two passes", l);
     l = base;
-    l.world = true;
+    l.any_ranks = true;
     timer_add(t, "stage 2, world", l);
 }
 

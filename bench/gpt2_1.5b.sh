@@ -39,7 +39,7 @@ build/zr train "$out/config.json" &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' INT TERM
 watch_rss $pid 0.2
-planned=$(sed -n 's/.*"total":\s*\([0-9]*\)}, "traffic.*/\1/p' "$out/run/run.json" | head -n 1)
+planned=$(sed -n 's/.*"states":\s*[0-9]*, "total":\s*\([0-9]*\), .*/\1/p' "$out/run/run.json" | head -n 1)
 sed -n 's/.*"loss":\s*\([0-9.]*\).*/\1/p' "$out/run/metrics.jsonl" | awk -v rss="$highest" -v planned="$planned" -v type="$type" '
     { loss[NR] = $1; printf "%s%s", NR == 1 ? "losses " : " ", $1 }
     END {

@@ -40,7 +40,7 @@ for limit in "$@"; do
     build/zr train "$out/config.json" --quiet --memory.limit="$limit" --model.n_layer=$((layers + 1)) \
         --train.output_dir="$out/more-$limit" 2>"$out/refused" || more=$?
     [ $more = 71 ] && [ ! -e "$out/more-$limit" ] || rc=1
-    planned=$(sed -n 's/.*"total":\s*\([0-9]*\)}, "traffic.*/\1/p' "$out/run-$limit/run.json" | head -n 1)
+    planned=$(sed -n 's/.*"states":\s*[0-9]*, "total":\s*\([0-9]*\), .*/\1/p' "$out/run-$limit/run.json" | head -n 1)
     echo "$limit $layers ${planned:-0} $highest $more" | awk '{
         bytes = $1 * ($1 ~ /GiB/ ? 1024 ^ 3 : 1024 ^ 2)
         printf "| %.3f GB | %d | %.3f GB | %.3f GB | %.1f %% | exit %d |\n", bytes / 1e9, $2, $3 / 1e9, $4 * 1024 / 1e9, 100 * $4 * 1024 / bytes, $5

@@ -1,17 +1,28 @@
 /* What every transport must do, as one function over a communicator: the tests of each transport
- * run it on their own ranks. A failed check is a failed status with its message. */
+ * run it on their own ranks. A failed check is a failed status with its message.
+ * Link with --wrap=zr_traffic_count. */
 #ifndef COMM_CHECKS_H
 #define COMM_CHECKS_H
 
 #include "zr/comm.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { CHECK_PIECE_MAX = 20011 };
+
+/* A broken count when set: the checks must notice. */
+static _Atomic int64_t miscounted_bytes;
+void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+}
 
 /* Byte i of what rank `from` of the world has for rank `to` in a round: no two of these look alike for long. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)
@@ -411,6 +422,33 @@ static zr_status check_streamed(zr_comm *comm)
     return st;
 }
 
+/* Who has not come yet sees what those show that wait for it, and that each has begun one wait since. */
+static zr_status check_board(zr_comm *comm)
+{
+    zr_comm_board mine = {0}, other = {0};
+    ZR_TRY(zr_comm_barrier(comm));
+    if (!zr_comm_look(comm, check_name(comm, comm->rank), &mine))
+        return ZR_FAIL(ZR_ERR_INTERNAL, "a rank cannot see its own board");
+    ZR_CHECK(mine.waits % 2 == 0, ZR_ERR_INTERNAL, "a rank that works shows %llu waits",
+             (unsigned long long)mine.waits);
+    zr_comm_show(comm, 2, 1000 + (uint64_t)check_name(comm, comm->rank));
+    zr_comm_show(comm, 3, mine.waits);
+    for (int r = 1; r < comm->size && comm->rank == 0; r++) {
+        bool waits = !zr_comm_look(comm, check_name(comm, r), &other); /* of another host: not to be seen */
+        for (int tries = 0; !waits && tries < 60000; tries++) {
+            zr_comm_look(comm, check_name(comm, r), &other);
+            waits = other.shown[2] == 1000 + (uint64_t)check_name(comm, r) && other.waits == other.shown[3] + 1;
+            if (!waits) usleep(1000);
+        }
+        ZR_CHECK(waits, ZR_ERR_INTERNAL, "rank %d shows %llu, %llu and %llu waits", r,
+                 (unsigned long long)other.shown[2], (unsigned long long)other.shown[3],
+                 (unsigned long long)other.waits);
+    }
+    ZR_TRY(zr_comm_barrier(comm));
+    ZR_CHECK(zr_comm_gone(comm) < 0, ZR_ERR_INTERNAL, "rank %d is said to be gone", zr_comm_gone(comm));
+    return ZR_OK;
+}
+
 static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
@@ -437,6 +475,7 @@ static zr_status check_all(checker *c)
     ZR_TRY(check_agree(comm));
     ZR_TRY(check_long_text(comm));
     ZR_TRY(check_same(comm));
+    ZR_TRY(check_board(comm));
     return ZR_OK;
 }
 

@@ -1,8 +1,18 @@
-/* What every transport must do with groups of its ranks, as functions over a communicator. */
+/* What every transport must do with groups of its ranks, as functions over a communicator. Link with
+ * --wrap=zr_alloc as well. */
 #ifndef COMM_GROUP_CHECKS_H
 #define COMM_GROUP_CHECKS_H
 
 #include "comm_checks.h"
+
+/* A rank without memory when set. */
+static _Thread_local bool memory_is_out;
+void *__real_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes);
+void *__wrap_zr_alloc(size_t bytes)
+{
+    return memory_is_out ? NULL : __real_zr_alloc(bytes);
+}
 
 /* A group of `size` ranks of the world: `first` and every `step`th from it. NULL for size 0. */
 static zr_status check_members(const zr_comm *group, int world_rank, int first, int step, int size)

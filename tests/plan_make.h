@@ -17,6 +17,27 @@ static const zr_profile plan_profile = {.facts = {.name = "test",
                                                   .panel_bytes = 1 << 20,
                                                   .scratch_bytes = zr_device_cpu_scratch}};
 
+/* Small, and of sizes that divide by nothing. */
+static const zr_gpt2_config plan_small = {.n_layer = 3,
+                                          .n_head = 3,
+                                          .n_embd = 57,
+                                          .n_positions = 19,
+                                          .vocab_size = 131,
+                                          .layer_norm_epsilon = 1e-5,
+                                          .initializer_range = 0.02};
+
+static inline zr_layout plan_layout(int stage, int ranks, zr_dtype dtype, int64_t accum)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.dtype = l.wire_dtype = dtype;
+    l.seq = 16;
+    l.accum = accum;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
 static inline zr_plan *plan_make(const zr_model *model, const zr_layout *layout, const zr_profile *profile)
 {
     zr_plan *plan = NULL;

@@ -190,6 +190,29 @@ static void utf8_characters(void **state)
         assert_int_equal(zr__text_utf8(cases[i].text, cases[i].bytes), cases[i].want);
 }
 
+static void json_strings(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        int64_t bytes, plain;
+        const char *escape;
+    } cases[] = {{"", 0, 0, ""},
+                 {"plain", 5, 5, ""},
+                 {"a\xc3\xa4\"b", 5, 3, "\\\""},
+                 {"\\", 1, 0, "\\\\"},
+                 {"ab\n", 3, 2, "\\u000a"},
+                 {"\0", 1, 0, "\\u0000"},
+                 {"\x7f", 1, 0, "\\u007f"},
+                 {"a\xff", 2, 1, "\xef\xbf\xbd"},
+                 {"a\xc3\xa4", 2, 1, "\xef\xbf\xbd"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char escape[ZR_JSON_ESCAPE_BYTES];
+        assert_int_equal(zr__text_json(cases[i].text, cases[i].bytes, escape), cases[i].plain);
+        assert_string_equal(escape, cases[i].escape);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +226,7 @@ int main(void)
         cmocka_unit_test(control_bytes_are_escaped),
         cmocka_unit_test(growing),
         cmocka_unit_test(utf8_characters),
+        cmocka_unit_test(json_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

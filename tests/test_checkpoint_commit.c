@@ -93,9 +93,22 @@ static void calls_that_fail(void **state)
     assert_int_equal(failures, 4); /* file and folder are synced, one write, one rename */
 }
 
+/* A file system that cannot sync folders says EINVAL: nothing more is to be had there. Of a file it is a failure. */
+static void folders_that_cannot_be_synced(void **state)
+{
+    (void)state;
+    fs_record_start(in_tempdir("kept"), NULL);
+    for (int at = 1; at <= 2; at++) {
+        fs_record_fail(FS_FSYNC, at, EINVAL);
+        assert_int_equal(zr_file_write(in_tempdir("kept"), "newer", 5), at == 1 ? ZR_ERR_IO : ZR_OK);
+        assert_int_equal(fs.failures, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_file), cmocka_unit_test(a_folder),
-                                       cmocka_unit_test(faults_are_found), cmocka_unit_test(calls_that_fail)};
+                                       cmocka_unit_test(faults_are_found), cmocka_unit_test(calls_that_fail),
+                                       cmocka_unit_test(folders_that_cannot_be_synced)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -35,7 +35,7 @@ refused() { mkdir -p other && cp c.json other/config.json && code 73 "$ZR" train
 check "a run that is refused draws nothing" refused
 cannot() { # what cannot be drawn is a note, never an end
     rm -rf run3
-    (trap '' XFSZ; ulimit -f 8; exec "$ZR" train c.json --quiet --train.output_dir=run3 --train.steps=1 --model.n_embd=2) 2>message
+    (trap '' XFSZ; ulimit -f 16; exec "$ZR" train c.json --quiet --train.output_dir=run3 --train.steps=16 --model.n_embd=2) 2>message
     [ -e run3/model/model.safetensors ]
 }
 check "a picture that has no room does not end a run" cannot

@@ -1,29 +1,7 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_init,--wrap=zr_alloc
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "comm/barrier.h"
 #include "comm_group_checks.h"
-
-#include <stdatomic.h>
-
-/* A broken count when set: the checks must notice. */
-static _Atomic int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
-{
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
-}
-
-static void expect_ok(zr_status st)
-{
-    if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
-}
+#include "comm_threads.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------- */
 
@@ -83,29 +61,18 @@ static void calls_may_come_from_a_second_thread(void **state)
 
 /* ---- ends -------------------------------------------------------------------------------------- */
 
-/* Rank 0 never comes; the others stop their calls in a group of all by what it was split off. */
+/* Calls in a group of all are stopped by the communicator that it was split off. */
 static zr_status cancel_in_group(zr_comm *comm, void *arg)
 {
-    _Atomic int *stopped = arg;
     zr_comm *all;
-    void *staging;
     ZR_TRY(zr_comm_split(comm, 0, 0, &all));
-    ZR_TRY(zr_comm_staging(all, all->size * ZR_COMM_STAGING_LEAST, &staging));
-    if (comm->rank == 0) {
-        while (*stopped < comm->size - 1) usleep(1000);
-        return ZR_OK;
-    }
-    zr_status st = check_cancel(all, comm);
-    *stopped += 1;
-    return st;
+    return cancel_all_but_0(all, comm, arg);
 }
 
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
-    _Atomic int stopped = 0;
-    assert_int_equal(zr_comm_threads_run(3, cancel_in_group, &stopped), ZR_ERR_PEER);
-    assert_int_equal(stopped, 2);
+    expect_two_stopped(cancel_in_group);
 }
 
 /* Of 2 x 2 ranks the last goes while 2 waits for it in their row, 1 in their column, and 0 in its own row for 1. */
@@ -239,14 +206,6 @@ static void a_rank_that_is_stopped_while_a_group_is_made_hangs_nobody(void **sta
 }
 
 /* Rank 0, which makes its group, has no memory for it. */
-static _Thread_local bool memory_is_out;
-void *__real_zr_alloc(size_t bytes);
-void *__wrap_zr_alloc(size_t bytes);
-void *__wrap_zr_alloc(size_t bytes)
-{
-    return memory_is_out ? NULL : __real_zr_alloc(bytes);
-}
-
 static zr_status split_without_memory(zr_comm *comm, void *arg)
 {
     (void)arg;

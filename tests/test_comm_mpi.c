@@ -16,24 +16,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* One broken count per call when set: the comparison below must notice. */
-static int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
-{
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
-}
-
-/* What this rank lacks when set: memory, or pages of the memory that a node shares. */
-static bool memory_is_out, pages_are_out;
-void *__real_zr_alloc(size_t bytes);
-void *__wrap_zr_alloc(size_t bytes);
-void *__wrap_zr_alloc(size_t bytes)
-{
-    return memory_is_out ? NULL : __real_zr_alloc(bytes);
-}
-
+/* Without pages of the memory that a node shares when set. */
+static bool pages_are_out;
 int __real_madvise(void *memory, size_t bytes, int advice);
 int __wrap_madvise(void *memory, size_t bytes, int advice);
 int __wrap_madvise(void *memory, size_t bytes, int advice)

@@ -1,31 +1,6 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_wait,--wrap=sched_yield
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "comm/barrier.h"
-#include "comm_checks.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-
-/* A broken count when set: the checks must notice. */
-static _Atomic int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
-{
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
-}
-
-static void expect_ok(zr_status st)
-{
-    if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
-}
+#include "comm_threads.h"
 
 static void every_size_moves_the_right_bytes(void **state)
 {
@@ -165,27 +140,15 @@ static void calls_may_come_from_a_second_thread(void **state)
     expect_ok(zr_comm_threads_run(3, check_comm_beside, NULL));
 }
 
-/* Rank 0 never comes; the others stop themselves, or hear that one of them did. */
-static zr_status cancel_all_but_0(zr_comm *comm, void *arg)
+static zr_status cancel_in_world(zr_comm *comm, void *arg)
 {
-    _Atomic int *stopped = arg;
-    void *staging;
-    ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
-    if (comm->rank == 0) {
-        while (*stopped < comm->size - 1) usleep(1000);
-        return ZR_OK;
-    }
-    zr_status st = check_cancel(comm, comm);
-    *stopped += 1;
-    return st;
+    return cancel_all_but_0(comm, comm, arg);
 }
 
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
-    _Atomic int stopped = 0;
-    assert_int_equal(zr_comm_threads_run(3, cancel_all_but_0, &stopped), ZR_ERR_PEER);
-    assert_int_equal(stopped, 2);
+    expect_two_stopped(cancel_in_world);
 }
 
 static void one_rank_alone_is_not_stopped(void **state)
@@ -366,6 +329,21 @@ static void a_small_default_stack_is_raised(void **state)
     assert_true(bytes >= (size_t)8 << 20);
 }
 
+static zr_status tell(zr_comm *comm, void *tellers)
+{
+    if (zr_comm_first(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
+    ZR_CHECK(zr_comm_told(comm), ZR_ERR_INTERNAL, "nobody has told");
+    return ZR_OK;
+}
+
+static void one_rank_tells(void **state)
+{
+    (void)state;
+    _Atomic int tellers = 0;
+    expect_ok(zr_comm_threads_run(4, tell, &tellers));
+    assert_int_equal(tellers, 1);
+}
+
 static void a_group_needs_ranks(void **state)
 {
     (void)state;
@@ -413,6 +391,7 @@ int main(void)
         cmocka_unit_test(an_agreed_failure_is_the_same_everywhere),
         cmocka_unit_test(staging_that_does_not_fit_fails_on_all),
         cmocka_unit_test(a_small_default_stack_is_raised),
+        cmocka_unit_test(one_rank_tells),
         cmocka_unit_test(a_group_needs_ranks),
         cmocka_unit_test(the_launcher_is_found_in_the_environment),
     };

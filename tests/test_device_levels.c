@@ -13,6 +13,7 @@ static const char *program;
 /* ---- processors that nobody has ---------------------------------------------------------------- */
 
 #define TILES (1u << 22 | 1u << 24)     /* CPUID 7.0, EDX */
+#define FP16 (1u << 23)                 /* likewise */
 #define KEPT (UINT64_C(3) << 17 | 0xe7) /* XCR0: with those of AVX-512 */
 #define NOT_KEPT UINT64_C(0xe7)
 
@@ -91,12 +92,15 @@ static void test_why_not(void **state)
 static void test_slow_dots(void **state)
 {
     (void)state;
-    const zr__processor slow = {V4BF16, .xcr0 = KEPT, .slow_dots = true}, tiles = {SAPPHIRE_RAPIDS, .slow_dots = true},
-                        fast = {V4BF16, .xcr0 = NOT_KEPT};
+    const zr__processor slow = {V4BF16, .intel = true, .cpuid_7_edx = TILES | FP16, .xcr0 = KEPT},
+                        tiles = {V4BF16, .intel = true, .cpuid_7_edx = TILES | FP16, .xcr0 = KEPT,
+                                 .tiles_permitted = true},
+                        older = {V4BF16, .intel = true, .xcr0 = NOT_KEPT},
+                        others = {V4BF16, .cpuid_7_edx = FP16, .xcr0 = NOT_KEPT};
     assert_true(zr__processor_has(&slow, "v4bf16") && !zr__processor_wants(&slow, "v4bf16"));
     assert_true(zr__processor_wants(&slow, "v4") && !zr__processor_wants(&slow, "v4amx"));
     assert_true(zr__processor_wants(&tiles, "v4amx") && !zr__processor_wants(&tiles, "v4bf16"));
-    assert_true(zr__processor_wants(&fast, "v4bf16"));
+    assert_true(zr__processor_wants(&older, "v4bf16") && zr__processor_wants(&others, "v4bf16"));
 }
 
 /* ---- here ------------------------------------------------------------------------------------- */

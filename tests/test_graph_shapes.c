@@ -1,30 +1,8 @@
 //TEST timeout=20
 /* What ops demand of their operands and what they cost; what a graph refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
-#include "zr/ops.h"
-
-enum { B = 2, T = 4, C = 6, V = 9 };
-
-static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
-
-#define SHAPE(n, ...) ((zr_shape){n, {__VA_ARGS__}})
-
-static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
-{
-    bool decode = mode == ZR_MODE_DECODE;
-    zr_graph_spec spec = {mode, decode ? 1 : B, decode ? 1 : T, decode ? T : 0, dtype, dtype};
-    zr_graph *graph = NULL;
-    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
-    zr_graph_unit(graph, "u");
-    return graph;
-}
+#include "graph_new.h"
 
 /* Values of any type to feed ops with. */
 static zr_value f32(zr_graph *graph, zr_shape shape)

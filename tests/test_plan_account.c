@@ -13,39 +13,18 @@ static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
     return plan_gpt2(config, layout, &profile);
 }
 
-static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
-{
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.stage = stage;
-    l.ranks = ranks;
-    l.dtype = l.wire_dtype = dtype;
-    l.accum = accum;
-    l.batch = 1;
-    l.seq = 16;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
-    return l;
-}
-
-static const zr_gpt2_config small = {.n_layer = 3,
-                                     .n_head = 3,
-                                     .n_embd = 57,
-                                     .n_positions = 19,
-                                     .vocab_size = 131,
-                                     .layer_norm_epsilon = 1e-5,
-                                     .initializer_range = 0.02};
-
 /* 16P; 4P + 12P/N; 2P + 14P/N; 16P/N, P the padded parameters. */
 static void test_states(void **state)
 {
     (void)state;
     const int ranks[] = {1, 2, 3, 4, 6, 64};
-    gpt2_sizes s = gpt2_count(&small);
+    gpt2_sizes s = gpt2_count(&plan_small);
     for (int stage = 0; stage <= 3; stage++)
         for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
             int64_t N = ranks[i], P = gpt2_padded(&s, N);
             const int64_t want[] = {16 * P, 4 * P + 12 * P / N, 2 * P + 14 * P / N, 16 * P / N};
-            zr_layout l = layout_of(stage, ranks[i], ZR_BF16, 1);
-            zr_plan *plan = plan_of(&small, &l);
+            zr_layout l = plan_layout(stage, ranks[i], ZR_BF16, 1);
+            zr_plan *plan = plan_of(&plan_small, &l);
             assert_int_equal(plan->params, s.params);
             assert_int_equal(plan->padding_elems, P - s.params);
             assert_int_equal(plan->memory.states_bytes, want[stage]);
@@ -57,13 +36,13 @@ static void test_states(void **state)
 static void test_accumulators(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&small);
+    gpt2_sizes s = gpt2_count(&plan_small);
     int64_t N = 4, P = gpt2_padded(&s, N);
     const int64_t want[] = {2 * P + 2 * P + 4 * P + 12 * P, 2 * P + 2 * P + 4 * P / N + 12 * P / N,
                             2 * P + 4 * P / N + 12 * P / N, 2 * P / N + 4 * P / N + 12 * P / N};
     for (int stage = 0; stage <= 3; stage++) {
-        zr_layout l = layout_of(stage, (int)N, ZR_BF16, 3);
-        zr_plan *plan = plan_of(&small, &l);
+        zr_layout l = plan_layout(stage, (int)N, ZR_BF16, 3);
+        zr_plan *plan = plan_of(&plan_small, &l);
         assert_int_equal(plan->memory.states_bytes, want[stage]);
         zr_plan_destroy(&plan);
     }
@@ -73,19 +52,19 @@ static void test_accumulators(void **state)
 static void test_optimizers(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&small);
+    gpt2_sizes s = gpt2_count(&plan_small);
     int64_t P = gpt2_padded(&s, 1);
-    zr_layout l = layout_of(0, 1, ZR_BF16, 1);
+    zr_layout l = plan_layout(0, 1, ZR_BF16, 1);
     l.optimizer = zr_sgd(0.9, false, 0);
-    zr_plan *plan = plan_of(&small, &l);
+    zr_plan *plan = plan_of(&plan_small, &l);
     assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_OPTIM], 8 * P);
     zr_plan_destroy(&plan);
     l.optimizer = zr_sgd(0, false, 0);
-    plan = plan_of(&small, &l);
+    plan = plan_of(&plan_small, &l);
     assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_OPTIM], 4 * P);
     zr_plan_destroy(&plan);
-    l = layout_of(0, 1, ZR_F32, 1);
-    plan = plan_of(&small, &l);
+    l = plan_layout(0, 1, ZR_F32, 1);
+    plan = plan_of(&plan_small, &l);
     assert_int_equal(plan->memory.states_bytes, (4 + 4 + 8) * P);
     zr_plan_destroy(&plan);
 }
@@ -95,15 +74,15 @@ static void test_traffic(void **state)
     (void)state;
     const int ranks[] = {1, 2, 3, 6, 16};
     const int64_t buckets[] = {1, 1000, ZR_DEFAULT_BUCKET_ELEMS};
-    gpt2_sizes s = gpt2_count(&small);
+    gpt2_sizes s = gpt2_count(&plan_small);
     for (int stage = 0; stage <= 3; stage++)
         for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
             for (int64_t accum = 1; accum <= 4; accum += 3)
                 for (int bf16 = 0; bf16 <= 1; bf16++)
                     for (int b = 0; b < 3; b++) {
-                        zr_layout l = layout_of(stage, ranks[i], bf16 ? ZR_BF16 : ZR_F32, accum);
+                        zr_layout l = plan_layout(stage, ranks[i], bf16 ? ZR_BF16 : ZR_F32, accum);
                         l.reduce_bucket_elems = l.gather_bucket_elems = buckets[b];
-                        zr_plan *plan = plan_of(&small, &l);
+                        zr_plan *plan = plan_of(&plan_small, &l);
                         zr_traffic want = gpt2_traffic(&s, stage, ranks[i], accum, bf16 ? 2 : 4, bf16 ? 2 : 4);
                         for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
                             assert_int_equal(plan->traffic.bytes[k], want.bytes[k]);
@@ -115,15 +94,15 @@ static void test_traffic(void **state)
 static void test_stage(void **state)
 {
     (void)state;
-    zr_layout l = layout_of(2, 3, ZR_F32, 1);
+    zr_layout l = plan_layout(2, 3, ZR_F32, 1);
     l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* rounds up to 1056 = 11 x 96 */
-    zr_plan *plan = plan_of(&small, &l);
+    zr_plan *plan = plan_of(&plan_small, &l);
     assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
     assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_BUFFER], 2 * 4 * 1056);
     assert_int_equal(plan->memory.total_bytes, plan->space_bytes[ZR_SPACE_DEVICE] + 2 * 4 * 1056);
     zr_plan_destroy(&plan);
     l.reduce_bucket_elems = l.gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
-    zr_gpt2_config large = small;
+    zr_gpt2_config large = plan_small;
     large.vocab_size = 1 << 20;
     l.ranks = 64;
     plan = plan_of(&large, &l);
@@ -135,13 +114,13 @@ static void test_stage(void **state)
 static void test_live_parameters(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&small);
+    gpt2_sizes s = gpt2_count(&plan_small);
     int64_t N = 6, shards = gpt2_padded(&s, N) / N;
     int64_t last = gpt2_pad(s.embedding, N) + gpt2_pad(s.final, N), block = gpt2_pad(s.block, N);
     for (int ahead = 0; ahead <= 1; ahead++) {
-        zr_layout l = layout_of(3, (int)N, ZR_F32, 1);
+        zr_layout l = plan_layout(3, (int)N, ZR_F32, 1);
         l.prefetch_elems = ahead;
-        zr_plan *plan = plan_of(&small, &l);
+        zr_plan *plan = plan_of(&plan_small, &l);
         int64_t whole = ahead ? (last + block > 2 * block ? last + block : 2 * block) : (last > block ? last : block);
         assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_PARAM], 4 * (shards + whole));
         zr_plan_destroy(&plan);
@@ -158,10 +137,10 @@ static void test_persistence(void **state)
         bool gathered;
     } cases[] = {{57, 0, true}, {58, 0, false}, {58, 113, true}, {58, 114, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        zr_layout l = layout_of(3, 2, ZR_F32, 1);
+        zr_layout l = plan_layout(3, 2, ZR_F32, 1);
         l.persist_elems = cases[i].elems;
         l.persist_model_elems = cases[i].model_elems;
-        zr_plan *plan = plan_of(&small, &l);
+        zr_plan *plan = plan_of(&plan_small, &l);
         assert_int_equal(plan->unit[plan->n_units - 1].gathered, cases[i].gathered);
         zr_plan_destroy(&plan);
     }
@@ -181,7 +160,7 @@ static void test_large(void **state)
     for (int i = 0; i < 2; i++)
         for (int stage = 0; stage <= 3; stage++) {
             gpt2_sizes s = gpt2_count(&config[i]);
-            zr_layout l = layout_of(stage, 1024, ZR_BF16, 1);
+            zr_layout l = plan_layout(stage, 1024, ZR_BF16, 1);
             l.seq = 1024;
             zr_plan *plan = plan_of(&config[i], &l);
             assert_int_equal(plan->params, params[i]);
@@ -210,9 +189,9 @@ zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr_
 
 static work work_of(int stage, bool lean, int64_t layers)
 {
-    zr_gpt2_config config = small;
+    zr_gpt2_config config = plan_small;
     config.n_layer = layers;
-    zr_layout l = layout_of(stage, 4, ZR_BF16, 1);
+    zr_layout l = plan_layout(stage, 4, ZR_BF16, 1);
     if (lean) {
         l.states = ZR_STATES_LEAN;
         l.recompute = ZR_RECOMPUTE_UNIT;
@@ -254,7 +233,7 @@ static void test_flops(void **state)
     (void)state;
     zr_gpt2_config config;
     assert_int_equal(zr_gpt2_preset("gpt2-124m", &config), ZR_OK);
-    zr_layout l = layout_of(2, 8, ZR_BF16, 4);
+    zr_layout l = plan_layout(2, 8, ZR_BF16, 4);
     l.batch = 2;
     l.seq = 1024;
     zr_plan *plan = plan_of(&config, &l);

@@ -1,39 +1,6 @@
 //TEST timeout=60
 /* The proof of the memory map: it holds for every layout, and it fails when a plan is broken. */
-#include <string.h>
-
-#include "plan_make.h"
-
-static const zr_gpt2_config config = {.n_layer = 2,
-                                      .n_head = 3,
-                                      .n_embd = 57,
-                                      .n_positions = 16,
-                                      .vocab_size = 131,
-                                      .embd_pdrop = 0.1,
-                                      .resid_pdrop = 0.1,
-                                      .attn_pdrop = 0.1,
-                                      .layer_norm_epsilon = 1e-5,
-                                      .initializer_range = 0.02};
-
-static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
-{
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.stage = stage;
-    l.ranks = ranks;
-    l.dtype = l.wire_dtype = dtype;
-    l.accum = accum;
-    l.batch = 2;
-    l.seq = 16;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
-    return l;
-}
-
-static zr_plan *plan_of(const zr_layout *layout)
-{
-    zr_profile profile = {
-        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
-    return plan_gpt2(&config, layout, &profile);
-}
+#include "plan_ways.h"
 
 /* ---- plans that hold --------------------------------------------------------------------------- */
 
@@ -52,52 +19,6 @@ static void test_all_layouts_hold(void **state)
                     fail_msg("stage %d, %d ranks, variant %d: %s", stage, ranks, variant, zr_error_message());
                 zr_plan_destroy(&plan);
             }
-}
-
-/* What there is beside the stage, much of it at once. False: not with this stage or so many ranks. */
-enum { WAYS = 9 };
-static bool choose(zr_layout *l, int way)
-{
-    bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
-    l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
-    switch (way) {
-    case 2: /* what is computed again, twice */
-        l->two_pass = true;
-        l->recompute = ZR_RECOMPUTE_UNIT;
-        l->recompute_every = 2;
-        return true;
-    case 3:
-        l->fused_buffer = true;
-        l->recompute = ZR_RECOMPUTE_SELECTIVE;
-        return true;
-    case 4:
-        l->reduce = ZR_REDUCE_TO_OWNER;
-        l->gather = ZR_GATHER_BROADCAST;
-        l->recompute = ZR_RECOMPUTE_UNIT;
-        return true;
-    case 5: /* sums are wider than parameters, and gathered in larger buckets than they are exchanged */
-        l->reduce = ZR_REDUCE_ALL_REDUCE;
-        l->wire_dtype = ZR_F32;
-        l->reduce_bucket_elems = 5000;
-        return l->stage <= 1;
-    case 6:
-        l->world = true;
-        l->accum = 3;
-        return (l->ranks & (l->ranks - 1)) == 0;
-    case 7:
-        l->recompute = ZR_RECOMPUTE_UNIT;
-        l->prefetch_elems = 60000;
-        l->live_elems = 90000;
-        l->reuse_elems = 30000;
-        l->persist_elems = 1000;
-        return true;
-    case 8:
-        l->two_pass = l->fused_buffer = true;
-        l->gather = ZR_GATHER_BROADCAST;
-        return true;
-    default:
-        return true;
-    }
 }
 
 static void test_all_ways_hold(void **state)
@@ -212,12 +133,6 @@ static void test_broken_plans(void **state)
     s->buffer[plan->n_persistent].offset = plan->space_bytes[ZR_SPACE_DEVICE];
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     zr_plan_destroy(&plan);
-}
-
-static void expect_broken(const zr_plan *plan, const char *text)
-{
-    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
-    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
 }
 
 static zr_step *step_of(zr_plan *plan, zr_step_kind kind)

@@ -230,7 +230,7 @@ static void test_world_accumulators(void **state)
         for (int stage = 0; stage <= 3; stage += 3) {
             zr_layout l = layout_of(4, stage, ZR_F32);
             l.accum = k[i];
-            l.world = true;
+            l.any_ranks = true;
             zr_plan *plan = plan_of("gpt2-124m", &l);
             const zr_plan_unit *u = &plan->unit[1];
             assert_int_equal(u->n_above + 1, n[i]);
@@ -252,14 +252,14 @@ static void test_excluded(void **state)
     } cases[] = {
         {{.two_pass = true, .accum = 1, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
         {{.two_pass = true, .states = ZR_STATES_LEAN, .accum = 2, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
-        {{.world = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
+        {{.any_ranks = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 2, .accum = 1, .ranks = 2}, ZR_ERR_CONFIG, "stages 0 and 1"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "2 micro-batches"},
-        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .world = true},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .any_ranks = true},
          ZR_ERR_UNSUPPORTED,
          "step, world"},
         {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
-        {{.world = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
+        {{.any_ranks = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
         {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
         {{.accum = 1, .ranks = 2, .live_elems = -7}, ZR_ERR_CONFIG, "zr_layout.live_elems is -7"},
     };
@@ -270,7 +270,7 @@ static void test_excluded(void **state)
         l.two_pass = cases[c].set.two_pass;
         l.states = cases[c].set.states;
         l.accum = cases[c].set.accum;
-        l.world = cases[c].set.world;
+        l.any_ranks = cases[c].set.any_ranks;
         l.reduce = cases[c].set.reduce;
         l.fused_buffer = cases[c].set.fused_buffer;
         l.recompute_every += cases[c].set.recompute_every;

@@ -6,29 +6,9 @@
 #include "gpt2_sizes.h"
 #include "plan_make.h"
 
-static const zr_gpt2_config config = {.n_layer = 3,
-                                      .n_head = 3,
-                                      .n_embd = 57,
-                                      .n_positions = 19,
-                                      .vocab_size = 131,
-                                      .layer_norm_epsilon = 1e-5,
-                                      .initializer_range = 0.02};
-
-static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
-{
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.stage = stage;
-    l.ranks = ranks;
-    l.dtype = l.wire_dtype = dtype;
-    l.accum = accum;
-    l.seq = 16;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
-    return l;
-}
-
 static zr_plan *plan_of(const zr_layout *layout)
 {
-    zr_plan *plan = plan_gpt2(&config, layout, &plan_profile);
+    zr_plan *plan = plan_gpt2(&plan_small, layout, &plan_profile);
     if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
     return plan;
 }
@@ -50,12 +30,12 @@ static void same_traffic(const zr_traffic *traffic, int64_t reduced, int64_t gat
 static void test_shard_groups(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&config);
+    gpt2_sizes s = gpt2_count(&plan_small);
     for (int stage = 1; stage <= 3; stage++)
         for (int m = 2; m <= 8; m *= 2)
             for (int64_t k = 1; k <= 4; k += 3) {
                 const int64_t N = 16, G = N / m, P = gpt2_padded(&s, N), sum = k > 1 ? 4 : 2;
-                zr_layout l = layout_of(stage, (int)N, ZR_BF16, k);
+                zr_layout l = plan_layout(stage, (int)N, ZR_BF16, k);
                 l.shard_ranks = m;
                 zr_plan *plan = plan_of(&l);
                 const int64_t param = stage == 3 ? 2 * P / m : 2 * P, optim = 12 * P / m;
@@ -76,7 +56,7 @@ static void test_borders(void **state)
     (void)state;
     for (int m = 2; m <= 4; m *= 2)
         for (int host = 1; host <= 12; host++) {
-            zr_layout l = layout_of(2, 12, ZR_F32, 1);
+            zr_layout l = plan_layout(2, 12, ZR_F32, 1);
             l.shard_ranks = m;
             l.host_ranks = host;
             if (12 % host != 0) continue;
@@ -110,7 +90,7 @@ static void test_one_group(void **state)
 {
     (void)state;
     for (int stage = 0; stage <= 3; stage++) {
-        zr_layout l = layout_of(stage, 4, ZR_F32, 2);
+        zr_layout l = plan_layout(stage, 4, ZR_F32, 2);
         zr_plan *flat = plan_of(&l);
         l.shard_ranks = l.host_ranks = 4;
         l.hierarchical = true;
@@ -127,11 +107,11 @@ static void test_one_group(void **state)
 static void test_two_levels(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&config);
+    gpt2_sizes s = gpt2_count(&plan_small);
     for (int stage = 0; stage <= 3; stage++)
         for (int half = 0; half < 2; half++) {
             const int64_t N = 8, m = 4, G = N / m, P = gpt2_padded(&s, N), e = half ? 2 : 4;
-            zr_layout l = layout_of(stage, (int)N, half ? ZR_BF16 : ZR_F32, 1);
+            zr_layout l = plan_layout(stage, (int)N, half ? ZR_BF16 : ZR_F32, 1);
             l.host_ranks = (int)m;
             zr_plan *flat = plan_of(&l);
             l.hierarchical = true;
@@ -155,10 +135,10 @@ static void test_two_levels(void **state)
 static void test_second_partition(void **state)
 {
     (void)state;
-    gpt2_sizes s = gpt2_count(&config);
+    gpt2_sizes s = gpt2_count(&plan_small);
     for (int64_t k = 1; k <= 3; k++) {
         const int64_t N = 8, m = 2, P = gpt2_padded(&s, N);
-        zr_layout l = layout_of(3, (int)N, ZR_BF16, k);
+        zr_layout l = plan_layout(3, (int)N, ZR_BF16, k);
         l.host_ranks = (int)m;
         zr_plan *flat = plan_of(&l);
         l.hpz_ranks = (int)m;
@@ -174,7 +154,7 @@ static void test_second_partition(void **state)
 
 static void refused(zr_layout l, zr_status want, const char *text)
 {
-    zr_model model = zr_gpt2(&config);
+    zr_model model = zr_gpt2(&plan_small);
     zr_plan *plan = NULL;
     assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), want);
     if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
@@ -183,7 +163,7 @@ static void refused(zr_layout l, zr_status want, const char *text)
 static void test_refused(void **state)
 {
     (void)state;
-    zr_layout l = layout_of(3, 6, ZR_F32, 1);
+    zr_layout l = plan_layout(3, 6, ZR_F32, 1);
     l.shard_ranks = 3;
     refused(l, ZR_ERR_CONFIG, "3 ranks in a shard group (mics_shard_size), of 6: a power of two that divides them");
     l.shard_ranks = 4;
@@ -198,7 +178,7 @@ static void test_refused(void **state)
     l.hpz_ranks = 0;
     l.fused_buffer = true;
     refused(l, ZR_ERR_UNSUPPORTED, "leave the others out");
-    l = layout_of(3, 4, ZR_F32, 1);
+    l = plan_layout(3, 4, ZR_F32, 1);
     l.host_ranks = 3;
     refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
     l.host_ranks = -2;

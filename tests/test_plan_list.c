@@ -4,21 +4,13 @@
 #include "plan/internal.h"
 #include "plan_make.h"
 
+#include <string.h>
+
 /* A plan of two ranks that has nothing but its buffers. */
 static zr_plan *bare_plan(void)
 {
-    static const zr_gpt2_config config = {.n_layer = 1,
-                                          .n_head = 1,
-                                          .n_embd = 8,
-                                          .n_positions = 4,
-                                          .vocab_size = 16,
-                                          .layer_norm_epsilon = 1e-5,
-                                          .initializer_range = 0.02};
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.seq = 4;
-    l.ranks = 2;
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
-    zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
+    zr_layout l = plan_layout(0, 2, ZR_F32, 1);
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
     zr_free(s->step);
     zr_free(s->use);
@@ -79,8 +71,26 @@ static void test_edits(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* The first step too many is refused, and what comes after is dropped. */
+static void test_most_steps(void **state)
+{
+    (void)state;
+    zr_plan *plan = bare_plan();
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
+    zr__list l;
+    assert_int_equal(zr__list_begin(&l, plan, NULL, s), ZR_OK);
+    for (int32_t i = 0; i < ZR__STEPS_MAX; i++) zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1);
+    assert_int_equal(l.status, ZR_OK);
+    assert_int_equal(l.n, ZR__STEPS_MAX);
+    assert_int_equal(zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1), ZR_NONE);
+    assert_int_equal(zr__list_finish(&l), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "more than 1048576 steps"));
+    zr__list_end(&l);
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits), cmocka_unit_test(test_most_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,25 +5,11 @@
 
 #include "plan_make.h"
 
-static const zr_gpt2_config small = {.n_layer = 3,
-                                     .n_head = 3,
-                                     .n_embd = 57,
-                                     .n_positions = 19,
-                                     .vocab_size = 131,
-                                     .layer_norm_epsilon = 1e-5,
-                                     .initializer_range = 0.02};
-
 static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
-    l.stage = stage;
-    l.ranks = ranks;
-    l.dtype = l.wire_dtype = dtype;
+    zr_layout l = plan_layout(stage, ranks, dtype, accum);
     l.batch = 2;
-    l.seq = 16;
-    l.accum = accum;
     l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several a unit */
-    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     return l;
 }
 
@@ -122,7 +108,7 @@ static void test_clocks(void **state)
 /* What the comm stream moves is the plan's traffic, what the compute stream runs its FLOPs; the streams overlap. */
 static void check_plan(const zr_layout *layout)
 {
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_plan *plan = plan_of(&model, layout);
     double moved =
         (double)(plan->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER]);
@@ -174,7 +160,7 @@ static void test_collectives_in_turn(void **state)
 {
     (void)state;
     enum { N = 4 };
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout layout = layout_of(1, N, ZR_BF16, 1);
     const zr_machine machine = {LINK(1e6)};
     zr_plan *plan = plan_of(&model, &layout);
@@ -192,7 +178,7 @@ static void test_collectives_in_turn(void **state)
 static void test_update_is_bound_by_memory(void **state)
 {
     (void)state;
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout layout = layout_of(0, 1, ZR_F32, 1);
     zr_plan *plan = plan_of(&model, &layout);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -226,7 +212,7 @@ static double flops_in_f32(const zr_plan *plan)
 static void test_narrow_products(void **state)
 {
     (void)state;
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
     zr_machine machine = {.flops_f32 = 1e9, .flops_bf16 = 4e9};
@@ -279,7 +265,7 @@ static void test_rates_by_size(void **state)
 static void test_priced_as_measured(void **state)
 {
     (void)state;
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout f32 = layout_of(1, 2, ZR_F32, 1), bf16 = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *wide = plan_of(&model, &f32), *narrow = plan_of(&model, &bf16);
     zr_machine machine = {
@@ -297,7 +283,7 @@ static void test_priced_as_measured(void **state)
 static void test_no_training(void **state)
 {
     (void)state;
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout l = ZR_LAYOUT_INIT;
     l.train = false;
     l.seq = 16;
@@ -316,7 +302,7 @@ static void test_no_training(void **state)
 static void test_levels_of_links(void **state)
 {
     (void)state;
-    zr_model model = zr_gpt2(&small);
+    zr_model model = zr_gpt2(&plan_small);
     zr_layout layout = layout_of(2, 4, ZR_F32, 1);
     zr_plan *plan = plan_of(&model, &layout);
     const zr_price want = price_of(plan, (zr_machine){.flops_f32 = 1e9, LINK(1e6)});

@@ -487,6 +487,24 @@ static void rates_beyond_reason(void **state)
             }
 }
 
+/* Only the last update goes too far: the losses of all steps are finite. */
+static void a_last_update_beyond_reason(void **state)
+{
+    (void)state;
+    static const char *const no_loss[] = {"optimizer.params.lr=1e25", "train.steps=1", "train.eval_interval=1", NULL};
+    static const char *const no_weights[] = {"optimizer.params.lr=3e38", "optimizer.params.weight_decay=1000",
+                                             "train.steps=1", NULL};
+    it = nothing();
+    assert_int_not_equal(train("run", 2, no_loss), ZR_OK);
+    expect_status(2, ZR_ERR_DIVERGED, "are not saved: with them the loss of step 1's batch is ");
+    assert_int_equal(end.evals, 1);
+    assert_int_not_equal(train("run", 2, no_weights), ZR_OK);
+    expect_status(2, ZR_ERR_DIVERGED, " is not finite");
+    assert_int_equal(end.result.steps, 1);
+    assert_true(isfinite(end.result.loss));
+    assert_false(there("run/model") || end.result.saved);
+}
+
 static zr_status no_text(void *arg, const char *text, int64_t bytes)
 {
     (void)arg, (void)text, (void)bytes;
@@ -553,6 +571,7 @@ int main(void)
         cmocka_unit_test(checkpoints_that_fail),          cmocka_unit_test(a_step_is_left),
         cmocka_unit_test(ranks_with_other_threads),       cmocka_unit_test(steps_that_cannot_be_skipped),
         cmocka_unit_test(a_last_loss_that_is_not_finite), cmocka_unit_test(rates_beyond_reason),
-        cmocka_unit_test(weights_that_are_not_finite),    cmocka_unit_test(weights_that_overflow)};
+        cmocka_unit_test(a_last_update_beyond_reason),    cmocka_unit_test(weights_that_are_not_finite),
+        cmocka_unit_test(weights_that_overflow)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -205,6 +205,12 @@ static void test_equal_logits(void **state)
     assert_true(counts[0] > 0 && counts[1] > 0);
     draw(V, 1, counts);
     assert_true(kinds(counts) > 30);
+    const double bad[] = {INFINITY, NAN, -1};
+    for (int i = 0; i < 3; i++) {
+        const zr_generate_args args = {
+            .prompt = "A", .prompt_bytes = 1, .tokens = 1, .temperature = bad[i], .threads = 1};
+        assert_int_equal(zr_generate(in_tempdir("equals"), &args, count, counts), ZR_ERR_ARG);
+    }
 }
 
 int main(void)

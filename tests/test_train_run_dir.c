@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tempdir.h"
 #include "train/run_dir.h"
@@ -57,6 +58,21 @@ static void a_run_between_look_and_lock(void **state)
     zr__run_dir dir = ZR_RUN_DIR_INIT;
     assert_int_equal(zr__run_dir_open(&dir, in_tempdir("run"), "{}"), ZR_OK);
     zr__run_dir_close(&dir);
+}
+
+/* Its own lock goes, wherever the directory is now; another job's at the old place stays. */
+static void a_directory_that_is_renamed_before_it_is_closed(void **state)
+{
+    (void)state;
+    zr__run_dir dir = ZR_RUN_DIR_INIT;
+    assert_int_equal(zr__run_dir_open(&dir, in_tempdir("early"), "{}"), ZR_OK);
+    assert_int_equal(rename(in_tempdir("early"), in_tempdir("late")), 0);
+    assert_int_equal(mkdir(in_tempdir("early"), 0700), 0);
+    put_file("early/lock", "theirs", 6);
+    assert_int_equal(access(in_tempdir("late/lock"), F_OK), 0);
+    zr__run_dir_close(&dir);
+    assert_int_equal(access(in_tempdir("late/lock"), F_OK), -1);
+    assert_int_equal(access(in_tempdir("early/lock"), F_OK), 0);
 }
 
 /* ---- locks ------------------------------------------------------------------------------------ */
@@ -176,6 +192,7 @@ static void metrics_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_between_look_and_lock),
+                                       cmocka_unit_test(a_directory_that_is_renamed_before_it_is_closed),
                                        cmocka_unit_test(locks_that_were_left), cmocka_unit_test(metrics_are_cut)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

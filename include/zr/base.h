@@ -107,14 +107,14 @@ ZR_API const char *zr_version(void);
 
 /* ---- memory and traffic ---------------------------------------------------------------------- */
 
-/** What a place in a rank's arena is for (design: ARCHITECTURE.md, Memory). */
+/** What bytes of a rank's memory are for (docs/memory.md). */
 #define ZR_CATEGORY_LIST(X)                                                                                            \
     X(PARAM, "param")           /* parameter shards, and whole units while gathered */                                 \
     X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */                         \
     X(OPTIM, "optim")           /* fp32 master, momentum, variance ... */                                              \
     X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
     X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                                               \
-    X(BUFFER, "buffer")         /* constant-size staging of exchange and update */                                     \
+    X(BUFFER, "buffer")         /* staging memory, of constant size */                                                 \
     X(WORK, "work")             /* scratch of one step */
 
 typedef enum zr_category {
@@ -245,7 +245,8 @@ typedef struct zr_device_facts {
     bool bf16_products;              /* bf16 is multiplied as such; otherwise it is widened to fp32 */
     int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
     const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */
-    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel. NULL: no op takes any. */
+    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel; more than any plan has room
+     * for where an operand has more elements than kernels count with. NULL: no op takes any. */
     int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
 } zr_device_facts;
 

@@ -48,6 +48,17 @@ typedef struct zr_comm_ops {
     void (*abort)(zr_comm *comm, int code);
 } zr_comm_ops;
 
+/** What a rank shows of itself to the ranks of its host, which may look at any time. */
+#define ZR_COMM_SHOWN 4
+typedef struct zr_comm_board {
+    uint64_t waits;                /* one more when a wait for other ranks begins, and when it ends: odd, it waits.
+                                      Ranks whose groups are alike wait in one order: the least is behind */
+    int64_t process;               /* its number on this host */
+    uint64_t told;                 /* zr_comm_first: not 0 once it is */
+    uint64_t awaited;              /* in a long wait 1 + the world's number of a rank that it is for; 0: not known */
+    uint64_t shown[ZR_COMM_SHOWN]; /* zr_comm_show */
+} zr_comm_board;
+
 struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads", "mpi" */
@@ -57,11 +68,15 @@ struct zr_comm {
     unsigned char *staging;     /* (staging_bytes), this rank's own */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* what was really taken for it */
-    bool concurrent;     /* calls wait for a link: it pays to make them on a second thread beside the computing one */
-    zr_traffic traffic;  /* counted where bytes move, reset freely by the owner */
-    double *table;       /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
-    const void **pieces; /* (size): what zr_comm_arrived_fn is given */
-    int *order;          /* (size): room for zr_comm_split */
+    bool concurrent;      /* calls wait for a link: it pays to make them on a second thread beside the computing one */
+    zr_traffic traffic;   /* counted where bytes move, reset freely by the owner */
+    double *table;        /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
+    const void **pieces;  /* (size): what zr_comm_arrived_fn is given */
+    int *order;           /* (size): room for zr_comm_split */
+    zr_comm_board *board; /* this rank's; a group's ranks have the world's */
+    zr_comm_board **boards; /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
+    int n_boards;
+    bool processes_seen; /* their numbers mean the same here: not in containers apart */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or
@@ -141,6 +156,20 @@ ZR_API void zr_comm_abort(zr_comm *comm, int code);
 /** Collective, but for communicators lent by zr_comm_threads_run and what was split off them, which are
  *  freed when it returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
+
+/* The board. None of these is collective, and any thread may call them beside any call, a signal handler too. */
+
+/** Show a number to those who look; costs a store. */
+ZR_API void zr_comm_show(zr_comm *comm, int i, uint64_t number);
+/** What the world's rank `rank` shows; false: it is of another host and cannot be seen. */
+ZR_API bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
+/** The world's lowest rank whose process has ended, as far as this host's can be seen; -1: none. Nobody should look
+ *  once ranks end because all is done. */
+ZR_API int zr_comm_gone(const zr_comm *comm);
+/** One rank of a host tells why the job ends: is it this one, the first to ask? */
+ZR_API bool zr_comm_first(zr_comm *comm);
+/** Has a rank of this host asked so? */
+ZR_API bool zr_comm_told(const zr_comm *comm);
 
 /** One rank, no transport. */
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);

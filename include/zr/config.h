@@ -77,9 +77,10 @@ typedef struct zr_config {
         const char *output_dir; /* NULL: runs/<model>-<time> */
         const char *started_in; /* of a run's own config.json: relative paths are from there; NULL: from here */
         int64_t threads;        /* 0: auto */
+        int64_t hang_timeout;   /* seconds; 0: auto */
         int64_t save_interval;  /* 0: none */
         int64_t keep_last;
-        bool world; /* "reproducible": same bits for any number of ranks that is a power of two */
+        bool any_ranks; /* "reproducible": same bits for any number of ranks that is a power of two */
     } train;
     struct {
         zr_config_optimizer type;

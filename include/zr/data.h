@@ -80,7 +80,7 @@ ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokeniz
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
 ZR_API void zr_data_close(zr_data **data);
 
-/** Read the whole file once, in pieces: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
+/** Read the whole file once, in parts: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
  *  token. *hash (may be NULL): XXH3-64 of the file's bytes. fn (may be NULL) is told how far it is. Nothing is read
  * where no hash is wanted and every value of a token's type is one. ZR_ERR_IO as zr_data_sample. */
 ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);

@@ -18,10 +18,10 @@ typedef struct zr_device zr_device;
 /** Where work is issued: what a queue is given runs in that order. A processor runs it at once, on the thread that
  *  issues, or on a thread of its own. One thread issues to all queues of a device. */
 typedef struct zr_queue {
-    zr_device *device; /* as this queue's work sees it: its operations belong to the queue */
+    zr_device *device; /* what tasks of this queue are given: its operations run in this queue's order */
 } zr_queue;
 
-/** A piece of work: run is called once, with the queue's own device, and issues what it does to that. */
+/** What a queue is given: run is called once, with the queue's own device, and calls that device's operations. */
 typedef struct zr_task {
     zr_status (*run)(void *arg, zr_device *device, int64_t index);
     /** NULL: no times are wanted. Called when it has ended: when the queue was free for it, when it began (in between,
@@ -113,8 +113,10 @@ typedef struct zr_rates {
     double best_f32, best_bf16;
 } zr_rates;
 
-/** What a device does; one table for each kind of device (cpu now). All pointers are memory of the
- *  device. No function allocates. */
+/** What a device does; one table for each kind of device (cpu now). Arrays lie in memory of the device or of
+ *  alloc_host, sum's pieces in comm's staging as well; single results (`double *`, `zr_exact *`) in memory of the
+ *  host. A function has ended when it returns: in its task the host goes on with what it leaves, a result or bytes
+ *  that comm moves. No function allocates but those that say so. */
 typedef struct zr_device_ops {
     void (*destroy)(zr_device *device);
     /** To be destroyed before the device. */

@@ -67,12 +67,12 @@ enum {
 /** Give elements [first, first+n) of a parameter's state: into `out`, (n) F32. */
 typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** Set a state of all parameters: fn is called for the ranges that this rank updates, in pieces, where they
- *  live; then parameters are rounded and gathered. fn NULL: parameters as the model says (zr_init).
+/** Set a state of all parameters: fn is called for the ranges that this rank updates, at most ZR_PASSING_ELEMS
+ *  elements at a time; then parameters are rounded and gathered. fn NULL: parameters as the model says (zr_init).
  *  Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
-/** Read a state: fn is called with pieces that together, over all ranks, give every element of every parameter once.
+/** Read a state: the calls of fn together, over all ranks, give every element of every parameter once.
  *  ZR_ERR_STATE for gradients before the first step, and where the layout lean has used the gradient up.
  *  Not collective. */
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
@@ -119,7 +119,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kin
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across[ZR_BORDERS]; /* of it, as zr_plan.across */
+    zr_traffic across[ZR_BORDERS]; /* of the traffic, as zr_plan.across, but of this rank */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
@@ -140,6 +140,17 @@ typedef struct zr_event {
  *  clock is read. */
 typedef void (*zr_watch_fn)(void *arg, const zr_event *event);
 ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
+
+/** Where the walk is: each step that begins is shown on the communicator's board (zr_comm_show), as number
+ *  ZR_ENGINE_SHOWN of what computes and, where calls between ranks run beside, the next number for those. */
+#define ZR_ENGINE_SHOWN 0
+typedef struct zr_engine_at {
+    bool walks; /* false: in no schedule */
+    zr_schedule_kind schedule;
+    int32_t step;  /* in plan->schedule[schedule].step */
+    int64_t micro; /* micro-batch, from 0 */
+} zr_engine_at;
+ZR_API zr_engine_at zr_engine_shown(uint64_t number);
 
 /** The arena itself, for tests that poison it. */
 ZR_API void zr_engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);

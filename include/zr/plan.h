@@ -1,5 +1,5 @@
 /**
- * plan: from a model and a layout, the schedule of one training step and the memory map, before
+ * plan: from a model and a zr_layout, the schedule of one training step and the memory map, before
  * anything is allocated. Pure arithmetic: any number of ranks, any size of model.
  *
  * One plan serves every data-parallel rank: ranks differ in which shard they own, never in the list of
@@ -72,7 +72,7 @@ typedef struct zr_layout {
     zr_states states;
     bool norm_first; /* the whole gradient's norm must be known before the first update: clipping, loss scale */
     bool two_pass;   /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool world;      /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
+    bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
     int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO; 0: none */
@@ -90,16 +90,16 @@ typedef struct zr_layout {
 } zr_layout;
 
 /** Numbers of a rank that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of
- * `world` the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
+ * any_ranks the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
-#define ZR_NORM_SCALARS_WORLD (2 * ZR_EXACT_LIMBS + 1)
+#define ZR_NORM_SCALARS_ANY_RANKS (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 
-/** Bytes of the staging memory for each rank, at least: comm moves pieces through it in two parts of
- *  64 bytes or more, by turns. */
+/** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
+ *  turns, each of 64 bytes or more. */
 #define ZR_STAGING_LEAST 128
 
-/** Elements, F32, in which states are filled and read. */
+/** Elements, F32, of the host's memory through which states are filled and read. */
 #define ZR_PASSING_ELEMS 16384
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
@@ -179,16 +179,17 @@ typedef enum zr_stream {
 
 ZR_API const char *zr_stream_name(zr_stream stream);
 
-/** What a step does with its uses, in their order. "Mine": the place moves with the rank's coordinates. "Each": one
- *  place for each rank of the step's group. */
+/** What a step does with its uses, in their order. "Mine": this rank's range. "Each": a range for every rank
+ *  of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch")                   /* the caller fills a micro-batch: for each input of the graph its place, and  \
-                                           the memory of the host that the caller is given; loss. Its range: rows of   \
-                                           the global batch; of each round the group's next */                         \
+                                           the memory of the host that the caller is given; loss. The step's range:    \
+                                           rows of the global batch, in the first round; the next round takes those    \
+                                           that follow the group's */                                                  \
     X(RUN, "run")                       /* op of the graph; uses: its inputs, outputs, scratch, in order */            \
     X(ZERO, "zero")                     /* clear a range of a unit's gradient that no op writes */                     \
     X(CAST, "cast")                     /* from the master (mine) into the whole unit (mine) */                        \
-    X(COPY, "copy")                     /* bytes from one place to another, of another space */                        \
+    X(COPY, "copy")                     /* bytes from one buffer to another, in most cases of another space */         \
     X(GATHER, "gather")                 /* all-gather of parameters: mine, each, staging */                            \
     X(BROADCAST, "broadcast")           /* the same from one owner */                                                  \
     X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
@@ -199,9 +200,10 @@ ZR_API const char *zr_stream_name(zr_stream stream);
     X(REPEAT, "repeat")                 /* what follows, to END, runs `rounds` times */                                \
     X(END, "end")                                                                                                      \
     X(SQUARE, "square") /* sums (mine); writes the sum of their squares */                                             \
-    X(AGREE, "agree")   /* loss, squares of one unit: is its gradient finite on all ranks? If not the run ends */      \
-    X(NORM, "norm")     /* loss, squares of all units; writes what all ranks agree on: norm and health of the          \
-                           gradient, the loss, what gradients are multiplied with */                                   \
+    X(AGREE, "agree")   /* loss, numbers of all ranks, the unit's verdict, its square: is its gradient finite on all   \
+                           ranks? If not the run ends */                                                               \
+    X(NORM, "norm")     /* loss, numbers of all ranks, the verdict, the square of each unit: all ranks agree on norm   \
+                           and health of the gradient, the loss, what gradients are multiplied with */                 \
     X(UPDATE, "update") /* optimizer on a range of a unit, but on what has no gradient: sums (mine), master (mine) or  \
                            none, each state (mine), parameters (mine) or none, what was agreed on */
 
@@ -214,16 +216,17 @@ typedef enum zr_step_kind {
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
-/** So many elements a place in a group. */
+/** From one rank of a group to the next: so many elements further. */
 typedef struct zr_stride {
     int64_t elems;
     int32_t group;
 } zr_stride;
 
-/** Elements [first + the rank's places times their strides, + count): that is all by which ranks differ. */
+/** `count` elements from `first` + by.elems times this rank's place in by.group, likewise for base: that is all by
+ *  which ranks differ. */
 typedef struct zr_range {
     int64_t first, count;
-    zr_stride by, base; /* zr_use.each goes along `by` */
+    zr_stride by, base;
 } zr_range;
 
 /** A use of a buffer by a step: these elements of it. */
@@ -231,7 +234,7 @@ typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: an optional operand that is absent */
     zr_dtype dtype;
     bool reads, writes;
-    bool each;      /* for every place along range.by, not this rank's alone */
+    bool each;      /* the ranges of all ranks along range.by, not this rank's alone */
     zr_range range; /* in elements of dtype; count 0: all of the buffer, of no type */
 } zr_use;
 
@@ -255,9 +258,9 @@ typedef struct zr_step {
     bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
     zr_when when;
     bool adds;              /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
-    bool world;             /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    bool any_ranks;         /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
     int64_t rounds;         /* REPEAT; reductions: so many add up */
-    zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE */
+    zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
     int32_t uses, n_uses;   /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
@@ -305,7 +308,7 @@ typedef struct zr_plan_unit {
     zr_state sums;          /* of a step, which the update reads: fp32 accumulators, or grad */
     zr_state master;        /* fp32, of 16-bit runs */
     zr_state slot[4];       /* states of the optimizer, fp32 */
-    int32_t above;          /* of `world`: n_above accumulators of the own shard, one buffer after the other */
+    int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
     int32_t n_above;
     int32_t square;  /* buffer of a zr_square, ZR_NONE without training */
     int32_t verdict; /* buffer of the zr_verdict by which it is updated */
@@ -314,7 +317,7 @@ typedef struct zr_plan_unit {
 /** Results that steer later steps. They lie in buffers of the host's space. */
 typedef struct zr_square {
     double sum;
-    zr_exact exact;    /* in place of it, where sums are without rounding */
+    zr_exact exact;    /* in place of `sum`, where sums are without rounding */
     int32_t bad_param; /* first parameter with a gradient that is not finite, -1 */
 } zr_square;
 
@@ -399,7 +402,7 @@ typedef struct zr_plan {
     int64_t space_bytes[ZR_SPACES];         /* DEVICE: the arena; STAGING: at least ZR_STAGING_LEAST for each rank */
     zr_memory memory;
     zr_traffic traffic;            /* of one optimizer step, its flush included */
-    zr_traffic across[ZR_BORDERS]; /* of it, from beyond these; of the rank for which it is most */
+    zr_traffic across[ZR_BORDERS]; /* of the traffic, from beyond each border; of the rank that has most of it */
     double flops_model;            /* of one step, all ranks */
     double flops_hardware;
 } zr_plan;
@@ -421,11 +424,11 @@ ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_lay
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
- *  the first write of the other in the graph of stream order and waits; every read has a writer
- *  before it, and every value is still in its place when it is read; every buffer lies in its arena and every
- *  exchange in the stage; no unit is updated before all ranks have agreed on its gradient, and none is read
- *  from where it stays afterwards.
- *  Quadratic: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
+ *  the first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
+ *  written before, in a step that follows a flush and in one that does not, and every value is still in its place when
+ *  it is read; every buffer lies in its space and what moves between ranks goes through staging memory; every unit is
+ *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays.
+ *  Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
 /** The step of training at which most bytes of a rank are in use, and what they are. */

@@ -324,8 +324,16 @@ typedef struct zr_trace {
     int64_t first_step, last_step; /* training steps that are in it, from 1 */
 } zr_trace;
 
-/** What is told while training. Any function may be NULL. All but `stop` and `save` are called on rank 0 only, but what
- * is given must be the same on every rank. */
+/** What may be wrong with a rank. */
+typedef enum zr_hang_event {
+    ZR_HANG_WARNING, /* one has not moved for half of its limit */
+    ZR_HANG_RANK,    /* where one is: a line for each, before one of the following */
+    ZR_HANG_OVER,    /* one has not moved for all of it: the job is to be ended (82) */
+    ZR_HANG_GONE     /* the process of one has ended: the job is to be ended (83) */
+} zr_hang_event;
+
+/** What is told while training. Any function may be NULL. All but `stop`, `save`, `hang` and `reached` are called on
+ *  rank 0 only, but what is given must be the same on every rank. */
 typedef struct zr_observer {
     void *arg;
     void (*start)(void *arg, const zr_train_info *info);
@@ -342,6 +350,14 @@ typedef struct zr_observer {
     double end_sec; /* by zr_clock_sec: end here as `stop` does, early enough for the checkpoint; 0: no limit */
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
     zr_trace trace;
+    /* A line about a rank that hangs, by a thread beside those that work. The library can end no process, and ranks
+     * that wait cannot be called back: who is told that it is over ends the job. One process of a host tells it, within
+     * the limits of train.hang_timeout. NULL: nobody watches. */
+    void (*hang)(void *arg, zr_hang_event event, const char *line);
+    /* This rank is in a phase of the run: "start", "evaluate", "save", "end"; and behind each step of the schedule,
+     * "forward", "backward", "exchange", "update" or "gather". By the thread that works, on every rank; step: of
+     * training, from 1. For tests that let ranks die there. NULL: costs nothing. */
+    void (*reached)(void *arg, int rank, const char *phase, int64_t step);
 } zr_observer;
 
 /** How it went. Zero-initialise. Filled as far as it came, also on failure. */
@@ -378,6 +394,9 @@ typedef struct zr_train_result {
  *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.
+ *
+ * A rank that neither works nor waits for others ends the run through observer->hang, once it has stood in one place
+ * for train.hang_timeout.
  *
  * Collective. Errors: ZR_ERR_STOPPED after `stop` (the checkpoint is written); ZR_ERR_DIVERGED, also when the last loss
  * or the weights are not finite; ZR_ERR_MEMORY; ZR_ERR_CREATE; ZR_ERR_IO; those of data, checkpoint, config, engine,

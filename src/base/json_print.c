@@ -4,26 +4,17 @@
 
 #include <string.h>
 
-/* A path may hold bytes that are no UTF-8; JSON may not, so they are replaced and the file stays readable. */
+/* Stretch by stretch: strings may have megabytes. */
 static void print_string(zr__text *out, const char *string)
 {
-    int64_t left = (int64_t)strlen(string);
+    char escape[ZR_JSON_ESCAPE_BYTES];
     zr__text_add(out, "\"");
-    while (left > 0) {
-        int64_t plain = 0, n = 1; /* as many as need no escape: strings may have megabytes */
-        while (plain < left && (unsigned char)string[plain] >= 0x20 && string[plain] != '"' && string[plain] != '\\' &&
-               (n = zr__text_utf8(string + plain, left - plain)) > 0)
-            plain += n;
-        zr__text_add(out, "%.*s", (int)plain, string);
-        string += plain;
-        left -= plain;
-        if (left == 0) break;
-        if (n == 0)
-            zr__text_add(out, "\xef\xbf\xbd"); /* U+FFFD itself, so that what is read again prints the same */
-        else
-            zr__text_add(out, (unsigned char)*string < 0x20 ? "\\u%04x" : "\\%c", *string);
-        string++;
-        left--;
+    for (int64_t left = (int64_t)strlen(string);;) {
+        int64_t n = zr__text_json(string, left, escape);
+        zr__text_add(out, "%.*s%s", (int)n, string, escape);
+        if (n == left) break;
+        string += n + 1;
+        left -= n + 1;
     }
     zr__text_add(out, "\"");
 }

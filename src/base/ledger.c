@@ -1,15 +1,11 @@
 /* Bytes held and bytes moved. Plain functions, each in one place, so that tests can stand in for them. */
 #include "zr/base.h"
 
+#include "base/names.h"
+
 const char *zr_category_name(zr_category category)
 {
-    static const char *const name[] = {
-#define CATEGORY_NAME(id, text) text,
-        ZR_CATEGORY_LIST(CATEGORY_NAME)
-#undef CATEGORY_NAME
-    };
-    if ((unsigned)category >= ZR_CATEGORIES) return "unknown";
-    return name[category];
+    ZR__NAME_IN(ZR_CATEGORY_LIST, ZR_CATEGORIES, category, "unknown");
 }
 
 void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes)

@@ -1,6 +1,8 @@
 /* Status texts, and the message and trace of this thread's last failure. */
 #include "zr/base.h"
 
+#include "base/names.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +14,7 @@ static _Thread_local char last_trace[TRACE_BYTES];
 
 const char *zr_status_text(zr_status status)
 {
-    static const char *const text[] = {
-#define STATUS_TEXT(name, words) words,
-        ZR_STATUS_LIST(STATUS_TEXT)
-#undef STATUS_TEXT
-    };
-    if ((unsigned)status >= ZR_STATUS_COUNT) return "unknown status";
-    return text[status];
+    ZR__NAME_IN(ZR_STATUS_LIST, ZR_STATUS_COUNT, status, "unknown status");
 }
 
 const char *zr_error_message(void)

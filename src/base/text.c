@@ -244,3 +244,21 @@ int64_t zr__text_utf8(const char *string, int64_t bytes)
     bool beyond = text[0] == 0xf4 && text[1] > 0x8f;
     return overlong || surrogate || beyond ? 0 : n;
 }
+
+int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES])
+{
+    int64_t plain = 0, n = 0;
+    escape[0] = '\0';
+    for (; plain < bytes; plain += n) {
+        unsigned char c = (unsigned char)text[plain];
+        n = zr__text_utf8(text + plain, bytes - plain);
+        if (n == 0) /* U+FFFD itself, so that what is read again prints the same */
+            snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\xef\xbf\xbd");
+        else if (c < 0x20 || c == 0x7f)
+            snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", c);
+        else if (c == '"' || c == '\\')
+            snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\%c", c);
+        if (escape[0]) break;
+    }
+    return plain;
+}

@@ -50,4 +50,9 @@ const char *zr__text_escape(const char *text, char *out, size_t size);
 /** Bytes of the UTF-8 character that begins at text, of which `bytes` are there; 0: none does. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
+#define ZR_JSON_ESCAPE_BYTES 8
+/** Bytes at the beginning that stand in a JSON string as they are; `escape`: what stands for the byte behind them, ""
+ *  at the end. A byte that is not UTF-8 becomes U+FFFD. */
+int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES]);
+
 #endif

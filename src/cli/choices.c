@@ -262,7 +262,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
         ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
     }
     more->fits = more->needs_bytes <= limit;
-    while (more->fits && more->ranks - low > 1 && !config->train.world) { /* `world` wants a power of two */
+    while (more->fits && more->ranks - low > 1 && !config->train.any_ranks) { /* they want a power of two */
         int middle = low + (more->ranks - low) / 2;
         ZR_TRY(needs_with(choices, config, middle, &needs));
         if (needs <= limit) {

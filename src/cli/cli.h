@@ -185,6 +185,7 @@ typedef struct cli_progress {
     bool timed;            /* where the time goes was asked for */
     zr_timings timings;    /* at the end; .steps 0: not there */
     struct cli_loss *loss; /* the run's picture */
+    zr_comm *comm;         /* under a launcher; NULL: one process */
 } cli_progress;
 
 /** Callbacks that write a run's progress to stderr; `progress` is borrowed. */
@@ -204,10 +205,24 @@ void cli_show_done(void *arg, int64_t done, int64_t of);
 /** End the refreshing line, if there is one. */
 void cli_progress_end(const cli_progress *progress);
 
+/** An observer's `hang`; arg: a cli_progress. Ends the job when it is over. */
+void cli_hang(void *arg, zr_hang_event event, const char *line);
+
+/** Read ZR_FAULT, by which tests let something fail: (kill|stop|hang):RANK@PHASE[:STEP], alloc:N, write:N. ZR_ERR_ARG.
+ */
+ZR_NODISCARD zr_status cli_fault_read(void);
+/** Is a rank to die? Then this is an observer's `reached`. */
+bool cli_fault_asked(void);
+void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);
+
 /** From here on SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and SIGTERM some
  *  time after the first signal, end the process. SIGUSR2 asks to save. `speak`: the first is answered at once, over a
  *  line that is redrawn. */
 void cli_signals_catch(bool speak, bool on_live_line);
+/** A SIGTERM that comes when a process of this communicator is gone or has told that the job ends, as launchers send
+ *  it, ends this one at once, with `code`: there is nobody to save anything with. NULL: no more; before the
+ * communicator goes. */
+void cli_signals_peers(zr_comm *comm, int code);
 /** Was one of them received? An observer's `stop`. */
 bool cli_signals_asked(void *arg);
 /** Was SIGUSR2 received since this was asked last? An observer's `save`. */

@@ -85,6 +85,7 @@ static zr_status train_mpi(zr_comm *comm, job *j)
 {
     zr_status st = train_rank(comm, j);
     if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
+    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
     return st;
@@ -181,7 +182,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     zr_config *config = NULL;
     cli_loss loss = {.curve = NULL};
     cli_progress progress = {
-        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss};
+        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss, .comm = comm};
     bool own_dir = false;
     ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
     job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
@@ -189,8 +190,12 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     j.observer.save = cli_signals_save;
     j.observer.end_sec = watch->end_sec;
     j.observer.trace = watch->trace;
+    j.observer.hang = cli_hang;
+    if (cli_fault_asked()) j.observer.reached = cli_fault_reached;
+    cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
+    cli_signals_peers(NULL, 0);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) cli_progress_end(&progress);

@@ -234,38 +234,34 @@ static double x_at(const panel *axes, const points *p, int i)
     return x_of(axes, p->at[i].step_sum / (double)p->at[i].n);
 }
 
-/** From each column's lowest to its highest value. */
-static void draw_band(FILE *out, const panel *axes, const points *p, const char *color)
+/** Through the points: their means or, with BAND for `reach`, each one from its lowest to its highest value. The line
+ * is broken where nothing finite is. */
+enum { BAND = -1 };
+static void draw_through(FILE *out, const panel *axes, const points *p, int reach)
 {
     bool pen = false;
     svg_shape_begin(out);
     for (int i = 0; i < p->n; i++) {
-        if (!p->at[i].n) {
-            pen = false;
-            continue;
+        const curve_bucket *at = &p->at[i];
+        if (at->n) {
+            double x = x_at(axes, p, i), y = reach == BAND ? at->low : mean_at(p, i, reach);
+            (pen ? svg_shape_to : svg_shape_move)(out, x, y_of(axes, y));
+            if (reach == BAND && at->high > at->low) svg_shape_to(out, x, y_of(axes, at->high));
         }
-        double x = x_at(axes, p, i);
-        (pen ? svg_shape_to : svg_shape_move)(out, x, y_of(axes, p->at[i].low));
-        if (p->at[i].high > p->at[i].low) svg_shape_to(out, x, y_of(axes, p->at[i].high));
-        pen = true;
+        pen = at->n > 0;
     }
+}
+
+static void draw_band(FILE *out, const panel *axes, const points *p, const char *color)
+{
+    draw_through(out, axes, p, BAND);
     svg_shape_line_end(out, color, 1, NULL, 0.35, NULL);
 }
 
-/** A line that is broken where nothing finite is. */
 static void draw_line(FILE *out, const panel *axes, const points *p, int reach, const char *color, const char *dash,
                       double width, const char *tip)
 {
-    bool pen = false;
-    svg_shape_begin(out);
-    for (int i = 0; i < p->n; i++) {
-        if (!p->at[i].n) {
-            pen = false;
-            continue;
-        }
-        (pen ? svg_shape_to : svg_shape_move)(out, x_at(axes, p, i), y_of(axes, mean_at(p, i, reach)));
-        pen = true;
-    }
+    draw_through(out, axes, p, reach);
     svg_shape_line_end(out, color, width, dash, 1, tip);
 }
 

@@ -127,6 +127,7 @@ static zr_status start(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
+    if (st == ZR_OK) st = cli_fault_read(); /* the program may have begun anew just there */
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();

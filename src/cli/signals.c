@@ -12,6 +12,8 @@
 static atomic_llong first_sec; /* when the first one came, on the monotonic clock; 0: none has */
 static atomic_bool save_wanted;
 static bool speaks, live;
+static zr_comm *_Atomic peers;
+static int gone_code;
 
 /* One line, over one that is redrawn. */
 static void say(const char *what, const char *more)
@@ -22,6 +24,17 @@ static void say(const char *what, const char *more)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
     if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
+}
+
+/* One of those that are left says so, unless it has been told why the job ends. */
+static void end_without_peer(void)
+{
+    static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
+                               "is saved\n";
+    zr_comm *comm = atomic_load(&peers);
+    if (!comm || (zr_comm_gone(comm) < 0 && !zr_comm_told(comm))) return;
+    if (zr_comm_first(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
+    _exit(gone_code);
 }
 
 /* Launchers send SIGTERM to a process and to its group: twice at once is once. */
@@ -36,6 +49,7 @@ static void on_signal(int number)
     struct timespec now;
     long long first = 0;
     int error = errno; /* of the code that is interrupted */
+    if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1)) {
         bool again = number == SIGINT || number == SIGTERM;
@@ -69,6 +83,12 @@ void cli_signals_catch(bool speak, bool on_live_line)
     sigaction(SIGUSR2, &save, NULL);
     /* Under nohup it is ignored, and stays so. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+}
+
+void cli_signals_peers(zr_comm *comm, int code)
+{
+    gone_code = code;
+    atomic_store(&peers, comm);
 }
 
 bool cli_signals_asked(void *arg)

@@ -158,8 +158,21 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
 {
     for (int32_t w = 0; w < step->n_waits; w++) {
         const zr_wait *wait = &schedule->wait[step->waits + w];
-        fprintf(out, "%s%s%" PRId32, w ? "," : "  waits ", wait->before ? "before:" : "", wait->step);
+        fprintf(out, "%s%s%s%" PRId32, w ? "," : "  waits ", wait->before ? "before:" : "", wait->pace ? "pace:" : "",
+                wait->step);
     }
+}
+
+/* Which ranks, which rounds. */
+static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
+{
+    static const char *const when[] = {
+        [ZR_WHEN_STALE] = "  where stale", [ZR_WHEN_FIRST] = "  first round", [ZR_WHEN_LATER] = "  later rounds"};
+    if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
+    if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
+    if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
+    if (step->replay) fprintf(out, "  again");
+    if (step->when != ZR_WHEN_ALWAYS) fputs(when[step->when], out);
 }
 
 void cli_schedule_print(FILE *out, const zr_plan *plan)
@@ -174,6 +187,7 @@ void cli_schedule_print(FILE *out, const zr_plan *plan)
         if (step->kind == ZR_STEP_RUN) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
         if (step->unit >= 0 && step->range.count > 0)
             fprintf(out, " elements %" PRId64 "+%" PRId64, step->range.first, step->range.count);
+        print_conditions(out, plan, step);
         print_waits(out, schedule, step);
         fputc('\n', out);
     }

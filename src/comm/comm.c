@@ -1,8 +1,11 @@
 #include "comm/transport.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A failure's text travels in the bytes of one call of scalars; the rest is cut. */
 #define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
@@ -333,6 +336,61 @@ zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
     zr__group group = find_group(comm, color);
     ZR_TRY(comm->ops->split(comm, &group, sub));
     return ZR_OK;
+}
+
+/* ---- the board ------------------------------------------------------------------------------- */
+
+void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n)
+{
+    comm->board = mine;
+    comm->boards = boards;
+    comm->n_boards = n;
+    if (mine->process == 0) mine->process = getpid(); /* else others may be looking */
+}
+
+void zr_comm_show(zr_comm *comm, int i, uint64_t number)
+{
+    __atomic_store_n(&comm->board->shown[i], number, __ATOMIC_RELAXED);
+}
+
+bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
+{
+    const zr_comm_board *b = rank >= 0 && rank < comm->n_boards ? comm->boards[rank] : NULL;
+    if (!b) return false;
+    board->waits = __atomic_load_n(&b->waits, __ATOMIC_RELAXED);
+    board->process = __atomic_load_n(&b->process, __ATOMIC_RELAXED);
+    board->awaited = __atomic_load_n(&b->awaited, __ATOMIC_RELAXED);
+    board->told = __atomic_load_n(&b->told, __ATOMIC_RELAXED);
+    for (int i = 0; i < ZR_COMM_SHOWN; i++) board->shown[i] = __atomic_load_n(&b->shown[i], __ATOMIC_RELAXED);
+    return true;
+}
+
+int zr_comm_gone(const zr_comm *comm)
+{
+    zr_comm_board b;
+    for (int r = 0; r < comm->n_boards && comm->processes_seen; r++) {
+        if (!zr_comm_look(comm, r, &b) || b.process <= 0 || b.process == comm->board->process) continue;
+        if (kill((pid_t)b.process, 0) != 0 && errno == ESRCH) return r;
+    }
+    return -1;
+}
+
+/* On the board of the host's first rank. */
+static uint64_t *told(const zr_comm *comm)
+{
+    int r = 0;
+    while (!comm->boards[r]) r++; /* one is this rank's */
+    return &comm->boards[r]->told;
+}
+
+bool zr_comm_first(zr_comm *comm)
+{
+    return __atomic_exchange_n(told(comm), 1, __ATOMIC_RELAXED) == 0;
+}
+
+bool zr_comm_told(const zr_comm *comm)
+{
+    return __atomic_load_n(told(comm), __ATOMIC_RELAXED) != 0;
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

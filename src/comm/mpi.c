@@ -63,16 +63,37 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request)
+/* For those who look: a rank that has not come. */
+static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
+    int done = 1, i = 0;
+    for (; peer && i < n; i++)
+        if (MPI_Request_get_status(request[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) break;
+    uint64_t awaited = done ? 0 : 1 + (uint64_t)me->comm.world_ranks[peer[i]];
+    __atomic_store_n(&me->comm.board->awaited, awaited, __ATOMIC_RELAXED);
+}
+
+static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
+{
+    enum { LONG_POLLS = 10000 }; /* some tenths of a second */
     int done = 0;
     for (int polls = 0; !done; polls++) {
         ZR_TRY(check_cancelled(me));
         int code = MPI_Testall(n, request, &done, me->statuses);
         if (code != MPI_SUCCESS) return zr__mpi_fail(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
         if (!done) relax(me, polls);
+        if (!done && polls % LONG_POLLS == LONG_POLLS - 1) show_awaited(me, n, request, peer);
     }
     return ZR_OK;
+}
+
+zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
+{
+    zr__comm_wait(&me->comm);
+    zr_status st = poll_all(me, n, request, peer);
+    __atomic_store_n(&me->comm.board->awaited, 0, __ATOMIC_RELAXED);
+    zr__comm_wait(&me->comm);
+    return st;
 }
 
 /* Every rank of my node has come, and sees what the others have written into the windows. Where the world
@@ -83,12 +104,14 @@ static zr_status meet_node(zr__comm_mpi *me)
     if (me->node_size == 1) return ZR_OK;
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
+        zr__comm_wait(&me->comm);
         int leaver = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves */
+        zr__comm_wait(&me->comm);
         ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[leaver]);
     } else {
         MPI_Request request;
         ZR__TRY_MPI(MPI_Ibarrier(me->node, &request));
-        ZR_TRY(zr__mpi_finish(me, 1, &request));
+        ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     }
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     return ZR_OK;
@@ -156,6 +179,7 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
         unsigned char *slot = me->comm.staging + c->half + r * m->slot_stride,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
+        f->peer[f->n] = r;
         MPI_Request *request = &f->request[f->n++];
         ZR__TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request)
                             : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request));
@@ -225,7 +249,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
         if (next.bytes > 0) ZR_TRY(start(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start(me, m, &now, false));
         if (next.bytes > 0) ZR_TRY(start(me, m, &next, false));
-        ZR_TRY(zr__mpi_finish(me, now.flight->n, now.flight->request));
+        ZR_TRY(zr__mpi_finish(me, now.flight->n, now.flight->request, now.flight->peer));
         now.flight->n = 0;
         ZR_TRY(meet_node(me));
         if (next.bytes > 0) fill_node(me, m, &next);
@@ -282,7 +306,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all)
     memcpy(sent, mine, (size_t)bytes);
     me->unfinished = true; /* if the wait fails: such a call cannot be cancelled */
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
-    ZR_TRY(zr__mpi_finish(me, 1, &request));
+    ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;
     memcpy(all, received, (size_t)bytes * (size_t)comm->size);
     return ZR_OK;
@@ -295,5 +319,5 @@ zr_status zr__mpi_barrier(zr_comm *comm)
     if (me->barrier) return meet_node(me);
     MPI_Request request;
     ZR__TRY_MPI(MPI_Ibarrier(me->all, &request));
-    return zr__mpi_finish(me, 1, &request);
+    return zr__mpi_finish(me, 1, &request, NULL);
 }

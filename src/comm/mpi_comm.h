@@ -13,6 +13,7 @@
 /* What is on its way for one chunk. */
 typedef struct zr__flight {
     MPI_Request *request; /* (2 * size) */
+    int *peer;            /* (2 * size): the rank that each is to or from */
     int n;
 } zr__flight;
 
@@ -22,12 +23,14 @@ typedef struct zr__comm_mpi {
     int node_size;
     int *node_rank; /* (size): a rank's number in my node, -1 when remote */
     zr__flight flight[2];
-    MPI_Status *statuses; /* (2 * size) */
-    double *scalars;      /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
-    bool unfinished;      /* a collective of MPI's that was stopped may still come into `scalars` */
-    int64_t chunk_bytes;  /* the longest message */
-    MPI_Win barrier_window;
-    zr__barrier *barrier;     /* NULL when the world has remote ranks */
+    MPI_Status *statuses;   /* (2 * size) */
+    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
+    bool unfinished;        /* a collective of MPI's that was stopped may still come into `scalars` */
+    int64_t chunk_bytes;    /* the longest message */
+    MPI_Win shared_window;  /* of the barrier and, the world's, of boards */
+    zr__barrier *barrier;   /* NULL when the world has remote ranks */
+    zr_comm_board **boards; /* the world's, and its own where no other rank shares its memory: */
+    zr_comm_board own_board;
     MPI_Win staging_window;   /* MPI_WIN_NULL when the node is this rank alone */
     unsigned char **stagings; /* (size): node peers' staging as this process sees it */
     int half;                 /* of the staging, which the next chunk takes; equal on all ranks */
@@ -54,21 +57,31 @@ static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
 /** A failure of MPI's, with its text. */
 zr_status zr__mpi_fail(int code, const char *call, zr_status status);
 
+/** A call of MPI's that waits for other ranks. */
+#define ZR__MPI_WAIT(me, code, call)                                                                                   \
+    do {                                                                                                               \
+        zr__comm_wait(&(me)->comm);                                                                                    \
+        (code) = (call);                                                                                               \
+        zr__comm_wait(&(me)->comm);                                                                                    \
+    } while (0)
+
 #define ZR__TRY_MPI(call)                                                                                              \
     do {                                                                                                               \
         int code_ = (call);                                                                                            \
         if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
     } while (0)
 
-/** Wait for n requests, or until this rank is cancelled. */
-zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request);
+/** Wait for n requests, or until this rank is cancelled. peer[i]: whom request i waits for; NULL: no single rank. */
+zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer);
 
-/** The barrier that sleeps, for a node that is all ranks, in a world without remote ones. Collective. */
-zr_status zr__mpi_open_barrier(zr__comm_mpi *me);
+/** What a node's ranks share from the start: the boards of a world, and the barrier that sleeps, where a node is all
+ *  ranks and its world has no remote ones. Collective. */
+zr_status zr__mpi_open_shared(zr__comm_mpi *me);
+void zr__mpi_close_shared(zr__comm_mpi *me);
 
 /** Free the staging; collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);
-void zr__mpi_close_window(MPI_Win *window);
+void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window);
 
 /* Rows of the transport's table. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);

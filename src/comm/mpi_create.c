@@ -87,13 +87,17 @@ static void destroy_mpi(zr_comm *comm)
     if (mpi_runs()) {
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         zr__mpi_drop_staging(me);
-        zr__mpi_close_window(&me->barrier_window);
+        zr__mpi_close_shared(me);
         free_ranks(me);
     }
+    if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);
     zr_free(me->statuses);
     if (!me->unfinished) zr_free(me->scalars);
-    for (int half = 0; half < 2; half++) zr_free(me->flight[half].request);
+    for (int half = 0; half < 2; half++) {
+        zr_free(me->flight[half].request);
+        zr_free(me->flight[half].peer);
+    }
     zr_free(me->node_rank);
     pthread_mutex_destroy(&me->lock);
     zr__comm_finish(comm);
@@ -120,14 +124,22 @@ static const zr_comm_ops ops_mpi = {
 static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
     ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
+    if (!me->parent) me->boards = zr_alloc((size_t)size * sizeof *me->boards);
     me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
-    for (int half = 0; half < 2; half++) me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
+    for (int half = 0; half < 2; half++) {
+        me->flight[half].request = zr_alloc(2 * (size_t)size * sizeof(MPI_Request));
+        me->flight[half].peer = zr_alloc(2 * (size_t)size * sizeof(int));
+    }
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
     me->stagings = zr_alloc((size_t)size * sizeof *me->stagings);
     me->scalars = zr_alloc((1 + (size_t)size) * ZR_COMM_SCALARS * sizeof *me->scalars);
-    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->statuses && me->stagings &&
-                 me->scalars,
+    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->flight[0].peer &&
+                 me->flight[1].peer && me->statuses && me->stagings && me->scalars && (me->parent || me->boards),
              ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
+    if (!me->parent) me->boards[rank] = &me->own_board;
+    zr__comm_mpi *world = me->world;
+    zr__comm_set_boards(&me->comm, world->boards[world->comm.rank], world->boards, world->comm.size);
+    me->comm.processes_seen = world->comm.processes_seen;
     return ZR_OK;
 }
 
@@ -137,7 +149,7 @@ static zr_status create(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi *
     zr__comm_mpi *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
     me->all = me->node = MPI_COMM_NULL;
-    me->barrier_window = me->staging_window = MPI_WIN_NULL;
+    me->shared_window = me->staging_window = MPI_WIN_NULL;
     me->parent = parent;
     me->world = parent ? parent->world : me;
     pthread_mutex_init(&me->lock, NULL);
@@ -169,14 +181,16 @@ static zr_status number_node_ranks(zr__comm_mpi *me)
 static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
 {
     MPI_Comm host = MPI_COMM_NULL;
-    ZR__TRY_MPI(MPI_Comm_split_type(me->all, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
+    int code;
+    ZR__MPI_WAIT(me, code, MPI_Comm_split_type(me->all, MPI_COMM_TYPE_SHARED, me->comm.rank, MPI_INFO_NULL, &host));
+    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split_type", ZR_ERR_COMM);
     MPI_Comm_rank(host, &me->comm.local_rank);
     MPI_Comm_size(host, &me->comm.local_size);
     if (me->parent)
         me->node_number = me->parent->node_number;
     else if (ranks_per_node > 0)
         me->node_number = me->comm.local_rank / ranks_per_node;
-    int code = MPI_Comm_split(host, me->node_number, me->comm.local_rank, &me->node);
+    ZR__MPI_WAIT(me, code, MPI_Comm_split(host, me->node_number, me->comm.local_rank, &me->node));
     MPI_Comm_free(&host);
     if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->node, MPI_ERRORS_RETURN));
@@ -189,7 +203,7 @@ static zr_status connect(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
     ZR_TRY(find_node(me, ranks_per_node));
-    if (me->comm.size > 1 && !zr__mpi_has_remote(me->world)) ZR_TRY(zr__mpi_open_barrier(me));
+    ZR_TRY(zr__mpi_open_shared(me));
     int level = 0;
     MPI_Query_thread(&level);
     /* Also between ranks of one host that exchange messages because they were told to: these may go over a link. */
@@ -227,7 +241,9 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
 {
     MPI_Comm all = MPI_COMM_NULL;
     int color = me ? group->ranks[0] : MPI_UNDEFINED;
-    ZR__TRY_MPI(MPI_Comm_split(parent->all, color, group->rank, &all));
+    int code;
+    ZR__MPI_WAIT(parent, code, MPI_Comm_split(parent->all, color, group->rank, &all));
+    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
     if (!me) return ZR_OK;
     me->all = all;
     me->chunk_bytes = parent->chunk_bytes;

@@ -19,14 +19,15 @@ static zr_status window_part(MPI_Win window, int r, unsigned char **part)
     return ZR_OK;
 }
 
-static zr_status open_window(MPI_Comm node, int64_t bytes, MPI_Win *window)
+static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
 {
     MPI_Info info = MPI_INFO_NULL;
     void *base = NULL;
     ZR__TRY_MPI(MPI_Info_create(&info));
     MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* a hint: pages near the rank that touches them */
     MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__MPI_ALIGN_BYTES - 1) / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES);
-    int code = MPI_Win_allocate_shared(room, 1, info, node, &base, window);
+    int code;
+    ZR__MPI_WAIT(me, code, MPI_Win_allocate_shared(room, 1, info, me->node, &base, window));
     MPI_Info_free(&info);
     if (code != MPI_SUCCESS) {
         *window = MPI_WIN_NULL;
@@ -52,25 +53,73 @@ static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *ta
     return ZR_OK;
 }
 
-void zr__mpi_close_window(MPI_Win *window)
+void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
 {
+    int code;
     if (*window == MPI_WIN_NULL) return;
     MPI_Win_unlock_all(*window);
-    MPI_Win_free(window);
+    ZR__MPI_WAIT(me, code, MPI_Win_free(window));
+    (void)code; /* nothing is left to do about it */
 }
 
-zr_status zr__mpi_open_barrier(zr__comm_mpi *me)
+/* A rank's part of what a node shares from the start. */
+typedef struct shared_part {
+    zr__barrier barrier; /* the first rank's is everyone's */
+    _Alignas(ZR__MPI_ALIGN_BYTES) zr_comm_board board;
+} shared_part;
+
+/* What all have filled in, all see. */
+static zr_status meet_window(zr__comm_mpi *me)
+{
+    int code;
+    ZR__TRY_MPI(MPI_Win_sync(me->shared_window));
+    ZR__MPI_WAIT(me, code, MPI_Barrier(me->node));
+    if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Barrier", ZR_ERR_COMM);
+    ZR__TRY_MPI(MPI_Win_sync(me->shared_window));
+    return ZR_OK;
+}
+
+/* The world's ranks that share memory show their boards there. A group's have theirs already. */
+static zr_status move_board(zr__comm_mpi *me)
+{
+    for (int r = 0; r < me->comm.size; r++) {
+        unsigned char *part = NULL;
+        if (me->node_rank[r] < 0) continue;
+        ZR_TRY(window_part(me->shared_window, me->node_rank[r], &part));
+        me->boards[r] = &((shared_part *)part)->board;
+    }
+    zr_comm_board *mine = me->boards[me->comm.rank];
+    *mine = me->own_board;
+    zr__comm_set_boards(&me->comm, mine, me->boards, me->comm.size);
+    return ZR_OK;
+}
+
+void zr__mpi_close_shared(zr__comm_mpi *me)
+{
+    if (me->shared_window != MPI_WIN_NULL && !me->parent) {
+        me->own_board = *me->comm.board;
+        for (int r = 0; r < me->comm.size; r++) me->boards[r] = NULL;
+        me->comm.board = me->boards[me->comm.rank] = &me->own_board;
+    }
+    zr__mpi_close_window(me, &me->shared_window);
+}
+
+zr_status zr__mpi_open_shared(zr__comm_mpi *me)
 {
     unsigned char *memory = NULL;
-    ZR_TRY(open_window(me->node, sizeof(zr__barrier), &me->barrier_window));
-    ZR_TRY(window_part(me->barrier_window, 0, &memory));
-    if (me->node_rank[me->comm.rank] == 0)
-        zr__barrier_init((zr__barrier *)memory, me->node_size, me->world->comm.local_size);
-    ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
-    ZR__TRY_MPI(MPI_Barrier(me->node));
-    ZR__TRY_MPI(MPI_Win_sync(me->barrier_window));
-    me->barrier = (zr__barrier *)memory;
-    return ZR_OK;
+    const bool world = !me->parent, sleeps = !zr__mpi_has_remote(me->world);
+    if (me->node_size == 1 || !(world || sleeps)) return ZR_OK;
+    ZR_TRY(open_window(me, sizeof(shared_part), &me->shared_window));
+    ZR_TRY(window_part(me->shared_window, 0, &memory));
+    zr__barrier *barrier = &((shared_part *)memory)->barrier;
+    if (me->node_rank[me->comm.rank] == 0) zr__barrier_init(barrier, me->node_size, me->world->comm.local_size);
+    if (world) ZR_TRY(move_board(me));
+    ZR_TRY(meet_window(me));
+    if (sleeps) me->barrier = barrier;
+    if (!world) return ZR_OK;
+    me->comm.processes_seen = true;
+    me->comm.processes_seen = zr_comm_gone(&me->comm) < 0; /* all are there: those not found have other numbers here */
+    return meet_window(me);
 }
 
 /* Windows lie in /dev/shm, which containers often limit to 64 MiB; past its end there is no error
@@ -82,7 +131,7 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
     int fits = bytes <= room / me->node_size, all_fit = 0;
     MPI_Request request;
     ZR__TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &request));
-    ZR_TRY(zr__mpi_finish(me, 1, &request));
+    ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     ZR_CHECK(all_fit, ZR_ERR_MEMORY,
              "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
              "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
@@ -111,7 +160,7 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->comm.staging);
-    zr__mpi_close_window(&me->staging_window);
+    zr__mpi_close_window(me, &me->staging_window);
     me->comm.staging = NULL;
 }
 
@@ -127,7 +176,7 @@ zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
         comm->staging_taken_bytes = zr_alloc_taken() - before;
     } else {
         ZR_TRY(check_shared_room(me, bytes));
-        ZR_TRY(open_window(me->node, bytes, &me->staging_window));
+        ZR_TRY(open_window(me, bytes, &me->staging_window));
         for (int r = 0; r < comm->size; r++)
             if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
         comm->staging = me->stagings[comm->rank];

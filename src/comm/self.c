@@ -1,6 +1,11 @@
 /* One rank: comm.c answers all that would need a peer. */
 #include "comm/transport.h"
 
+typedef struct comm_self {
+    zr_comm comm;
+    zr_comm_board board, *boards;
+} comm_self;
+
 static void destroy_self(zr_comm *comm)
 {
     zr_free(comm->staging);
@@ -41,13 +46,15 @@ zr_status zr_comm_create_self(zr_comm **comm)
 {
     ZR_CHECK(comm, ZR_ERR_ARG, "zr_comm_create_self needs a place for the communicator");
     *comm = NULL;
-    zr_comm *me = zr_alloc(sizeof *me);
+    comm_self *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
-    zr_status st = zr__comm_init(me, &ops_self, "self", 0, 1);
+    zr_status st = zr__comm_init(&me->comm, &ops_self, "self", 0, 1);
     if (st != ZR_OK) {
-        zr_free(me);
+        destroy_self(&me->comm);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
-    *comm = me;
+    me->boards = &me->board;
+    zr__comm_set_boards(&me->comm, &me->board, &me->boards, 1);
+    *comm = &me->comm;
     return ZR_OK;
 }

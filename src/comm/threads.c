@@ -56,7 +56,9 @@ struct team {
     pthread_mutex_t lock;     /* of `groups`, which are freed when all have returned */
     group *groups;
     int size;
-    member *ranks; /* (size) */
+    member *ranks;          /* (size) */
+    zr_comm_board *board;   /* (size) */
+    zr_comm_board **boards; /* (size): where each is */
 };
 
 /* This rank's number in the world. */
@@ -67,7 +69,9 @@ static int name_of(const comm_threads *me)
 
 static zr_status meet(comm_threads *me)
 {
+    zr__comm_wait(&me->comm);
     int leaver = zr__barrier_wait(&me->group->barrier) - 1;
+    zr__comm_wait(&me->comm);
     if (leaver < 0) return ZR_OK;
     int failed = atomic_load(&me->group->team->first_failed), mine = name_of(me);
     ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
@@ -267,6 +271,12 @@ failed:
     return st;
 }
 
+static void show_on_board(comm_threads *me)
+{
+    team *t = me->group->team;
+    zr__comm_set_boards(&me->comm, t->boards[name_of(me)], t->boards, t->size);
+}
+
 /* Who leaves from here on leaves it too. Who has left before has left what it is split off, and there all must still
  * agree before any rank is given it. */
 static void enlist(team *t, group *g)
@@ -281,7 +291,10 @@ static void enlist(team *t, group *g)
 static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
 {
     ZR_TRY(create_group(me->group->team, of->size, made));
-    for (int r = 0; r < of->size; r++) zr__comm_name_ranks(&(*made)->ranks[r].comm, &me->comm, of);
+    for (int r = 0; r < of->size; r++) {
+        zr__comm_name_ranks(&(*made)->ranks[r].comm, &me->comm, of);
+        show_on_board(&(*made)->ranks[r]);
+    }
     enlist(me->group->team, *made);
     return ZR_OK;
 }
@@ -372,16 +385,22 @@ zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
     team t = {.fn = fn, .arg = arg, .size = size, .lock = PTHREAD_MUTEX_INITIALIZER};
     atomic_init(&t.first_failed, -1);
     t.ranks = zr_alloc((size_t)size * sizeof *t.ranks);
-    ZR_CHECK(t.ranks, ZR_ERR_MEMORY, "no memory for %d ranks", size);
+    t.board = zr_alloc((size_t)size * sizeof *t.board);
+    t.boards = zr_alloc((size_t)size * sizeof *t.boards);
 
     group *world = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, create_group(&t, size, &world), done);
+    zr_status st = t.ranks && t.board && t.boards ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d ranks", size);
+    for (int r = 0; r < size && st == ZR_OK; r++) t.boards[r] = &t.board[r];
+    if (st == ZR_OK) st = create_group(&t, size, &world);
+    ZR_TRY_GOTO(st, st, done);
+    for (int r = 0; r < size; r++) show_on_board(&world->ranks[r]);
     enlist(&t, world);
     ZR_TRY_GOTO(st, run_team(&t, world), done);
 done:
     free_groups(&t);
     pthread_mutex_destroy(&t.lock);
     zr_free(t.ranks);
+    zr_free(t.board);
+    zr_free(t.boards);
     return st;
 }

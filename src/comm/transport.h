@@ -1,15 +1,19 @@
 /**
  * What the transports share. A transport fills zr_comm_ops; comm.c checks arguments and answers for
  * one rank and for empty calls, so a transport sees neither. A transport counts the bytes of pieces
- * that cross its rank's border (zr_traffic_count), there where it copies, sends or hands them over,
- * and what it takes for the staging.
+ * that its rank receives from others (zr_traffic_count), there where it copies, sends or hands them over.
  *
  *     split     the communicator of a group; none of its ranks uses it before all have it. All ranks
  *               of `comm` return the same status.
+ *     staging   comm->staging as zr_comm_staging says, and in staging_taken_bytes what it really took;
+ *               comm.c makes all ranks agree on the status.
  *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
- *               called with comm->pieces as zr_comm_arrived_fn says. It never fails.
+ *               called with comm->pieces as zr_comm_arrived_fn says. fn never fails.
  *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
  *               where its own may lie already.
+ *     scalars   as zr_comm_scalars, byte by byte: agree sends text this way. comm.c counts them.
+ *     barrier, cancel, abort, destroy
+ *               as zr_comm_barrier, zr_comm_cancel, zr_comm_abort and zr_comm_destroy.
  */
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
@@ -38,7 +42,7 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** Bytes of a piece of `piece_bytes` from one place to another, or to where they are; those of a large piece
+/** Copy bytes of a piece of `piece_bytes`; to where they are already: nothing happens. Those of a large piece go
  *  past the caches, where they would not stay anyway. zr__stream_end must follow on the same thread before
  *  another may read them. */
 static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int64_t piece_bytes)
@@ -50,7 +54,17 @@ static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int6
         zr__stream(to, from, bytes);
 }
 
-/** Fill the common part: the world, on one host of `size` ranks, no staging, no traffic. */
+/** Around every wait for other ranks, one within no other. */
+static inline void zr__comm_wait(zr_comm *comm)
+{
+    uint64_t *waits = &comm->board->waits; /* this rank alone writes it */
+    __atomic_store_n(waits, __atomic_load_n(waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+
+/** The world's boards, that of this rank in `mine`; a group has its parent's. */
+void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
+
+/** Fill the common part, as for the world of `size` ranks that are all on one host: no staging, no traffic. */
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);
 /** `sub` is a group of `comm`'s ranks. */
 void zr__comm_name_ranks(zr_comm *sub, const zr_comm *comm, const zr__group *group);

@@ -101,12 +101,15 @@ static const zr_key table[] = {
            .help = "directory that relative paths are from; a run writes it into its own config.json"),
     INT("train.threads", AUTO, FIELD(train.threads), RANGE(1, 4096), ALL,
         .help = "compute threads of a rank; auto: cores / ranks of the host"),
+    INT("train.hang_timeout", AUTO, FIELD(train.hang_timeout), RANGE(1, 1e9), ALL,
+        .help = "seconds after which a rank that has not moved ends the run (82); auto: 60, or 10 times the slowest of "
+                "the last steps if that is more. Twice as many in an evaluation, five times in start and saving"),
     INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ALL,
         .help = "steps between checkpoints, of which the last step has one too; 0: only a run that is asked to stop "
                 "leaves one"),
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL,
         .help = "the newest checkpoints, which are kept; older ones are removed"),
-    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.world), ALL,
+    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
 

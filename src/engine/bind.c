@@ -1,6 +1,7 @@
 /*
- * Binding: every operand of every step gets its address once, kernels prepare, and the walk needs
- * no decision. All of the engine's memory is taken here.
+ * Binding, once at the start: operands of ops get their addresses and kernels prepare; buffers are listed by the steps
+ * at which their lives begin and end, and steps that another stream waits for get room for their marks. The other steps
+ * find the addresses of their uses when they run.
  */
 #include "engine/internal.h"
 
@@ -20,7 +21,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    if (use->each) range.by = (zr_stride){0}; /* of the first */
+    if (use->each) range.by = (zr_stride){0}; /* of the group's first rank */
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr__first(engine, &range) * zr_dtype_bytes(use->dtype);
 }
 

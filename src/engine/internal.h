@@ -44,7 +44,7 @@ struct zr_engine {
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
     bool stale;   /* parameters of other ranks' shards are those of before the last update */
-    bool refresh; /* this step gathers them */
+    bool refresh; /* this training step gathers those parameters */
     bool stopped; /* a call between ranks was cut short: memory may still be read and written */
 
     /* the step in progress */
@@ -73,7 +73,7 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* Address of a buffer, of a use on this rank (with `each`: of the first place), of an element of a state. */
+/* Address of a buffer; of a use on this rank (with `each`: of the range of the group's first rank). */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
 /* First element of a range on this rank. */

@@ -63,7 +63,7 @@ static zr_status merge(const zr__running *r, stretch s, int into)
  * of the micro-batches so far, the largest subtree lowest. Two of a size become one at once; at the end
  * what is left is joined from the top down. The same tree as the device's over pieces, so that the
  * whole does not depend on where ranks end and micro-batches begin. */
-static zr_status sum_world(const zr__running *r, stretch s, const void *const *pieces, int n_pieces)
+static zr_status sum_any_ranks(const zr__running *r, stretch s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;
     bool odd = micro & 1;
@@ -82,7 +82,7 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     int64_t wire = zr_dtype_bytes(r->use->dtype);
     int n_pieces = r->engine->plan->group[r->step->group].size;
     stretch s = {first_byte / wire, bytes / wire};
-    if (r->step->world) return sum_world(r, s, pieces, n_pieces);
+    if (r->step->any_ranks) return sum_any_ranks(r, s, pieces, n_pieces);
     char *place = zr__at(r, SUMS) + s.first * zr_dtype_bytes(sums->dtype);
     return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, r->use->dtype, s.count);
 }

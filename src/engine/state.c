@@ -1,6 +1,6 @@
 /*
- * States in and out, by elements of whole tensors, whatever the layout: initialisation, loading and saving pass by
- * where they live, in pieces of constant size, so that none of them needs more memory than the plan.
+ * States in and out, by elements of whole tensors, whatever the layout. Initialisation, loading and saving go
+ * through host memory of constant size on the rank that keeps the state, and need no more than the plan has.
  */
 #include <math.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static zr_status check_state(const zr_engine *e, int state)
     return ZR_OK;
 }
 
-/* ---- one piece, on the device ------------------------------------------------------------------ */
+/* ---- one part, on the device ------------------------------------------------------------------- */
 
 /* Elements [at, at + n) of a unit, on their way by the host's memory. */
 typedef struct passing {
@@ -61,7 +61,7 @@ typedef struct passing {
     bool rounded; /* the parameters in their own type as well */
 } passing;
 
-static zr_status set_piece(void *arg, zr_device *device, int64_t index)
+static zr_status set_part(void *arg, zr_device *device, int64_t index)
 {
     (void)index;
     const passing *p = arg;
@@ -79,7 +79,7 @@ static zr_status set_piece(void *arg, zr_device *device, int64_t index)
     return device->ops->cast(device, element_at(e, param, p->at), param->dtype, place, p->state->dtype, p->n);
 }
 
-static zr_status get_piece(void *arg, zr_device *device, int64_t index)
+static zr_status get_part(void *arg, zr_device *device, int64_t index)
 {
     (void)index;
     const passing *p = arg;
@@ -116,7 +116,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
             ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
         else if (!made_there)
             ZR_TRY(initial(e, param, p.at - param->unit_offset, p.n, p.host));
-        ZR_TRY(zr__call(e, set_piece, &p));
+        ZR_TRY(zr__call(e, set_part, &p));
     }
     return ZR_OK;
 }
@@ -152,7 +152,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
-        ZR_TRY(zr__call(e, get_piece, &p));
+        ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
         ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
     }

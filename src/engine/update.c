@@ -24,11 +24,11 @@ zr_status zr__square(const zr__running *r)
     zr_square *square = (zr_square *)zr__at(r, 1);
     const int64_t n = r->step->range.count;
     *square = (zr_square){.bad_param = -1};
-    if (r->step->world)
+    if (r->step->any_ranks)
         ZR_TRY(ops->square_exact(r->device, zr__at(r, 0), r->use->dtype, n, &square->exact));
     else
         ZR_TRY(ops->square_sum(r->device, zr__at(r, 0), r->use->dtype, n, &square->sum));
-    bool finite = r->step->world ? !square->exact.not_finite : isfinite(square->sum);
+    bool finite = r->step->any_ranks ? !square->exact.not_finite : isfinite(square->sum);
     if (!finite) square->bad_param = bad_param(r);
     return ZR_OK;
 }
@@ -89,7 +89,7 @@ typedef struct agreed {
 
 /* Squares are summed shard by shard in double, then over the shards in their order: the same sum at every stage and
  * with every way to share them out. */
-static agreed agree_by_layout(const zr_engine *e, const double *all, int ranks)
+static agreed agree_in_order(const zr_engine *e, const double *all, int ranks)
 {
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
@@ -101,12 +101,12 @@ static agreed agree_by_layout(const zr_engine *e, const double *all, int ranks)
 }
 
 /* Shards end elsewhere with another number of ranks: these sums do not feel it. */
-static agreed agree_by_world(const double *all, int ranks)
+static agreed agree_exactly(const double *all, int ranks)
 {
     agreed sum = {.bad = INFINITY};
     zr_exact squares = {0}, loss = {0};
     for (int i = 0; i < ranks; i++) {
-        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_WORLD * i;
+        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * i;
         zr_exact_unpack(&squares, its);
         zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
@@ -117,7 +117,7 @@ static agreed agree_by_world(const double *all, int ranks)
 }
 
 /* What this rank says: returns how many numbers. */
-static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_WORLD])
+static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_ANY_RANKS])
 {
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     double bad = loss->not_finite ? zr_graph_params(r->engine->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
@@ -129,8 +129,8 @@ static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_WORLD])
         zr_exact_merge(&exact, &square->exact);
         if (square->bad_param >= 0) bad = fmin(bad, square->bad_param);
     }
-    const int n = r->step->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
-    if (r->step->world) {
+    const int n = r->step->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
+    if (r->step->any_ranks) {
         zr_exact_pack(&exact, mine);
         zr_exact_pack(loss, mine + ZR_EXACT_LIMBS);
     } else {
@@ -146,9 +146,9 @@ zr_status zr__norm(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const int ranks = e->plan->group[r->step->group].size;
-    double mine[ZR_NORM_SCALARS_WORLD] = {0}, *numbers = (double *)zr__at(r, NUMBERS);
+    double mine[ZR_NORM_SCALARS_ANY_RANKS] = {0}, *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(zr_comm_scalars(e->comm, mine, say(r, mine), numbers));
-    agreed all = r->step->world ? agree_by_world(numbers, ranks) : agree_by_layout(e, numbers, ranks);
+    agreed all = r->step->any_ranks ? agree_exactly(numbers, ranks) : agree_in_order(e, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);

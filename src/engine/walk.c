@@ -125,6 +125,23 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : "");
 }
 
+/* A walk, 3 bits of its schedule, 28 of the micro-batch, 32 of the step. */
+static void show(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
+{
+    const uint64_t low = ((uint64_t)1 << 28) - 1;
+    uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
+    zr_comm_show(e->comm, ZR_ENGINE_SHOWN + (e->beside && stream == ZR_STREAM_COMM), number);
+}
+
+zr_engine_at zr_engine_shown(uint64_t number)
+{
+    _Static_assert(ZR_SCHEDULES <= 8, "a schedule fits into 3 bits");
+    return (zr_engine_at){.walks = number >> 63,
+                          .schedule = (zr_schedule_kind)(number >> 60 & 7),
+                          .micro = (int64_t)(number >> 32 & (((uint64_t)1 << 28) - 1)),
+                          .step = (int32_t)(number & INT32_MAX)};
+}
+
 static zr_status run_step(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -132,6 +149,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     const int32_t i = (int32_t)(index % b->schedule->n_steps);
     const zr_step *step = &b->schedule->step[i];
     zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps};
+    show(e, step->stream, r.micro, i);
     poison(e, b, i);
     zr_status st = run_kind[step->kind](&r);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
@@ -162,7 +180,7 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
 }
 
 /* What other ranks have updated is gathered once, and not when a flush has done it. */
-static bool is_due(const zr_engine *e, const zr_step *step, int64_t micro)
+static bool runs_now(const zr_engine *e, const zr_step *step, int64_t micro)
 {
     if (step->when == ZR_WHEN_STALE) return e->refresh && micro == 0;
     return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) == (micro == 0);
@@ -182,11 +200,11 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
         e->echoed = st != ZR_OK;
         ZR_TRY(st);
     }
-    const bool due = is_due(e, step, micro);
-    if (due) ZR_TRY(ops->issue(queue, &task));
+    const bool runs = runs_now(e, step, micro);
+    if (runs) ZR_TRY(ops->issue(queue, &task));
     /* In the first round what does not run stands behind what runs in its place; later there is nothing to wait for. */
     const zr_mark nothing = {NULL, 0};
-    if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = due || micro == 0 ? ops->mark(queue) : nothing;
+    if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
 
@@ -215,7 +233,7 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* The comm queue ends what it has, or, after a failure that is not its own, is called back. */
+/* The comm queue ends what it has; after a failure that is not its own, it and its call between ranks are cancelled. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
@@ -242,6 +260,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->kind = kind;
     zr_status st = join(e, walk_list(e, &e->bound[kind]));
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
+    for (int i = 0; i <= e->beside; i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* of a walk cut short */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;

@@ -6,7 +6,7 @@
 
 /* ---- what runs (program.c, recompute.c, auto.c) ------------------------------------------------ */
 
-typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__FETCH } zr__role;
+typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__FETCH_BACK } zr__role;
 /* An op that runs; or a value that is kept in the host's space, or fetched back from there, which writes it anew. */
 typedef struct zr__run_of {
     int32_t op; /* KEEP, FETCH: -1 */
@@ -201,6 +201,8 @@ typedef struct zr__decided {
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
 void zr__decided_free(zr__decided *d);
+/* As zr__program_op. */
+const zr_op *zr__op_of(const zr__decided *d, int32_t run);
 /* The unit of a parameter; -1: the value is none. */
 int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 
@@ -212,7 +214,7 @@ zr_status zr__write_flush(zr_plan *plan);
 /* Stage 3: a unit is whole from one segment of the program to another. */
 typedef struct zr__fetch {
     int32_t unit, from, to;
-    bool first;     /* of the unit */
+    bool first;     /* the unit's first in this schedule */
     int32_t buffer; /* ZR_NONE: not issued yet */
 } zr__fetch;
 
@@ -234,18 +236,18 @@ void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment,
 /* At the start of a segment: gather what it needs, and ahead what the layout allows, once step `pace` has ended. */
 void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
-/* `buffer`: the whole unit. */
+/* Gather a unit whole into `buffer`. */
 void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
-/* Likewise in training at stage 3; `first`: in this micro-batch. */
+/* Likewise for a zr__fetch. With hpZ all but the unit's first of a training step come from the second copy. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
-/* Pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
+/* Reduce a unit: pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad);
-/* What other ranks have updated of a unit that stays whole, once a step. */
+/* Gather what other ranks have updated of a unit that stays whole, once a training step. */
 void zr__write_refresh(zr__list *l, int32_t unit);
-/* Is there such a unit? */
+/* Does this rank keep the whole unit, of which others update parts? */
 bool zr__refreshed(const zr_plan *plan, int32_t unit);
-/* Whoever updates what others have summed gets it: of this micro-batch, or (`step`) of all. At stage 0 this makes an
- * all-reduce. */
+/* Gather the sums that this rank updates by and others have made: of this micro-batch, or (`step`) of all. At stage 0
+ * this makes the reduction an all-reduce. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
 /* A schedule of a graph that is being written. */
@@ -263,6 +265,7 @@ typedef struct zr__writing {
     bool pending;    /* the units reduced at the end of the segment before are still to be consumed */
 } zr__writing;
 
+int64_t zr__value_bytes(const zr_value_info *value);
 /* A use of a value in this buffer: at its place in its unit, or at the beginning. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
 /* Where a run's operand stands now; where `step` is to write its output. */
@@ -282,7 +285,8 @@ bool zr__all_get_sums(const zr_plan *plan);
 zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
-/* A unit's gradient is summed: where it is consumed, what follows at once (`norm`: this pass is for the norm alone). */
+/* Behind the reduction of a unit whose gradient dies in its update (consume_grad): its square, AGREE and update;
+ * `norm`: the square alone, since this pass is for the norm. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 void zr__write_norm(zr__list *l);
 /* After the last micro-batch: norm, and the updates that were not made along the way. */

@@ -68,7 +68,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     return step;
 }
 
-/* A piece of each rank, or where one owner gives or takes, that one's. */
+/* The pieces of all ranks, or where one owner gives or takes, that owner's. */
 static zr_use pieces_use(const level *v, const zr_state *state, int32_t owner, int64_t first, int64_t count, bool reads,
                          bool writes)
 {
@@ -163,7 +163,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     if (first) set_when(l, before, ZR_WHEN_LATER);
 }
 
-/* What all ranks that update the same need of each other's sums. */
+/* Gather the sums that ranks which update the same parts need of each other. */
 static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
 {
     const zr_plan *plan = l->plan;
@@ -226,7 +226,7 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     zr_step *made = zr__list_newest(l);
     if (!plan->moves) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
-    made->world = last && plan->layout.world;
+    made->any_ranks = last && plan->layout.any_ranks;
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
@@ -301,7 +301,7 @@ void zr__write_refresh(zr__list *l, int32_t unit)
 }
 
 /* Steps that move the units along their strides, in buckets. */
-static double pieces(const zr_plan *plan, int64_t bucket_elems, bool sums)
+static double count_buckets(const zr_plan *plan, int64_t bucket_elems, bool sums)
 {
     double n = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
@@ -318,9 +318,9 @@ static double pieces(const zr_plan *plan, int64_t bucket_elems, bool sums)
 zr_status zr__count_moves(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    double reduced = l->train && (plan->moves || plan->sum_f32) ? pieces(plan, l->reduce_bucket_elems, true) : 0;
+    double reduced = l->train && (plan->moves || plan->sum_f32) ? count_buckets(plan, l->reduce_bucket_elems, true) : 0;
     double gathered = plan->moves && (plan->optim_group != ZR_GROUP_SELF || !l->train)
-                          ? pieces(plan, l->gather_bucket_elems, false)
+                          ? count_buckets(plan, l->gather_bucket_elems, false)
                           : 0;
     if (plan->param_group != ZR_GROUP_SELF && l->train) gathered *= 2; /* before the forward and the backward pass */
     if (l->reduce == ZR_REDUCE_TO_OWNER) reduced *= l->ranks;

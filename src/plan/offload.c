@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Where a value is made by the forward pass, ZR_NONE: not, or it stays; and whether it goes to the host. */
+/* Of each value: where the forward pass makes it, and whether it goes to the host. */
 typedef struct checkpoints {
     int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
     bool *goes;
@@ -35,7 +35,7 @@ static int32_t segment_end(const zr__program *p, int32_t at)
     return end;
 }
 
-/* What the runs of a segment behind the forward pass read of it, once each. */
+/* FETCH, once each, for the checkpoints that the runs [begin, end) of a segment behind the forward pass read. */
 static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                   int32_t begin, int32_t end)
 {
@@ -45,7 +45,7 @@ static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, cons
             zr_value v = op->in[j];
             if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
             fetched[v] = true;
-            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH, v, p->run[begin].unit});
+            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH_BACK, v, p->run[begin].unit});
         }
     }
 }

@@ -1,5 +1,5 @@
 /*
- * Times painted on stretches of memory: each byte keeps, for each stream, the latest. The bytes are cut into cells
+ * Who used these bytes last? Each byte keeps, for each stream, the latest time painted on it. Bytes are cut into cells
  * where buffers begin or end; a tree over the cells (leaves n .. 2n-1, node x above 2x and 2x+1) makes painting and
  * looking take the logarithm of their number, however many buffers share a place.
  */

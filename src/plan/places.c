@@ -4,20 +4,15 @@
  */
 #include "plan/internal.h"
 
-static const zr_op *op_of(const zr__writing *w, int32_t run)
-{
-    return zr__program_op(&w->decided.program, w->list.graph, run);
-}
-
 /* Parameters and caches have none. */
 static int32_t instance_of(const zr__writing *w, zr_value value)
 {
     return value == ZR_NONE ? -1 : w->instance[value];
 }
 
-static int64_t bytes_of(const zr_type *type)
+int64_t zr__value_bytes(const zr_value_info *v)
 {
-    return zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
+    return zr_shape_elems(&v->type.shape) * zr_dtype_bytes(v->type.dtype);
 }
 
 zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)
@@ -46,7 +41,7 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
 static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes)
 {
     const zr_graph *g = w->list.graph;
-    const zr_op *op = op_of(w, run);
+    const zr_op *op = zr__op_of(&w->decided, run);
     int donor = op->def->in_place[out] - 1;
     int32_t given = donor >= 0 && donor < op->n_in ? instance_of(w, op->in[donor]) : -1;
     if (given < 0 || w->decided.last_use[given] != run) return ZR_NONE;
@@ -55,7 +50,7 @@ static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes
     for (int j = 0; j < out; j++)
         if (op->def->in_place[j] == op->def->in_place[out]) return ZR_NONE;
     const zr_value_info *d = zr_graph_value(g, op->in[donor]);
-    return d->kind == ZR_VALUE_ACT && bytes_of(&d->type) == bytes ? w->place[given] : ZR_NONE;
+    return d->kind == ZR_VALUE_ACT && zr__value_bytes(d) == bytes ? w->place[given] : ZR_NONE;
 }
 
 /* Is this a part of a parameter's gradient to which its only reader adds the rest in place? Then it is made in the
@@ -63,12 +58,12 @@ static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
-    zr_value value = op_of(w, run)->out[out];
+    zr_value value = zr__op_of(&w->decided, run)->out[out];
     const zr_value_info *v = zr_graph_value(g, value);
     int32_t last = w->decided.last_use[w->n_instances + out];
     if (v->param < 0 || v->type.dtype != w->list.plan->layout.wire_dtype || last < 0 || last >= w->decided.program.n)
         return false;
-    const zr_op *reader = op_of(w, last);
+    const zr_op *reader = zr__op_of(&w->decided, last);
     if (!reader) return false;
     int donor = reader->def->in_place[0] - 1;
     const zr_value_info *whole = zr_graph_value(g, reader->out[0]);
@@ -76,15 +71,17 @@ static bool grows_in_place(const zr__writing *w, int32_t run, int out)
         whole->param != v->param)
         return false;
     int reads = 0;
-    for (int32_t i = run + 1; i <= last; i++)
-        for (int j = 0; op_of(w, i) && j < op_of(w, i)->n_in; j++) reads += op_of(w, i)->in[j] == value;
+    for (int32_t i = run + 1; i <= last; i++) {
+        const zr_op *op = zr__op_of(&w->decided, i);
+        for (int j = 0; op && j < op->n_in; j++) reads += op->in[j] == value;
+    }
     return reads == 1;
 }
 
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
 {
     zr__list *l = &w->list;
-    const zr_op *op = op_of(w, run);
+    const zr_op *op = zr__op_of(&w->decided, run);
     zr_value value = op->out[out];
     const zr_value_info *v = zr_graph_value(l->graph, value);
     zr_use use = zr__use_value(l->graph, value, ZR_NONE, false, true);
@@ -100,9 +97,9 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     zr_category category =
         v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT; /* a part of a parameter's gradient, or an activation */
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
-    use.buffer = donated(w, run, out, bytes_of(&v->type));
+    use.buffer = donated(w, run, out, zr__value_bytes(v));
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
-        use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, bytes_of(&v->type));
+        use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, zr__value_bytes(v));
     return use;
 }
 

@@ -1,55 +1,43 @@
 /*
  * From a model and a layout to a plan: graphs, states, schedules, map, accounts. Pure arithmetic.
  */
+#include "base/names.h"
 #include "plan/internal.h"
 
 #include <string.h>
 
 const char *zr_stream_name(zr_stream stream)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_STREAM_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)stream < ZR_STREAMS ? name[stream] : "?";
+    ZR__NAME_IN(ZR_STREAM_LIST, ZR_STREAMS, stream, "unknown");
 }
 
 const char *zr_space_name(zr_space space)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_SPACE_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)space < ZR_SPACES ? name[space] : "?";
+    ZR__NAME_IN(ZR_SPACE_LIST, ZR_SPACES, space, "unknown");
 }
 
 const char *zr_step_kind_name(zr_step_kind kind)
 {
-    static const char *const name[] = {
-#define NAME(id, text) text,
-        ZR_STEP_LIST(NAME)
-#undef NAME
-    };
-    return (unsigned)kind < ZR_STEP_KINDS ? name[kind] : "?";
+    ZR__NAME_IN(ZR_STEP_LIST, ZR_STEP_KINDS, kind, "unknown");
 }
 
 /* What excludes what among the ways to keep and move model states. */
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->world), ZR_ERR_CONFIG,
+    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->any_ranks), ZR_ERR_CONFIG,
              "two passes for the norm, in the layout %s with %lld micro-batches a step%s: they are of lean with one, "
-             "and not of world; elsewhere the gradient is kept and one pass gives the norm",
-             lean ? "lean" : "paper", (long long)l->accum, l->world ? ", world" : "");
-    ZR_CHECK(!l->world || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
+             "and not with sums that are the same for any number of ranks; elsewhere the gradient is kept and one pass "
+             "gives the norm",
+             lean ? "lean" : "paper", (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
+    ZR_CHECK(!l->any_ranks || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
              "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
-    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->world), ZR_ERR_UNSUPPORTED,
-             "all-reduce at stage 1 with %lld micro-batches a step%s: one is built, and not of world",
-             (long long)l->accum, l->world ? ", world" : "");
+    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->any_ranks), ZR_ERR_UNSUPPORTED,
+             "all-reduce at stage 1 with %lld micro-batches a step%s: one is built, and not with sums for any number "
+             "of ranks",
+             (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
     ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
              "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
     return ZR_OK;
@@ -200,7 +188,7 @@ static zr_status plan_caches(zr_plan *plan)
     for (int32_t v = 0; g && v < zr_graph_values(g); v++) {
         const zr_value_info *info = zr_graph_value(g, v);
         if (info->kind != ZR_VALUE_CACHE) continue;
-        int64_t bytes = zr_shape_elems(&info->type.shape) * zr_dtype_bytes(info->type.dtype);
+        int64_t bytes = zr__value_bytes(info);
         int32_t index;
         ZR_TRY(
             zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, info->unit, "key-value cache", bytes, &index));
@@ -261,7 +249,7 @@ static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
-    plan->sum_f32 = l->accum > 1 || l->world;
+    plan->sum_f32 = l->accum > 1 || l->any_ranks;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
     plan->ranks = l->ranks;
     plan->side_by_side = l->overlap;

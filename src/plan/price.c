@@ -9,7 +9,7 @@ typedef struct pricing {
     const zr_machine *machine;
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
-    zr_step_time *time; /* of each step of one turn; NULL: not asked for */
+    zr_step_time *time; /* of each step of one round; NULL: not asked for */
 } pricing;
 
 /* An unknown rate costs no time. */
@@ -121,7 +121,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     }
 }
 
-/* All turns of the body but the first take the same time. */
+/* All rounds but the first take the same time. */
 static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, ends *end)
 {
     const double more = (double)(p->plan->schedule[kind].step[repeat].rounds - 1);

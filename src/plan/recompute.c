@@ -49,11 +49,6 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-static int64_t bytes_of(const zr_value_info *v)
-{
-    return zr_shape_elems(&v->type.shape) * zr_dtype_bytes(v->type.dtype);
-}
-
 /* Did the forward pass write it? */
 static bool is_forward(const zr_graph *g, const zr_value_info *v)
 {
@@ -68,7 +63,7 @@ static void find_inputs(const zr_graph *g, int64_t *input_bytes)
         for (int j = 0; j < op->n_in && !op->backward; j++) {
             const zr_value_info *v = op->in[j] == ZR_NONE ? NULL : zr_graph_value(g, op->in[j]);
             if (!v || v->kind != ZR_VALUE_ACT || v->unit == op->unit) continue;
-            if (bytes_of(v) > input_bytes[op->unit]) input_bytes[op->unit] = bytes_of(v);
+            if (zr__value_bytes(v) > input_bytes[op->unit]) input_bytes[op->unit] = zr__value_bytes(v);
         }
     }
 }
@@ -80,7 +75,7 @@ static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *
     case ZR_RECOMPUTE_UNIT:
         return true;
     case ZR_RECOMPUTE_SELECTIVE:
-        return zr_graph_get_op(g, v->producer)->def->selective || bytes_of(v) > input_bytes[v->unit];
+        return zr_graph_get_op(g, v->producer)->def->selective || zr__value_bytes(v) > input_bytes[v->unit];
     case ZR_RECOMPUTE_NONE:
     case ZR_RECOMPUTE_AUTO:
         break;
@@ -137,7 +132,7 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
         if (r->elsewhere[out]) return -1;
-        double bytes = (double)bytes_of(zr_graph_value(g, out));
+        double bytes = (double)zr__value_bytes(zr_graph_value(g, out));
         written += bytes;
         if (r->first[out] < 0) continue;
         read += bytes;

@@ -5,17 +5,6 @@
 
 #include <string.h>
 
-static const zr_op *op_of(const zr__writing *w, int32_t run)
-{
-    return zr__program_op(&w->decided.program, w->list.graph, run);
-}
-
-static int64_t bytes_of(const zr_graph *g, zr_value value)
-{
-    const zr_type *type = &zr_graph_value(g, value)->type;
-    return zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype);
-}
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 static bool is_due(const zr__writing *w, int32_t unit, int32_t segment)
@@ -44,7 +33,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
     const zr__decided *d = &w->decided;
     const zr_plan *plan = w->list.plan;
     bool last = segment + 1 == d->n_segments || d->segment[segment + 1].pass != d->segment[segment].pass;
-    /* First, or what all ranks agree on about the unit before would stand behind this one's way. */
+    /* Before the reductions of this segment: on the comm stream AGREE of the units before would wait behind them. */
     if (w->pending) consume_units(w, segment - 1);
     for (int32_t u = 0; u < plan->n_units && w->list.status == ZR_OK; u++) {
         if (!is_due(w, u, segment)) continue;
@@ -67,7 +56,7 @@ static void write_losses(zr__writing *w, int32_t run)
     if (losses == ZR_NONE || w->kind == ZR_SCHEDULE_DECODE || p->run[run].role == ZR__REPLAY || run >= p->pass_end[0])
         return;
     if (zr_graph_value(l->graph, losses)->producer != p->run[run].op) return;
-    zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op_of(w, run)->unit);
+    zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, zr__op_of(&w->decided, run)->unit);
     zr_use use = l->schedule->value[losses];
     use.reads = true;
     use.writes = false;
@@ -78,7 +67,7 @@ static void write_losses(zr__writing *w, int32_t run)
 static void write_run(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
-    const zr_op *op = op_of(w, run);
+    const zr_op *op = zr__op_of(&w->decided, run);
     zr__id step = zr__list_step(l, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit);
     zr__list_newest(l)->op = w->decided.program.run[run].op;
     zr__list_newest(l)->replay = w->decided.program.run[run].role == ZR__REPLAY;
@@ -107,7 +96,7 @@ static void write_copy(zr__writing *w, int32_t run)
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
     const bool keep = of->role == ZR__KEEP;
-    const int64_t bytes = bytes_of(l->graph, of->value);
+    const int64_t bytes = zr__value_bytes(zr_graph_value(l->graph, of->value));
     zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
     if (keep)
         w->kept[of->value] = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint", bytes);
@@ -119,7 +108,7 @@ static void write_copy(zr__writing *w, int32_t run)
     zr__list_use(l, step, keep ? device : host);
     zr__list_use(l, step, keep ? host : device);
     if (keep) return;
-    /* While the segment before computes, no further ahead: else all might be there at once. */
+    /* Fetched while the segment before computes and no earlier: else all checkpoints might be there at once. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     l->schedule->value[of->value] = device;
     w->place[w->n_instances] = device.buffer;
@@ -137,7 +126,7 @@ static void write_batch(zr__writing *w)
     zr__list_newest(l)->range = (zr_range){.count = layout->batch, .by = {layout->batch, ZR_GROUP_DATA}};
     for (int32_t i = 0; i < zr_graph_inputs(l->graph) && l->status == ZR_OK; i++) {
         zr_value input = zr_graph_input(l->graph, i);
-        int64_t bytes = bytes_of(l->graph, input);
+        int64_t bytes = zr__value_bytes(zr_graph_value(l->graph, input));
         int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_ACT, -1, "input", bytes),
                 place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "input", bytes);
         zr_use use = l->schedule->value[input] = zr__use_value(l->graph, input, place, false, true);
@@ -155,7 +144,7 @@ static void refresh_units(zr__writing *w, bool *done)
 {
     zr__list *l = &w->list;
     for (int32_t i = 0; i < w->decided.program.n; i++) {
-        const zr_op *op = op_of(w, i);
+        const zr_op *op = zr__op_of(&w->decided, i);
         for (int j = 0; op && j < op->n_in; j++) {
             int32_t unit = zr__param_unit(l->graph, op->in[j]);
             if (unit < 0 || done[unit] || !zr__refreshed(l->plan, unit)) continue;
@@ -182,7 +171,7 @@ static void write_segments(zr__writing *w)
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
         if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
         for (int32_t run = segment[i].first; run < segment[i].end; run++)
-            (op_of(w, run) ? write_run : write_copy)(w, run);
+            (zr__op_of(&w->decided, run) ? write_run : write_copy)(w, run);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
@@ -248,11 +237,13 @@ static zr_status begin(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY(take_tables(w));
     ZR_TRY(zr__gathers_begin(&w->gathers, plan, w->decided.n_segments));
     for (int32_t k = 0; k < w->decided.n_segments; k++)
-        for (int32_t i = w->decided.segment[k].first; i < w->decided.segment[k].end; i++)
-            for (int j = 0; op_of(w, i) && j < op_of(w, i)->n_in; j++) {
-                int32_t unit = zr__param_unit(w->list.graph, op_of(w, i)->in[j]);
+        for (int32_t i = w->decided.segment[k].first; i < w->decided.segment[k].end; i++) {
+            const zr_op *op = zr__op_of(&w->decided, i);
+            for (int j = 0; op && j < op->n_in; j++) {
+                int32_t unit = zr__param_unit(w->list.graph, op->in[j]);
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
+        }
     if (kind == ZR_SCHEDULE_DECODE) place_caches(w);
     return w->gathers.status;
 }

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* NULL: no op runs there. */
-static const zr_op *op_of(const zr__decided *d, int32_t run)
+const zr_op *zr__op_of(const zr__decided *d, int32_t run)
 {
     return zr__program_op(&d->program, d->graph, run);
 }
@@ -50,9 +49,9 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
     int32_t forward = inputs; /* instances below it, but the inputs, are the forward pass's */
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
-        const zr_op *op = op_of(d, i);
+        const zr_op *op = zr__op_of(d, i);
         if (run->role == ZR__KEEP) d->last_use[newest[run->value]] = i;
-        if (run->role == ZR__FETCH) {
+        if (run->role == ZR__FETCH_BACK) {
             d->last_use[d->n_instances] = -1;
             newest[run->value] = d->n_instances++;
         }
@@ -86,7 +85,7 @@ static void find_due(const zr__decided *d, int pass)
     for (int32_t k = 0; k < d->n_segments && d->segment[k].pass <= pass; k++) {
         last = k;
         for (int32_t i = d->segment[k].first; d->segment[k].pass == pass && i < d->segment[k].end; i++) {
-            const zr_op *op = op_of(d, i);
+            const zr_op *op = zr__op_of(d, i);
             if (!op) continue;
             for (int j = 0; j < op->n_in && plan->consume_grad; j++) {
                 int32_t unit = zr__param_unit(d->graph, op->in[j]);

@@ -25,8 +25,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* A rank's part of a unit that the ranks of a group share out; of SELF, the whole. Where sums are made in two levels,
- * the shards of one host stand side by side, so that each level moves whole stretches. */
+/* A rank's part of a unit that is shared out among the ranks of a group; of SELF, the whole. Where sums are made in two
+ * levels, the shards of one host stand side by side, so that each level moves whole stretches. */
 static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -94,7 +94,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                     plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    u->n_above = l->world ? accumulators(l->accum) - 1 : 0;
+    u->n_above = l->any_ranks ? accumulators(l->accum) - 1 : 0;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
@@ -196,10 +196,10 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* Of the staging memory: buckets pass through it in parts, so that its size is constant (ZeRO section 6.2, C_B): one
- * part for each rank is filled while another is read. Of this size, more brings no more speed. */
+/* Of the staging memory: pieces go through it in chunks, so that its size is constant (ZeRO section 6.2, C_B): one half
+ * is filled while the other is read. Beyond this size, more brings no more speed. */
 #define STAGING_BYTES ((int64_t)4 << 20)
-#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* a rank's two parts, however many ranks there are */
+#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
 
 /* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
 zr_status zr__plan_staging(zr_plan *plan)
@@ -240,14 +240,13 @@ zr_status zr__plan_results(zr_plan *plan)
     ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
     if (l->decode_len > 0) {
         const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
-        const zr_type *type = &zr_graph_value(g, zr_graph_get_output(g))->type;
-        ZR_TRY(result(plan, -1, "output", (size_t)(zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)),
-                      &plan->output));
+        const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g));
+        ZR_TRY(result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
     }
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
     if (!l->train) return ZR_OK;
-    size_t scalars = l->world ? ZR_NORM_SCALARS_WORLD : ZR_NORM_SCALARS;
+    size_t scalars = l->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
     ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)l->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {

@@ -9,7 +9,7 @@ static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
     const zr_plan_unit *u = &l->plan->unit[unit];
     zr__id step = zr__list_step(l, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit);
     zr__list_newest(l)->range = u->own;
-    zr__list_newest(l)->world = l->plan->layout.world;
+    zr__list_newest(l)->any_ranks = l->plan->layout.any_ranks;
     zr__list_use(l, step, zr__use_state(sums, u->own, true, false));
     zr__list_use(l, step, zr__use_all(u->square, false, true));
 }
@@ -41,7 +41,7 @@ static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 void zr__write_norm(zr__list *l)
 {
     zr__id step = verdict(l, ZR_STEP_NORM, -1);
-    zr__list_newest(l)->world = l->plan->layout.world;
+    zr__list_newest(l)->any_ranks = l->plan->layout.any_ranks;
     zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
     for (int32_t u = 0; u < l->plan->n_units; u++)
         if (l->plan->unit[u].elems > 0) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));

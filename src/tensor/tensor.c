@@ -1,17 +1,13 @@
 #include "zr/tensor.h"
 
+#include "base/names.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
 const char *zr_dtype_name(zr_dtype dtype)
 {
-    static const char *const name[] = {
-#define DTYPE_NAME(id, text, bytes) text,
-        ZR_DTYPE_LIST(DTYPE_NAME)
-#undef DTYPE_NAME
-    };
-    if ((unsigned)dtype >= ZR_DTYPES) return "unknown";
-    return name[dtype];
+    ZR__NAME_IN(ZR_DTYPE_LIST, ZR_DTYPES, dtype, "unknown");
 }
 
 int64_t zr_dtype_bytes(zr_dtype dtype)

@@ -12,6 +12,13 @@
 
 /* ---- between ranks ---------------------------------------------------------------------------- */
 
+void zr__run_enter(const zr__run *r, zr__phase phase)
+{
+    zr_comm_show(r->comm, ZR__PHASE_SHOWN, zr__phase_shown(phase, r->result->steps));
+    if (r->observer->reached && phase != ZR__PHASE_TRAIN)
+        r->observer->reached(r->observer->arg, r->comm->rank, zr__phase_name(phase), r->result->steps);
+}
+
 void zr__run_note(const zr__run *r, const char *text)
 {
     if (r->comm->rank == 0 && r->observer->note) r->observer->note(r->observer->arg, text);
@@ -150,6 +157,7 @@ static zr_status write_run_json(zr__run *r)
 
 static zr_status report(zr__run *r, double begin)
 {
+    zr__run_enter(r, ZR__PHASE_END);
     ZR_TRY(measure_ranks(r));
     ZR_TRY(collect_timings(r));
     ZR_TRY(measure_peak(r));
@@ -315,6 +323,7 @@ zr_status zr__run_end(zr__run *r, zr_status st, double begin)
     if (st != ZR_OK && !r->result->agreed) return st;
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);
     if (!asked && r->result->steps == r->result->skipped) return ZR_FAIL(st, "%s; nothing was trained yet", why);
+    zr__run_enter(r, ZR__PHASE_SAVE);
     zr_status kept = keep(r, stopped, saved);
     if (!r->result->agreed) return kept;
     zr_status told = kept == ZR_OK ? report(r, begin) : ZR_OK;

@@ -163,8 +163,8 @@ static zr_status choose(zr__run *r)
         return check_run(r, name, step, &r->resume.from);
     }
     r->resume.step = -1;
-    ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: none of its %lld checkpoint%s is whole", shown,
-             (long long)r->resume.n, r->resume.n == 1 ? "" : "s");
+    ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,
+             (long long)r->resume.n);
     ZR_CHECK(!zr__run_dir_has_model(&r->dir), ZR_ERR_CREATE,
              "train.output_dir %s holds a run that ended and left no checkpoint to continue from; to go on from its "
              "weights, name its model/ in model.init and another train.output_dir",

@@ -108,7 +108,8 @@ static zr_status check_plan(zr__run *r)
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
     if (!threads || r->comm->rank == 0) ZR_TRY(check_room(r, threads ? r->comm->local_size : 1));
-    ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan));
+    ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
+    zr__hang_plan(r->hang, r->plan);
     r->result->planned = zr_report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plan = r->plan,
@@ -248,6 +249,8 @@ static void announce(zr__run *r)
     }
     zr__resume_tell(r);
     note_limit(r);
+    char limits[ZR__LIMITS_BYTES];
+    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);
     int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores) {
         snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
@@ -446,11 +449,13 @@ static zr_status one_step(zr__run *r)
     zr_step_result did = {0};
     zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
     r->result->agreed = false;
+    zr__run_enter(r, ZR__PHASE_TRAIN);
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
+    zr__hang_took(r->hang, sec);
     r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow one is remembered for some steps */
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
@@ -481,6 +486,7 @@ static zr_status evaluate(zr__run *r)
     zr__eval_watch watch = {.done = after_batch, .arg = r};
     const zr__eval_text val = {r->model.family, r->inputs.val, windows};
     r->result->agreed = false;
+    zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
     ZR_TRY(zr__run_agree(r, part.data));
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
@@ -523,6 +529,8 @@ static zr_status loop(zr__run *r)
 static zr_status run_all(zr__run *r)
 {
     double begin = zr_clock_sec();
+    ZR_TRY(zr__run_agree(r, zr__hang_create(r->config, r->comm, r->observer, &r->hang)));
+    zr__run_enter(r, ZR__PHASE_START);
     ZR_TRY(check(r));
     ZR_TRY(start(r));
     return zr__run_end(r, loop(r), begin);
@@ -548,6 +556,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
     zr__run_release(&r);
     zr__watch_destroy(&r.watch);
     zr_engine_destroy(&r.engine);
+    zr__hang_destroy(&r.hang);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);

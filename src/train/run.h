@@ -4,6 +4,7 @@
 #define ZR_TRAIN_RUN_H
 
 #include "train/checkpoint_run.h"
+#include "train/hang.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
 #include "train/watch.h"
@@ -42,6 +43,7 @@ typedef struct zr__run {
     double step_sec, save_sec;      /* what one takes, by the last ones; 0: none was made */
     char save_failure[512];         /* the first one that could not be written, "" */
     zr__watch watch;
+    zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
     zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
@@ -51,6 +53,9 @@ typedef struct zr__run {
     zr_loss_scaler scaler;
     int64_t skipped_in_row; /* without those that lowered the loss scale */
 } zr__run;
+
+/** A phase begins on this rank: those who watch are shown it. */
+void zr__run_enter(const zr__run *r, zr__phase phase);
 
 /** Tell rank 0's observer; one line. */
 void zr__run_note(const zr__run *r, const char *text);

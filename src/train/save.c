@@ -423,6 +423,7 @@ zr_status zr__run_save(zr__run *r)
         zr__run_note(r, text);
         return ZR_OK;
     }
+    zr__run_enter(r, ZR__PHASE_SAVE);
     zr_status st = zr__run_checkpoint(r);
     if (st == ZR_OK || !r->result->agreed) return st;
     snprintf(why, sizeof(why), "%s", zr_error_message());

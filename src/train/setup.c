@@ -43,7 +43,10 @@ static zr_status look_at_text(zr_config *config, const char *path, bool *text)
 {
     zr_data *data = NULL;
     *text = false;
-    if (!path || zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data) != ZR_OK) return ZR_OK;
+    if (!path) return ZR_OK;
+    zr_status opened = zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data);
+    if (opened == ZR_ERR_MEMORY) return zr_error_frame(opened, __func__, __FILE__, __LINE__);
+    if (opened != ZR_OK) return ZR_OK;
     zr_data_info info = zr_data_get_info(data);
     *text = strcmp(info.format, "text") == 0;
     zr_status st = *text && info.note[0] ? zr_config_add_note(config, info.note) : ZR_OK;
@@ -142,8 +145,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
-    layout->world = config->train.world;
-    bool summed = config->accumulation_steps > 1 || layout->world; /* into sums that are kept */
+    layout->any_ranks = config->train.any_ranks;
+    bool summed = config->accumulation_steps > 1 || layout->any_ranks; /* into sums that are kept */
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
@@ -269,7 +272,7 @@ int64_t zr_train_host_limit(int local_ranks)
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    bool kept = lean && l->norm_first && l->accum == 1 && !l->world && !l->two_pass;
+    bool kept = lean && l->norm_first && l->accum == 1 && !l->any_ranks && !l->two_pass;
     bool again = l->recompute == ZR_RECOMPUTE_UNIT || l->recompute == ZR_RECOMPUTE_AUTO;
     text[0] = '\0';
     if (!l->train) return text;

@@ -9,8 +9,11 @@ zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
     return zr_comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
 }
 
-zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan)
+zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan, int rank)
 {
+    if (observer->reached) w->observer = observer;
+    w->plan = plan;
+    w->rank = rank;
     if (observer->timings) ZR_TRY(zr__timings_create(plan, &w->timings));
     if (observer->trace.path) ZR_TRY(zr__trace_create(plan, &observer->trace, &w->trace));
     return ZR_OK;
@@ -22,18 +25,41 @@ void zr__watch_destroy(zr__watch *w)
     zr__trace_destroy(&w->trace);
 }
 
+/* What a step of the schedule belongs to; NULL: nothing that has a name. */
+static const char *phase_of(const zr_plan *plan, const zr_event *event)
+{
+    const zr_step *step = &plan->schedule[event->schedule].step[event->step];
+    switch (step->kind) {
+    case ZR_STEP_RUN:
+        return zr_graph_get_op(plan->graph[event->schedule], step->op)->backward ? "backward" : "forward";
+    case ZR_STEP_REDUCE_SCATTER:
+    case ZR_STEP_REDUCE:
+        return "exchange";
+    case ZR_STEP_GATHER:
+    case ZR_STEP_BROADCAST:
+        return "gather";
+    case ZR_STEP_UPDATE:
+        return "update";
+    default:
+        return NULL;
+    }
+}
+
 static void on_event(void *arg, const zr_event *event)
 {
     const zr__watch *w = arg;
     if (w->timings) zr__timings_event(w->timings, event);
     if (w->tracing) zr__trace_event(w->trace, event);
+    const char *phase = w->observer ? phase_of(w->plan, event) : NULL;
+    if (phase) w->observer->reached(w->observer->arg, w->rank, phase, w->step + 1);
 }
 
 void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)
 {
     w->tracing = w->trace && zr__trace_wants(w->trace, step);
     if (w->timings) zr__timings_begin(w->timings);
-    if (w->timings || w->tracing) zr_engine_watch(engine, on_event, w);
+    w->step = step;
+    if (w->timings || w->tracing || w->observer) zr_engine_watch(engine, on_event, w);
 }
 
 void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)

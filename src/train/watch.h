@@ -1,4 +1,4 @@
-/** Who looks at the steps of a training run while they run: timings and trace. */
+/** Who looks at the steps of a training run while they run: timings, trace, and a test that lets a rank die there. */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
 
@@ -9,13 +9,17 @@
 typedef struct zr__watch {
     zr__timings *timings;
     zr__trace *trace;
-    bool tracing; /* this step */
+    bool tracing;                /* this step */
+    const zr_observer *observer; /* with `reached`; NULL: without */
+    const zr_plan *plan;
+    int rank;
+    int64_t step;
 } zr__watch;
 
 /** Is the same asked for on every rank? Collective. */
 ZR_NODISCARD zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm);
 /** Make what the observer asks for. */
-ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plan *plan);
+ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plan *plan, int rank);
 void zr__watch_destroy(zr__watch *watch);
 
 /** Around each optimizer step, from 0; evaluations are not watched. */

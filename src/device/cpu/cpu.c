@@ -189,10 +189,22 @@ static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
     return find_first(device->profile.facts.kernels, level_of(device)->families, op);
 }
 
+/* More elements than any machine keeps, and few enough for the kernels to count with. */
+#define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
+
+static bool is_counted(const zr_graph *graph, const zr_value *value, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (value[i] != ZR_NONE && zr_shape_elems(&zr_graph_value(graph, value[i])->type.shape) > COUNTED_ELEMS_MAX)
+            return false;
+    return true;
+}
+
 /* Kernels are one source for all levels, so those of the lowest, which every processor runs, take what all take. */
 int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_kernel *kernel = find_first(facts->kernels, levels[0].families, op->def->name);
+    if (!is_counted(graph, op->in, op->n_in) || !is_counted(graph, op->out, op->n_out)) return INT64_MAX / 64 * 64;
     return kernel && kernel->scratch_bytes ? kernel->scratch_bytes(facts, graph, op) : 0;
 }
 

@@ -11,8 +11,8 @@
 typedef struct zr__processor {
     bool v2, v3, v4;             /* the levels of the x86-64 ABI, registers that the system keeps included */
     bool avx512_bf16;            /* the instruction; it counts on top of v4 */
-    bool slow_dots;              /* it multiplies bf16 at half the rate of its multiply-adds in fp32 */
-    uint32_t cpuid_7_edx;        /* its bits 22 and 24: multiplies bf16 on tiles, has tiles */
+    bool intel;                  /* who made it */
+    uint32_t cpuid_7_edx;        /* its bits 22 to 24: multiplies bf16 on tiles, multiplies fp16, has tiles */
     uint64_t xcr0;               /* its bits 17 and 18: the system keeps tiles */
     bool tiles_permitted;        /* the kernel lets this process use them */
     const char *most_of_library; /* ONEDNN_MAX_CPU_ISA: the most that the library of products may use; NULL: anything */

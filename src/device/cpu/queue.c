@@ -22,7 +22,7 @@ typedef struct entry {
 } entry;
 
 typedef struct cpu_queue {
-    zr_queue base; /* its device: the owner, or for a thread beside it one of its own */
+    zr_queue base; /* base.device: `owner`, or, where a thread runs the queue, a device of its own */
     zr_device *owner;
     bool beside;
     entry *ring;
@@ -31,7 +31,7 @@ typedef struct cpu_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t issued, ended; /* tickets */
-    int64_t reached;       /* as `ended`, but for what failed and what came behind it */
+    int64_t reached;       /* as `ended`, without tasks that failed or stood behind one that did */
     int64_t awaited;       /* the least ticket that someone sleeps for, 0: none */
     double free_sec;       /* when the last task since sync ended, 0: there was none */
     bool quit;
@@ -62,7 +62,7 @@ static void end_entry(cpu_queue *q, zr_status status)
     if (wakes) pthread_cond_broadcast(&q->changed);
 }
 
-/* Until the queue has come so far, or will never. */
+/* Wait until the queue has reached this ticket (true), or never will. */
 static bool await_ticket(cpu_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
@@ -88,7 +88,7 @@ static zr_status run_task(cpu_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* The next entry; false: there will be none. */
+/* The next entry; false: there will be none. `drop`: it is not to run. */
 static bool take_entry(cpu_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
@@ -117,7 +117,7 @@ static void *run_queue(void *arg)
 
 static void put_entry(cpu_queue *q, const entry *new)
 {
-    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* it has failed, which sync tells */
+    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* the queue has failed, which sync tells */
     pthread_mutex_lock(&q->lock);
     q->ring[q->issued++ % q->room] = *new;
     pthread_mutex_unlock(&q->lock);
@@ -155,7 +155,7 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
     cpu_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
     if (other == q) return ZR_OK;
     if (!q->beside) return await_ticket(other, mark.ticket) ? ZR_OK : failure_of(other);
-    if (other->beside) put_entry(q, &(entry){.mark = mark}); /* one that runs at once has come so far */
+    if (other->beside) put_entry(q, &(entry){.mark = mark}); /* else `other` runs at once: it has got there already */
     return ZR_OK;
 }
 

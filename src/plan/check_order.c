@@ -1,0 +1,283 @@
+/*
+ * Of the proof of a plan: which step comes before which, found anew from streams and waits alone, and what follows for
+ * buffers. Steps of one stream run in order, so of all that comes before a step the last of each stream says enough.
+ */
+#include "plan/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int32_t zr__step_at(const zr__proof *p, int32_t time)
+{
+    return time < p->s->n_steps ? time : p->repeat + 1 + time - p->s->n_steps;
+}
+
+static int32_t second(const zr__proof *p, int32_t step)
+{
+    return p->s->n_steps + step - p->repeat - 1;
+}
+
+static bool follows_end(const zr__proof *p, int32_t time)
+{
+    return time < p->s->n_steps && time >= p->end;
+}
+
+bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
+{
+    return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
+}
+
+/* Times of a stream count on in the order in which it runs them. */
+bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
+{
+    return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
+}
+
+zr_status zr__proof_begin(zr__proof *p, const zr_plan *plan, zr_schedule_kind kind)
+{
+    *p = (zr__proof){.plan = plan, .graph = plan->graph[kind], .s = &plan->schedule[kind], .kind = kind};
+    int32_t open = 0;
+    p->repeat = p->end = -1;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        p->has_when[step->when] = true;
+        if (step->kind == ZR_STEP_REPEAT) p->repeat = i;
+        if (step->kind == ZR_STEP_END) p->end = i;
+        open += step->kind == ZR_STEP_REPEAT ? 1 : step->kind == ZR_STEP_END ? -1 : 0;
+        ZR_CHECK(open == 0 || open == 1, ZR_ERR_INTERNAL, "step %d: REPEAT and END do not match", i);
+    }
+    ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "a REPEAT has no END");
+    bool again = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
+    p->times = p->s->n_steps + (again ? p->end - p->repeat - 1 : 0);
+    return ZR_OK;
+}
+
+void zr__proof_end(zr__proof *p)
+{
+    zr_free(p->clock);
+    zr_free(p->use);
+    zr_free(p->first);
+}
+
+/* ---- the order of steps ------------------------------------------------------------------------ */
+
+/* Does a step's place stay empty? What runs in later rounds alone stands in the first one behind what it replaces, and
+ * does nothing: one wait for it serves all rounds. */
+static bool is_idle(const zr__proof *p, int32_t time)
+{
+    const zr_when when = p->s->step[zr__step_at(p, time)].when;
+    bool later = time >= p->s->n_steps || p->pair == ZR__PAIR_LATER;
+    return (when == ZR_WHEN_STALE && (later || p->pair == ZR__PAIR_FLUSHED)) || (when == ZR_WHEN_FIRST && later);
+}
+
+static void after(const zr__proof *p, int32_t time, int32_t earlier)
+{
+    int32_t *mine = p->clock[time];
+    const int32_t *its = p->clock[earlier];
+    for (int k = 0; k < ZR_STREAMS; k++)
+        if (its[k] > mine[k]) mine[k] = its[k];
+    const zr_stream stream = p->s->step[zr__step_at(p, earlier)].stream;
+    if (earlier > mine[stream]) mine[stream] = earlier;
+}
+
+/* The order of streams and waits; nothing waits for what does not run. last: of each stream. */
+static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
+{
+    const int32_t at = zr__step_at(p, time);
+    const zr_step *step = &p->s->step[at];
+    bool again = time >= p->s->n_steps;
+    for (int k = 0; k < ZR_STREAMS; k++) p->clock[time][k] = -1;
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+        const zr_wait *wait = &p->s->wait[w];
+        const int32_t on_step = wait->step;
+        bool body = on_step > p->repeat && on_step < p->end && at > p->repeat && at < p->end;
+        bool there = on_step >= 0 && on_step < p->s->n_steps && (wait->before ? body : on_step < at) &&
+                     on_step != p->repeat && on_step != p->end;
+        ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", at, on_step);
+        if ((wait->before && !again) || is_idle(p, time)) continue;
+        const int32_t on = again && !wait->before && on_step > p->repeat ? second(p, on_step) : on_step;
+        if (!is_idle(p, on)) after(p, time, on);
+    }
+    if (is_idle(p, time)) return ZR_OK;
+    if (last[step->stream] >= 0) after(p, time, last[step->stream]);
+    last[step->stream] = time;
+    return ZR_OK;
+}
+
+static zr_status find_order(const zr__proof *p)
+{
+    int32_t last[ZR_STREAMS], body_last[ZR_STREAMS];
+    for (int k = 0; k < ZR_STREAMS; k++) last[k] = body_last[k] = -1;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        ZR_TRY(order_time(p, i, last));
+        if (i == p->end) memcpy(body_last, last, sizeof last);
+    }
+    for (int32_t i = p->s->n_steps; i < p->times; i++) ZR_TRY(order_time(p, i, body_last));
+    return ZR_OK;
+}
+
+/* ---- uses of buffers --------------------------------------------------------------------------- */
+
+/* A buffer that stays is one; of another each round has its own: those of a second round stand behind all buffers. */
+static int32_t instances(const zr__proof *p)
+{
+    return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
+}
+
+static int32_t instance_at(const zr__proof *p, int32_t time, int32_t buffer)
+{
+    bool own = time >= p->s->n_steps && buffer >= p->plan->n_persistent;
+    return own ? buffer - p->plan->n_persistent + p->s->n_buffers : buffer;
+}
+
+static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
+{
+    return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
+}
+
+/* The steps that use buffers at a time. */
+static const zr_step *using_step(const zr__proof *p, int32_t time)
+{
+    static const zr_step none = {0};
+    const zr_step *step = &p->s->step[zr__step_at(p, time)];
+    bool not_yet = step->when == ZR_WHEN_LATER && time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
+    return is_idle(p, time) || not_yet ? &none : step;
+}
+
+static zr_status find_uses(zr__proof *p)
+{
+    const int32_t n = instances(p);
+    if (!p->use) p->use = zr_alloc(sizeof *p->use * (size_t)(2 * (int64_t)p->s->n_uses + 1));
+    if (!p->first) p->first = zr_alloc(sizeof *p->first * 2 * (size_t)(n + 2));
+    ZR_CHECK(p->use && p->first, ZR_ERR_MEMORY, "no memory to check %d uses", p->s->n_uses);
+    int32_t *first = p->first, *next = first + n + 1;
+    for (int32_t b = 0; b <= n; b++) first[b] = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t t = 0; t < p->times; t++) {
+            const zr_step *step = using_step(p, t);
+            for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+                if (p->s->use[u].buffer < 0) continue;
+                int32_t b = instance_at(p, t, p->s->use[u].buffer);
+                if (pass == 0)
+                    first[b + 1]++;
+                else
+                    p->use[next[b]++] = (zr__use_of){t, p->s->use[u].reads, p->s->use[u].writes};
+            }
+        }
+        for (int32_t b = 0; b < n && pass == 0; b++) {
+            first[b + 1] += first[b];
+            next[b] = first[b];
+        }
+    }
+    return ZR_OK;
+}
+
+/* The uses of one buffer in the first round and what follows END, or in both rounds: no two that conflict without an
+ * order. Of each stream the last that reads and the last that writes come after all others of theirs. */
+static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
+{
+    int32_t read[ZR_STREAMS], written[ZR_STREAMS];
+    for (int k = 0; k < ZR_STREAMS; k++) read[k] = written[k] = -1;
+    for (int32_t i = p->first[instance]; i < p->first[instance + 1]; i++) {
+        const zr__use_of *use = &p->use[i];
+        if (both ? follows_end(p, use->time) : use->time >= p->s->n_steps) continue;
+        for (int k = 0; k < ZR_STREAMS; k++) {
+            const int32_t other[] = {written[k], use->writes ? read[k] : -1};
+            for (int j = 0; j < 2; j++)
+                ZR_CHECK(other[j] < 0 || other[j] == use->time || zr__happens_before(p, other[j], use->time),
+                         ZR_ERR_INTERNAL, "steps %d and %d use buffer %s in no order", zr__step_at(p, other[j]),
+                         zr__step_at(p, use->time), buffer_of(p, instance)->what);
+        }
+        const zr_stream stream = p->s->step[zr__step_at(p, use->time)].stream;
+        if (use->reads) read[stream] = use->time;
+        if (use->writes) written[stream] = use->time;
+    }
+    return ZR_OK;
+}
+
+/* ---- bytes that buffers share ------------------------------------------------------------------ */
+
+/* A buffer's place, and its first and last use by each stream, -1: none. */
+typedef struct placed {
+    const zr_buffer *buffer;
+    int64_t begin, end;
+    int32_t first[ZR_STREAMS], last[ZR_STREAMS];
+} placed;
+
+static placed placed_of(const zr__proof *p, int32_t instance)
+{
+    placed x = {.buffer = buffer_of(p, instance)};
+    x.begin = x.buffer->offset;
+    x.end = x.begin + x.buffer->bytes;
+    for (int k = 0; k < ZR_STREAMS; k++) x.first[k] = x.last[k] = -1;
+    for (int32_t i = p->first[instance]; i < p->first[instance + 1]; i++) {
+        const int32_t time = p->use[i].time;
+        const zr_stream stream = p->s->step[zr__step_at(p, time)].stream;
+        if (x.first[stream] < 0) x.first[stream] = time;
+        x.last[stream] = time;
+    }
+    return x;
+}
+
+static bool all_before(const zr__proof *p, const placed *a, const placed *b)
+{
+    for (int i = 0; i < ZR_STREAMS; i++)
+        for (int j = 0; j < ZR_STREAMS; j++)
+            if (a->last[i] >= 0 && b->first[j] >= 0 && !zr__happens_before(p, a->last[i], b->first[j])) return false;
+    return true;
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const placed *a = x, *b = y;
+    if (a->buffer->space != b->buffer->space) return a->buffer->space < b->buffer->space ? -1 : 1;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* Those that share bytes with buffer i stand behind it, or have been held against it. */
+static zr_status check_sharing(const zr__proof *p, const placed *list, int32_t n, int32_t i)
+{
+    const placed *x = &list[i];
+    for (const placed *y = x + 1; y < list + n && y->buffer->space == x->buffer->space && y->begin < x->end; y++) {
+        if (y->end == y->begin) continue;
+        bool apart = !x->buffer->persistent && !y->buffer->persistent && (all_before(p, x, y) || all_before(p, y, x));
+        ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %s and %s share bytes while both may be in use", y->buffer->what,
+                 x->buffer->what);
+    }
+    return ZR_OK;
+}
+
+static zr_status check_places(const zr__proof *p)
+{
+    const int32_t n = instances(p);
+    zr_status st = ZR_OK;
+    for (int32_t b = 0; b < n; b++) {
+        const zr_buffer *x = buffer_of(p, b);
+        const int64_t room = p->plan->space_bytes[x->space];
+        ZR_CHECK(x->offset >= 0 && x->bytes >= 0 && x->bytes <= room && x->offset <= room - x->bytes, ZR_ERR_INTERNAL,
+                 "buffer %s ends outside the %lld bytes of its space", x->what, (long long)room);
+    }
+    placed *list = zr_alloc(sizeof *list * (size_t)(n + 1));
+    ZR_CHECK(list, ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    for (int32_t b = 0; b < n; b++) list[b] = placed_of(p, b);
+    qsort(list, (size_t)n, sizeof *list, by_place);
+    for (int32_t i = 0; i < n && st == ZR_OK; i++) st = check_sharing(p, list, n, i);
+    zr_free(list);
+    return st;
+}
+
+/* ---- one pair of rounds ------------------------------------------------------------------------ */
+
+zr_status zr__check_order(zr__proof *p, zr__pair pair)
+{
+    p->pair = pair;
+    if (!p->clock) p->clock = zr_alloc(sizeof *p->clock * (size_t)(p->times + 1));
+    ZR_CHECK(p->clock, ZR_ERR_MEMORY, "no memory to check %d steps", p->times);
+    ZR_TRY(find_order(p));
+    ZR_TRY(find_uses(p));
+    for (int32_t b = 0; b < instances(p); b++) {
+        ZR_TRY(check_conflicts(p, b, false));
+        if (p->times > p->s->n_steps) ZR_TRY(check_conflicts(p, b, true));
+    }
+    return check_places(p);
+}

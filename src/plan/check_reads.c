@@ -1,0 +1,365 @@
+/*
+ * Of the proof of a plan: whatever a step reads has been written before, byte by byte. Uses that conflict are in the
+ * order of the list, as check_order.c has shown, so "before" is a place in the list.
+ *
+ * Ranks differ in where a range begins: so many bytes further for each place in a group. What is written is kept by
+ * these strides, one set of stretches for each; a range that all places of a group write together, or that goes along
+ * none, is a stretch without a stride. That is the same for all ranks, however many there are.
+ */
+#include "plan/check.h"
+
+#include <string.h>
+
+/* A place moves by so many bytes for each place in a group; each: all these places together. */
+typedef struct stride {
+    int64_t bytes;
+    int32_t group;
+    bool each;
+} stride;
+
+/* Bytes of a buffer, moved by up to two strides, by group. */
+typedef struct spot {
+    int32_t buffer;
+    bool summed; /* sums of all ranks, not what this rank alone has made */
+    int n_strides;
+    stride by[2];
+    int64_t begin, end;
+} spot;
+
+typedef struct stretch {
+    int64_t begin, end;
+} stretch;
+
+/* What is written of a buffer with these strides: stretches apart, in order. */
+typedef struct written {
+    spot at; /* but for begin and end */
+    stretch *stretch;
+    int32_t n, room, next; /* next: of the same buffer, -1: none */
+    stretch turn;          /* sums that owners take in turn: the first so many of them have theirs */
+    int32_t owners;
+} written;
+
+typedef struct state {
+    const zr__proof *p;
+    written *list;
+    int32_t n, room, *newest; /* newest: by buffer, -1: none */
+} state;
+
+/* ---- spots ------------------------------------------------------------------------------------- */
+
+static void add_stride(const zr_plan *plan, spot *at, zr_stride by, int64_t elem_bytes, bool each)
+{
+    if (by.elems == 0 || plan->group[by.group].size == 1) return;
+    const stride its = {by.elems * elem_bytes, by.group, each};
+    bool first = at->n_strides == 1 && its.group < at->by[0].group;
+    if (first) at->by[1] = at->by[0];
+    at->by[first ? 0 : at->n_strides] = its;
+    at->n_strides++;
+}
+
+static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
+{
+    spot at = {.buffer = use->buffer, .summed = summed, .end = p->s->buffer[use->buffer].bytes};
+    if (use->range.count == 0) return at;
+    const int64_t bytes = zr_dtype_bytes(use->dtype);
+    at.begin = use->range.first * bytes;
+    at.end = at.begin + use->range.count * bytes;
+    add_stride(p->plan, &at, use->range.by, bytes, use->each);
+    add_stride(p->plan, &at, use->range.base, bytes, false);
+    return at;
+}
+
+/* The same from the first to the last place of a stride's group. */
+static spot along(const zr_plan *plan, spot at, int i)
+{
+    at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
+    if (i == 0) at.by[0] = at.by[1];
+    at.n_strides--;
+    return at;
+}
+
+static bool same_strides(const spot *a, const spot *b)
+{
+    bool same = a->summed == b->summed && a->n_strides == b->n_strides;
+    for (int i = 0; same && i < a->n_strides; i++)
+        same = a->by[i].bytes == b->by[i].bytes && a->by[i].group == b->by[i].group && a->by[i].each == b->by[i].each;
+    return same;
+}
+
+static written *find(const state *k, const spot *at)
+{
+    for (int32_t i = k->newest[at->buffer]; i >= 0; i = k->list[i].next)
+        if (same_strides(&k->list[i].at, at)) return &k->list[i];
+    return NULL;
+}
+
+/* ---- what is written --------------------------------------------------------------------------- */
+
+/* Room for one entry more. */
+static zr_status grow(void **array, int32_t n, int32_t *room, size_t each)
+{
+    if (n < *room) return ZR_OK;
+    const int32_t wanted = *room ? 2 * *room : 2;
+    void *more = zr_alloc((size_t)wanted * each);
+    ZR_CHECK(more, ZR_ERR_MEMORY, "no memory to check %d ranges", wanted);
+    if (n) memcpy(more, *array, (size_t)n * each);
+    zr_free(*array);
+    *array = more;
+    *room = wanted;
+    return ZR_OK;
+}
+
+/* The first stretch that ends at this byte or behind it. */
+static int32_t first_behind(const written *w, int64_t byte)
+{
+    int32_t begin = 0, end = w->n;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (w->stretch[middle].end < byte)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+/* Put a stretch in, joined with those that it meets: *joined. */
+static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
+{
+    const int32_t at = first_behind(w, begin);
+    int32_t stop = at;
+    *joined = (stretch){begin, end};
+    for (; stop < w->n && w->stretch[stop].begin <= end; stop++) {
+        if (w->stretch[stop].begin < joined->begin) joined->begin = w->stretch[stop].begin;
+        if (w->stretch[stop].end > joined->end) joined->end = w->stretch[stop].end;
+    }
+    ZR_TRY(grow((void **)&w->stretch, w->n, &w->room, sizeof *w->stretch));
+    memmove(w->stretch + at + 1, w->stretch + stop, (size_t)(w->n - stop) * sizeof *w->stretch);
+    w->stretch[at] = *joined;
+    w->n += 1 - (stop - at);
+    return ZR_OK;
+}
+
+static zr_status entry(state *k, const spot *at, written **w)
+{
+    *w = find(k, at);
+    if (*w) return ZR_OK;
+    ZR_TRY(grow((void **)&k->list, k->n, &k->room, sizeof *k->list));
+    *w = &k->list[k->n];
+    **w = (written){.at = *at, .next = k->newest[at->buffer]};
+    k->newest[at->buffer] = k->n++;
+    return ZR_OK;
+}
+
+static zr_status note(state *k, spot at)
+{
+    written *w;
+    stretch joined;
+    if (at.begin >= at.end) return ZR_OK;
+    ZR_TRY(entry(k, &at, &w));
+    ZR_TRY(put(w, at.begin, at.end, &joined));
+    at.begin = joined.begin;
+    at.end = joined.end;
+    for (int i = 0; i < at.n_strides; i++) /* where one place's bytes reach the next one's, all are one stretch */
+        if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note(k, along(k->p->plan, at, i));
+    return ZR_OK;
+}
+
+/* Of a reduction to one owner: its sums are there on every rank once all owners have had their turn. */
+static zr_status note_owner(state *k, const zr_step *step, spot at)
+{
+    written *w;
+    ZR_TRY(entry(k, &at, &w));
+    bool next = w->turn.begin == at.begin && w->turn.end == at.end && w->owners == step->owner;
+    w->turn = (stretch){at.begin, at.end};
+    w->owners = next || step->owner == 0 ? step->owner + 1 : 0;
+    return w->owners == k->p->plan->group[step->group].size ? note(k, at) : ZR_OK;
+}
+
+/* Is all of a spot written? What its own strides leave open may be there for all places of a group. */
+static bool is_written(const state *k, const spot *at)
+{
+    const written *w = find(k, at);
+    int64_t from = at->begin;
+    for (int32_t i = w ? first_behind(w, from + 1) : 0; from < at->end; i++) {
+        bool more = w && i < w->n && w->stretch[i].begin < at->end;
+        spot gap = *at;
+        gap.begin = from;
+        gap.end = more ? w->stretch[i].begin : at->end;
+        bool there = gap.begin >= gap.end;
+        for (int s = 0; s < at->n_strides && !there; s++) {
+            const spot wide = along(k->p->plan, gap, s);
+            there = is_written(k, &wide);
+        }
+        if (!there) return false;
+        from = more ? w->stretch[i].end : at->end;
+    }
+    return true;
+}
+
+/* ---- what is there at the beginning ------------------------------------------------------------ */
+
+static zr_status note_all(state *k, int32_t buffer)
+{
+    return buffer == ZR_NONE ? ZR_OK : note(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
+}
+
+/* A unit's parameters; of those that other ranks have updated and that stay whole, what this rank has updated. */
+static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
+{
+    const zr_plan *plan = k->p->plan;
+    bool others = plan->optim_group != ZR_GROUP_SELF && plan->moves && !u->gathered;
+    if (!stale || !others || u->param.buffer == ZR_NONE) return note_all(k, u->param.buffer);
+    const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
+    return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own, false));
+}
+
+/* What no op writes of a gradient that stays whole: it is clear from the start. */
+static zr_status note_gaps(state *k, int32_t unit)
+{
+    const zr_graph *g = k->p->graph;
+    const zr_unit_info *info = zr_graph_unit_info(g, unit);
+    const zr_plan_unit *u = &k->p->plan->unit[unit];
+    if (u->grad.buffer == ZR_NONE || k->p->plan->grad_group != ZR_GROUP_SELF) return ZR_OK;
+    const int64_t bytes = zr_dtype_bytes(u->grad.dtype);
+    int64_t end = 0;
+    for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
+        const zr_param_info *param = zr_graph_param(g, i);
+        if (param->grad == ZR_NONE) continue;
+        ZR_TRY(note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = param->unit_offset * bytes}));
+        end = (param->unit_offset + zr_shape_elems(&param->shape)) * bytes;
+    }
+    return note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = u->padded_elems * bytes});
+}
+
+static zr_status note_beginning(state *k, bool stale)
+{
+    const zr_plan *plan = k->p->plan;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        ZR_TRY(note_params(k, u, stale));
+        ZR_TRY(note_all(k, u->master.buffer));
+        for (int s = 0; s < 4; s++) ZR_TRY(note_all(k, u->slot[s].buffer));
+        if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
+    }
+    for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
+        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_all(k, b)); /* caches */
+    return ZR_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+static bool gathers(const zr_step *step)
+{
+    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST || step->kind == ZR_STEP_GATHER_GRAD;
+}
+
+static bool reduces(const zr_step *step)
+{
+    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+}
+
+/* Does a step's i-th use read what others have written? Not where it works in memory that it writes before, nor where a
+ * move ends in the place that it comes from; sums are added to from the second round on. */
+static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
+{
+    bool works = use->writes && use->range.count == 0 && step->kind != ZR_STEP_LOSS;
+    bool moved = (gathers(step) && i > 0) || (reduces(step) && i > 0 && !(step->adds && later));
+    return use->reads && !works && !moved;
+}
+
+/* Are these sums of all ranks, or of several micro-batches? One rank's gradient is its own sum. */
+static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
+{
+    bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
+    if (reduces(step)) return i > 0;
+    return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
+}
+
+static zr_status check_step(state *k, int32_t index, bool later)
+{
+    const zr_step *step = &k->p->s->step[index];
+    const zr_use *use = k->p->s->use + step->uses;
+    for (int i = 0; i < step->n_uses; i++) {
+        if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
+        spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        bool there = is_written(k, &at);
+        if (reduces(step) && i == 0) { /* also sums of fewer ranks */
+            at.summed = true;
+            there |= is_written(k, &at);
+        }
+        ZR_CHECK(there, ZR_ERR_INTERNAL,
+                 "step %d reads buffer %s, of which nothing has written all of the bytes from %lld to %lld", index,
+                 k->p->s->buffer[at.buffer].what, (long long)at.begin, (long long)at.end);
+    }
+    for (int i = 0; i < step->n_uses; i++) {
+        if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
+        const spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
+        ZR_TRY(in_turn ? note_owner(k, step, at) : note(k, at));
+    }
+    return ZR_OK;
+}
+
+/* What the caller reads when the schedule has run. */
+static zr_status check_results(const state *k)
+{
+    const zr__proof *p = k->p;
+    spot at = {.buffer = p->plan->verdict, .end = sizeof(zr_verdict)};
+    if (p->kind == ZR_SCHEDULE_DECODE) {
+        const zr_type *type = &zr_graph_value(p->graph, zr_graph_get_output(p->graph))->type;
+        at = (spot){.buffer = p->plan->output, .end = zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)};
+    }
+    bool wanted = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_DECODE;
+    ZR_CHECK(!wanted || is_written(k, &at), ZR_ERR_INTERNAL,
+             "buffer %s has a result of the schedule, but nothing has written it", p->s->buffer[at.buffer].what);
+    return ZR_OK;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------ */
+
+static void forget(state *k, int32_t first_buffer)
+{
+    for (int32_t i = 0; i < k->n; i++) {
+        if (k->list[i].at.buffer < first_buffer) continue;
+        k->list[i].n = k->list[i].owners = 0;
+    }
+}
+
+static bool runs(const zr_step *step, bool stale, bool later)
+{
+    if (step->when == ZR_WHEN_STALE) return stale && !later;
+    return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) != later;
+}
+
+/* A step of two rounds: a third finds what the second does. */
+static zr_status check_run(state *k, bool stale)
+{
+    const zr__proof *p = k->p;
+    bool later = false;
+    forget(k, 0);
+    ZR_TRY(note_beginning(k, stale));
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        if (i == p->end && p->times > p->s->n_steps && !later) {
+            later = true;
+            i = p->repeat;
+            forget(k, p->plan->n_persistent); /* transient buffers begin anew */
+        } else if (runs(&p->s->step[i], stale, later && i < p->end)) {
+            ZR_TRY(check_step(k, i, later));
+        }
+    }
+    return check_results(k);
+}
+
+zr_status zr__check_reads(const zr__proof *p)
+{
+    state k = {.p = p, .newest = zr_alloc(sizeof *k.newest * (size_t)(p->s->n_buffers + 1))};
+    ZR_CHECK(k.newest, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    for (int32_t b = 0; b < p->s->n_buffers; b++) k.newest[b] = -1;
+    zr_status st = check_run(&k, p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run(&k, false);
+    for (int32_t i = 0; i < k.n; i++) zr_free(k.list[i].stretch);
+    zr_free(k.list);
+    zr_free(k.newest);
+    return st;
+}

@@ -1,0 +1,113 @@
+/*
+ * Of the proof of a plan: what is read is the value that is meant. A use lies in its buffer on every rank, and a place
+ * still holds the value that an op, the losses or the output are read from.
+ */
+#include "plan/check.h"
+
+/* Where a range begins on the rank with the highest places. */
+static int64_t last_first(const zr_plan *plan, const zr_range *r)
+{
+    return r->first + (plan->group[r->by.group].size - 1) * r->by.elems +
+           (plan->group[r->base.group].size - 1) * r->base.elems;
+}
+
+/* On every rank a use lies in its buffer, and what moves or changes a part of a unit uses that much of each. */
+zr_status zr__check_ranges(const zr__proof *p)
+{
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+            const zr_use *use = &p->s->use[u];
+            if (use->buffer == ZR_NONE || use->range.count == 0) continue;
+            const zr_buffer *buffer = &p->s->buffer[use->buffer];
+            int64_t end = (last_first(p->plan, &use->range) + use->range.count) * zr_dtype_bytes(use->dtype);
+            ZR_CHECK(use->range.first >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
+                     "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,
+                     (long long)buffer->bytes);
+            bool in_unit = step->unit >= 0 && step->range.count > 0;
+            ZR_CHECK(!in_unit || use->range.count == step->range.count, ZR_ERR_INTERNAL,
+                     "step %d is of %lld elements of a unit, but uses %lld of buffer %s", i,
+                     (long long)step->range.count, (long long)use->range.count, buffer->what);
+        }
+    }
+    return ZR_OK;
+}
+
+/* The bytes of a use. */
+static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
+{
+    *begin = use->range.first * zr_dtype_bytes(use->dtype);
+    *end = *begin + use->range.count * zr_dtype_bytes(use->dtype);
+}
+
+/* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before this one write
+ * there since? */
+static bool was_last(const zr__proof *p, int32_t step, zr_value value, const zr_use *use)
+{
+    int64_t first, end, at, stop;
+    bytes_used(use, &first, &end);
+    for (int32_t i = step - 1; i >= 0 && zr_graph_value(p->graph, value)->param >= 0; i--) {
+        if (p->s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(p->graph, p->s->step[i].op);
+        for (int j = 0; j < op->n_out; j++) {
+            const zr_use *out = &p->s->use[p->s->step[i].uses + op->n_in + j];
+            bytes_used(out, &at, &stop);
+            if (out->buffer == use->buffer && at < end && first < stop) return op->out[j] == value;
+        }
+    }
+    return false;
+}
+
+/* Is `value` still what its place holds, and the place the one that the step names? */
+static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use)
+{
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    ZR_CHECK(use->dtype == info->type.dtype && use->range.count == zr_shape_elems(&info->type.shape), ZR_ERR_INTERNAL,
+             "step %d: value %d is used as %lld elements of another type or shape", step, value,
+             (long long)use->range.count);
+    if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
+        const zr_param_info *param = zr_graph_param(p->graph, info->param);
+        bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_CATEGORY_PARAM : ZR_CATEGORY_GRAD) &&
+                      b->unit == param->unit && use->range.first == param->unit_offset;
+        ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at element %lld of buffer %d (%s)",
+                 step, param->name, (long long)use->range.first, use->buffer, b->what);
+        return ZR_OK;
+    }
+    bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
+    bool held = fixed ? use->buffer == p->s->value[value].buffer
+                      : holder[use->buffer] == value || was_last(p, step, value, use);
+    ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
+             step, value, use->buffer, b->what, holder[use->buffer]);
+    return ZR_OK;
+}
+
+static zr_status check_step(const zr__proof *p, zr_value *holder, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0]));
+    if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
+        ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0]));
+    if (step->kind == ZR_STEP_COPY) holder[use[1].buffer] = holder[use[0].buffer];
+    if (step->kind != ZR_STEP_RUN) return ZR_OK;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    for (int j = 0; j < op->n_in; j++)
+        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j]));
+    for (int j = 0; j < op->n_out; j++) holder[use[op->n_in + j].buffer] = op->out[j];
+    for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j]));
+    return ZR_OK;
+}
+
+/* A place may pass from an input to an output (in_place). Uses that conflict are in the order of the list, as
+ * check_order.c has shown; so whoever reads a value must find it the last that was written to its place. */
+zr_status zr__check_values(const zr__proof *p)
+{
+    zr_value *holder = zr_alloc(sizeof *holder * (size_t)(p->s->n_buffers + 1));
+    ZR_CHECK(holder, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    for (int32_t b = 0; b < p->s->n_buffers; b++) holder[b] = ZR_NONE;
+    zr_status st = ZR_OK;
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, holder, i);
+    zr_free(holder);
+    return st;
+}

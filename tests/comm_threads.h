@@ -1,0 +1,41 @@
+/* What the tests of ranks that are threads share. */
+#ifndef COMM_THREADS_H
+#define COMM_THREADS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "comm/barrier.h"
+#include "comm_checks.h"
+
+static void expect_ok(zr_status st)
+{
+    if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
+}
+
+/* Rank 0 never comes to the others' calls in `comm`; they stop them by `stopped`, or hear that one of them did. */
+static zr_status cancel_all_but_0(zr_comm *comm, zr_comm *stopped, _Atomic int *count)
+{
+    void *staging;
+    ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
+    if (comm->rank == 0) {
+        while (*count < comm->size - 1) usleep(1000);
+        return ZR_OK;
+    }
+    zr_status st = check_cancel(comm, stopped);
+    *count += 1;
+    return st;
+}
+
+/* Three ranks of which `run` stops two and counts them. */
+static void expect_two_stopped(zr_status (*run)(zr_comm *comm, void *count))
+{
+    _Atomic int count = 0;
+    assert_int_equal(zr_comm_threads_run(3, run, &count), ZR_ERR_PEER);
+    assert_int_equal(count, 2);
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* Plans of one small model in many layouts, for the tests of the proof. */
+#ifndef PLAN_WAYS_H
+#define PLAN_WAYS_H
+
+#include <string.h>
+
+#include "plan_make.h"
+
+static const zr_gpt2_config ways_config = {.n_layer = 2,
+                                           .n_head = 3,
+                                           .n_embd = 57,
+                                           .n_positions = 16,
+                                           .vocab_size = 131,
+                                           .embd_pdrop = 0.1,
+                                           .resid_pdrop = 0.1,
+                                           .attn_pdrop = 0.1,
+                                           .layer_norm_epsilon = 1e-5,
+                                           .initializer_range = 0.02};
+
+static inline zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
+{
+    zr_layout l = plan_layout(stage, ranks, dtype, accum);
+    l.batch = 2;
+    return l;
+}
+
+static inline zr_plan *plan_of(const zr_layout *layout)
+{
+    zr_profile profile = {
+        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
+    return plan_gpt2(&ways_config, layout, &profile);
+}
+
+/* What there is beside the stage, much of it at once. False: not with this stage or so many ranks. */
+enum { WAYS = 9 };
+static inline bool choose(zr_layout *l, int way)
+{
+    bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
+    l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    switch (way) {
+    case 2: /* what is computed again, twice */
+        l->two_pass = true;
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        l->recompute_every = 2;
+        return true;
+    case 3:
+        l->fused_buffer = true;
+        l->recompute = ZR_RECOMPUTE_SELECTIVE;
+        return true;
+    case 4:
+        l->reduce = ZR_REDUCE_TO_OWNER;
+        l->gather = ZR_GATHER_BROADCAST;
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        return true;
+    case 5: /* sums are wider than parameters, and gathered in larger buckets than they are exchanged */
+        l->reduce = ZR_REDUCE_ALL_REDUCE;
+        l->wire_dtype = ZR_F32;
+        l->reduce_bucket_elems = 5000;
+        return l->stage <= 1;
+    case 6:
+        l->any_ranks = true;
+        l->accum = 3;
+        return (l->ranks & (l->ranks - 1)) == 0;
+    case 7:
+        l->recompute = ZR_RECOMPUTE_UNIT;
+        l->prefetch_elems = 60000;
+        l->live_elems = 90000;
+        l->reuse_elems = 30000;
+        l->persist_elems = 1000;
+        return true;
+    case 8:
+        l->two_pass = l->fused_buffer = true;
+        l->gather = ZR_GATHER_BROADCAST;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* Ten layouts with several buckets a unit: all stages, paper and lean, one micro-batch and four, groups. */
+enum { TEN = 10 };
+static inline zr_layout one_of_ten(int i)
+{
+    static const struct {
+        int stage, ranks;
+        zr_states states;
+        int64_t accum;
+    } ten[TEN] = {
+        {0, 4, ZR_STATES_PAPER, 1}, {1, 2, ZR_STATES_PAPER, 4}, {1, 3, ZR_STATES_LEAN, 1}, {2, 4, ZR_STATES_PAPER, 1},
+        {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1}, {3, 4, ZR_STATES_LEAN, 4},
+        {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},
+    };
+    zr_layout l = layout_of(ten[i].stage, ten[i].ranks, ZR_BF16, ten[i].accum);
+    l.states = ten[i].states;
+    l.reduce_bucket_elems = 9000;
+    l.gather_bucket_elems = 7000;
+    l.decode_len = 16;
+    l.prefetch_elems = i % 2;
+    switch (i) {
+    case 2: /* what is kept leaves the device */
+        l.recompute = ZR_RECOMPUTE_UNIT;
+        l.offload_checkpoints = true;
+        break;
+    case 3: /* collectives in two levels */
+        l.host_ranks = 2;
+        l.hierarchical = true;
+        break;
+    case 4:
+        l.any_ranks = true;
+        break;
+    case 5: /* a second partition */
+        l.host_ranks = l.hpz_ranks = 2;
+        break;
+    case 6:
+        l.reduce = ZR_REDUCE_TO_OWNER;
+        l.gather = ZR_GATHER_BROADCAST;
+        break;
+    case 7: /* small units stay whole */
+        l.persist_elems = 1000;
+        l.recompute = ZR_RECOMPUTE_SELECTIVE;
+        break;
+    case 8:
+        l.shard_ranks = 2;
+        break;
+    default:
+        break;
+    }
+    return l;
+}
+
+static inline void expect_broken(const zr_plan *plan, const char *text)
+{
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+#endif

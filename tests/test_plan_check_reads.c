@@ -1,0 +1,203 @@
+//TEST timeout=60
+/* The proof of what is read: no step may be missing that brings something into its place, in any round. */
+#include "plan_ways.h"
+
+/* Does an op read some of this? */
+static bool op_reads(const zr_schedule *s, const zr_use *of)
+{
+    for (int32_t i = 0; i < s->n_steps; i++)
+        for (int32_t u = s->step[i].uses; s->step[i].kind == ZR_STEP_RUN && u < s->step[i].uses + s->step[i].n_uses;
+             u++) {
+            const zr_range *r = &s->use[u].range;
+            if (s->use[u].reads && s->use[u].buffer == of->buffer && r->first < of->range.first + of->range.count &&
+                of->range.first < r->first + r->count)
+                return true;
+        }
+    return false;
+}
+
+/* Does nothing come of this step? One owner may have but padding to broadcast, or parameters that are read elsewhere.
+ * The loss of an evaluation is read by the caller, who finds that of no micro-batch. */
+static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
+{
+    if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
+    if (step->kind == ZR_STEP_BROADCAST) return !op_reads(s, &s->use[step->uses + 1]);
+    return step->kind == ZR_STEP_LOSS && kind == ZR_SCHEDULE_EVAL;
+}
+
+/* In its place stands a step that does nothing. */
+static void leave_out(zr_step *step)
+{
+    step->kind = ZR_STEP_ZERO;
+    step->n_uses = 0;
+    step->unit = -1;
+    step->range = (zr_range){0};
+}
+
+static void test_every_step_is_needed(void **state)
+{
+    (void)state;
+    int tried[ZR_STEP_KINDS] = {0};
+    for (int i = 0; i < TEN; i++) {
+        const zr_layout l = one_of_ten(i);
+        zr_plan *plan = plan_of(&l);
+        if (zr_plan_check(plan) != ZR_OK) fail_msg("layout %d: %s", i, zr_error_message());
+        for (zr_schedule_kind k = 0; k < ZR_SCHEDULES; k++)
+            for (int32_t s = 0; s < plan->schedule[k].n_steps; s++) {
+                zr_step *step = &plan->schedule[k].step[s], had = *step;
+                if (is_idle(&plan->schedule[k], k, step)) continue;
+                leave_out(step);
+                if (zr_plan_check(plan) == ZR_OK)
+                    fail_msg("layout %d, schedule %d: step %d (%s of unit %d) may be missing", i, (int)k, s,
+                             zr_step_kind_name(had.kind), had.unit);
+                *step = had;
+                tried[had.kind]++;
+            }
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+    for (int k = 0; k < ZR_STEP_KINDS; k++)
+        if (tried[k] == 0 && k != ZR_STEP_REPEAT && k != ZR_STEP_END)
+            fail_msg("no layout has a step %s", zr_step_kind_name((zr_step_kind)k));
+}
+
+/* All ranges of a step begin so much later. */
+static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        if (s->use[u].range.count == 0) continue;
+        s->use[u].range.first += elems;
+        s->use[u].range.count -= elems;
+    }
+    if (step->range.count == 0) return;
+    step->range.first += elems;
+    step->range.count -= elems;
+}
+
+/* A step that brings one element less than it should: the first, since the last may be padding. */
+static void test_every_element_is_needed(void **state)
+{
+    (void)state;
+    const zr_step_kind kinds[] = {ZR_STEP_GATHER, ZR_STEP_CAST, ZR_STEP_COPY, ZR_STEP_ZERO, ZR_STEP_GATHER_GRAD};
+    int tried = 0;
+    for (int i = 0; i < TEN; i++) {
+        const zr_layout l = one_of_ten(i);
+        zr_plan *plan = plan_of(&l);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        for (int32_t j = 0; j < s->n_steps; j++) {
+            bool moves = false;
+            for (int k = 0; k < 5; k++) moves |= s->step[j].kind == kinds[k];
+            if (!moves) continue;
+            shorten(s, &s->step[j], 1);
+            if (zr_plan_check(plan) == ZR_OK)
+                fail_msg("layout %d: step %d (%s) may bring less", i, j, zr_step_kind_name(s->step[j].kind));
+            shorten(s, &s->step[j], -1);
+            tried++;
+        }
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+    assert_true(tried > 100);
+}
+
+/* ---- rounds in which steps are skipped --------------------------------------------------------- */
+
+/* Step i and the one behind it change places, and waits with them. */
+static void swap_with_next(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
+}
+
+/* Small units that stay whole are gathered at the beginning, where no flush has done so. If such a gather stood behind
+ * another one, who waits for it alone would wait for neither after a flush. */
+static void test_flushed_round(void **state)
+{
+    (void)state;
+    zr_layout l = one_of_ten(7);
+    l.accum = 1; /* later rounds skip it as well */
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t stale = 0;
+    while (s->step[stale].when != ZR_WHEN_STALE) stale++;
+    zr_wait *wait = NULL; /* for a gather of every round */
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->step[s->wait[w].step].kind == ZR_STEP_GATHER && s->step[s->wait[w].step].when == ZR_WHEN_ALWAYS &&
+            (!wait || s->wait[w].step < wait->step))
+            wait = &s->wait[w];
+    assert_non_null(wait);
+    const int32_t gather = wait->step;
+    for (; stale < gather; stale++) swap_with_next(s, stale);
+    assert_int_equal(wait->step, gather - 1);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    wait->step = gather;
+    expect_broken(plan, "in no order");
+    zr_plan_destroy(&plan);
+}
+
+/* Without a flush, what other ranks have updated is not there before it is gathered. */
+static void test_stale_parameters(void **state)
+{
+    (void)state;
+    const zr_layout l = one_of_ten(1);
+    zr_plan *plan = plan_of(&l);
+    zr_step *step = plan->schedule[ZR_SCHEDULE_TRAIN].step;
+    while (step->when != ZR_WHEN_STALE) step++;
+    leave_out(step);
+    expect_broken(plan, "reads buffer parameters, of which nothing has written");
+    zr_plan_destroy(&plan);
+}
+
+/* What runs in the first round alone orders nothing from the third on. With it goes what stood before it. */
+static void test_later_rounds(void **state)
+{
+    (void)state;
+    zr_layout l = one_of_ten(5);
+    l.recompute = ZR_RECOMPUTE_UNIT;
+    l.prefetch_elems = 0;
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t bucket = -1; /* the last of a unit, that the next round waits for */
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->wait[w].before && s->step[s->wait[w].step].kind == ZR_STEP_REDUCE_SCATTER) bucket = s->wait[w].step;
+    assert_true(bucket > 0 && s->step[bucket - 1].unit == s->step[bucket].unit);
+    leave_out(&s->step[bucket]);
+    expect_broken(plan, "nothing has written"); /* its order is there all the same */
+    s->step[bucket].when = ZR_WHEN_FIRST;
+    expect_broken(plan, "share bytes while both may be in use");
+    zr_plan_destroy(&plan);
+}
+
+/* 96 layers as wide as GPT-3, each gathered in more than a hundred buckets. */
+static void test_large_model_holds(void **state)
+{
+    (void)state;
+    const zr_gpt2_config large = {.n_layer = 96,
+                                  .n_head = 96,
+                                  .n_embd = 12288,
+                                  .n_positions = 2048,
+                                  .vocab_size = 50257,
+                                  .layer_norm_epsilon = 1e-5,
+                                  .initializer_range = 0.02};
+    for (int stage = 2; stage <= 3; stage++) {
+        zr_layout l = layout_of(stage, 64, ZR_BF16, 4);
+        l.seq = 2048;
+        zr_plan *plan = plan_gpt2(&large, &l, &plan_profile);
+        assert_true(plan->schedule[ZR_SCHEDULE_TRAIN].n_steps > 20000);
+        if (zr_plan_check(plan) != ZR_OK) fail_msg("stage %d: %s", stage, zr_error_message());
+        zr_plan_destroy(&plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_step_is_needed), cmocka_unit_test(test_every_element_is_needed),
+        cmocka_unit_test(test_flushed_round),        cmocka_unit_test(test_stale_parameters),
+        cmocka_unit_test(test_later_rounds),         cmocka_unit_test(test_large_model_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
