@@ -257,7 +257,7 @@ static void test_excluded(void **state)
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "2 micro-batches"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .any_ranks = true},
          ZR_ERR_UNSUPPORTED,
-         "step, world"},
+         "step, train.reproducible world"},
         {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
         {{.any_ranks = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
         {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
