@@ -116,7 +116,16 @@ check "... with another epsilon neither" says 'model.layer_norm_epsilon' 78 "$ZR
 
 # ---- eval and generate
 check "a checkpoint evaluates on the run's own text" sh -c '"$0" eval run/step-00000008 --json >1 && "$0" eval run --json >2 && cmp 1 2' "$ZR"
+cut -d, -f1 1 >a1
 check "... and generates" sh -c '"$0" generate run/step-00000008 --tokens 9 >1 && "$0" generate run --tokens 9 >2 && cmp 1 2' "$ZR"
+ln -s run/step-00000008 best
+check "a checkpoint that a link names" sh -c '"$0" eval best --data text.txt --json | cut -d, -f1 | cmp - a1' "$ZR"
+cp -r run/model step-143000
+check "a Hugging Face directory by a checkpoint's name" shows '^kind  *Hugging Face directory' "$ZR" inspect step-143000
+cp -r run longer && cp init/model/model.safetensors longer/model && "$ZR" eval longer --json | cut -d, -f1 >4
+check "a model that was written last is what is evaluated" sh -c '! cmp -s 4 a1 && [ -s 4 ]'
+touch -t 200001010000 longer/model/model.safetensors
+check "a checkpoint that is newer is" sh -c '"$0" eval longer --json | cut -d, -f1 | cmp - a1' "$ZR"
 rm -r run/model
 check "a run without a model is its newest checkpoint" sh -c '"$0" eval run --json >3 && cut -d, -f1 2 >a; "$0" eval run/step-00000008 --json | cmp - 3' "$ZR"
 echo "1..$n"

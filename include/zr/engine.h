@@ -144,6 +144,9 @@ ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
 /** Where the walk is: each step that begins is shown on the communicator's board (zr_comm_show), as number
  *  ZR_ENGINE_SHOWN of what computes and, where calls between ranks run beside, the next number for those. */
 #define ZR_ENGINE_SHOWN 0
+/** Number of the board that changes whenever a part of a state was filled or read, so that long ones are seen to move;
+ *  others may count on it between calls of the engine. */
+#define ZR_ENGINE_MOVED 3
 typedef struct zr_engine_at {
     bool walks; /* false: in no schedule */
     zr_schedule_kind schedule;

@@ -438,8 +438,9 @@ typedef struct zr_stored {
 } zr_stored;
 
 /** A safetensors file, a Hugging Face directory, a checkpoint, or the directory of a run: that stands for its newest
- * checkpoint that is whole, and for its model/ where it has none; with `model_first` the other way round. A whole one
- * is there with all its files; of their bytes nothing is looked at. ZR_ERR_NOT_FOUND. */
+ * checkpoint that is whole, and for its model/ where it has none; with `model_first` the other way round, unless the
+ * checkpoint was written later. A whole one is there with all its files; of their bytes nothing is looked at. A link
+ * that `path` names is followed. ZR_ERR_NOT_FOUND. */
 ZR_API ZR_NODISCARD zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored);
 
 /** Is a Hugging Face directory a model that zr builds, with all of its tensors in their shapes? `note` (size bytes):

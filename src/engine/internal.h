@@ -67,6 +67,7 @@ struct zr_engine {
     zr_ledger ledger[ZR_SPACES];
     int64_t states_bytes;
     zr__moved moved;
+    uint64_t parts; /* of states that were filled or read, as the board shows */
     int64_t steps;
 };
 

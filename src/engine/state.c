@@ -117,6 +117,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
         else if (!made_there)
             ZR_TRY(initial(e, param, p.at - param->unit_offset, p.n, p.host));
         ZR_TRY(zr__call(e, set_part, &p));
+        zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
     }
     return ZR_OK;
 }
@@ -155,6 +156,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
         ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
         ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
+        zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
     }
     return ZR_OK;
 }

@@ -78,6 +78,7 @@ static zr_status find_looker(zr__run *r, uint64_t identity, int *looker, bool *p
 static void on_progress(void *arg, int64_t done, int64_t all)
 {
     input *in = arg;
+    zr_comm_show(in->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
     char text[512], shown[ZR_FILE_NAME_BYTES], now[ZR_SIZE_BYTES], end[ZR_SIZE_BYTES];
     if (zr_clock_sec() < in->next_news) return;
     in->next_news = zr_clock_sec() + NEWS_SEC;

@@ -4,6 +4,7 @@
 #include "train/run_dir.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -46,12 +47,17 @@ static const char *last_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/** By its name too: one without a manifest is a damaged one, and nothing else. */
+/** By its name too, beside others of a run: one without a manifest is a damaged one, and nothing else. */
 static bool is_checkpoint(const char *path)
 {
+    char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
     const char *name = last_name(path);
-    bool named = strncmp(name, "step-", 5) == 0 && name[5] >= '0' && name[5] <= '9';
-    return named || exists(path, "manifest.json");
+    long long step = -1;
+    if (exists(path, "manifest.json")) return true;
+    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0) return false;
+    zr_checkpoint_name(step, own);
+    snprintf(above, sizeof(above), "%.*s", name > path ? (int)(name - path) : 1, name > path ? path : ".");
+    return strcmp(name, own) == 0 && exists(above, "metrics.jsonl");
 }
 
 /** The directory above, which is a run's where it holds metrics. */
@@ -90,11 +96,26 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
     return st;
 }
 
+/** Was the checkpoint of stored->path written after model/, as by a run that was made longer and then stopped? */
+static bool is_newer_than_model(const zr_stored *stored)
+{
+    struct stat checkpoint, model;
+    char path[PATH_MAX];
+    return zr__path_join(path, stored->path, "manifest.json") == ZR_OK && stat(path, &checkpoint) == 0 &&
+           zr__path_join(path, stored->run, "model/model.safetensors") == ZR_OK && stat(path, &model) == 0 &&
+           (checkpoint.st_mtim.tv_sec > model.st_mtim.tv_sec ||
+            (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
+}
+
 static zr_status find_in_run(bool model_first, zr_stored *stored)
 {
     bool checkpoint = false, model = has_model(stored->run);
     char shown[ZR_FILE_NAME_BYTES];
-    if (!model || !model_first) ZR_TRY(newest_checkpoint(stored, &checkpoint));
+    ZR_TRY(newest_checkpoint(stored, &checkpoint));
+    if (checkpoint && model && model_first && !is_newer_than_model(stored)) {
+        checkpoint = false;
+        stored->passed_over[0] = '\0';
+    }
     stored->kind = checkpoint ? ZR_STORED_CHECKPOINT : ZR_STORED_HF;
     if (checkpoint) return ZR_OK;
     ZR_CHECK(model, ZR_ERR_NOT_FOUND,
@@ -107,7 +128,7 @@ static zr_status find_in_run(bool model_first, zr_stored *stored)
 
 zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
 {
-    struct stat st;
+    struct stat st, link;
     char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(path && stored, ZR_ERR_ARG, "zr_stored_find was given a NULL pointer");
     *stored = (zr_stored){.kind = ZR_STORED_FILE};
@@ -116,6 +137,9 @@ zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
     while (n > 1 && path[n - 1] == '/') n--;
     ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
     snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
+    /* A link that the user names is followed; none within what it leads to is. */
+    if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
+        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", shown);
     if (!S_ISDIR(st.st_mode)) return ZR_OK;
     if (is_checkpoint(stored->path)) {
         stored->kind = ZR_STORED_CHECKPOINT;
