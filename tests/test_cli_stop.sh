@@ -42,10 +42,44 @@ for ranks in 1 2; do
 done
 check "it goes on for as long as it may" code 75 "$ZR" train c.json --train.output_dir=run1 --resume --max-time 3
 check "... and says why it stops" grep -q 'another step and its checkpoint would end after the time' err
+check "... also at the end" sh -c 'tail -n 1 err | grep -q "stopped as --max-time asked after step"'
 check "... with a checkpoint" sh -c '"$0" verify run1 && tail -n 1 err | grep -q "continue with --resume"' "$ZR"
 check "a run that is done in time" "$ZR" train c.json --train.output_dir=short --train.steps=3 --max-time=2h
 for time in x 0 3x 90m90m -1 '' 1s1h; do
     check "--max-time=$time" code 2 "$ZR" train c.json --max-time="$time"
+done
+
+# A warning, then the signal itself, while no handler can run yet. A picture that cannot be drawn hides nothing; a lock
+# that is another job's by now is not removed.
+mkdir -p warned/loss.svg
+"$ZR" train c.json --train.output_dir=warned >warned.out 2>warned.err &
+pid=$!
+wait_for test -s warned/metrics.jsonl
+echo 'host elsewhere, process 1' >other.lock
+cp other.lock warned/lock
+kill -STOP $pid && kill -USR1 $pid && kill -INT $pid && kill -CONT $pid
+check "SIGINT after SIGUSR1 stops with 75" ends_with 75 $pid
+check "... with a checkpoint" "$ZR" verify warned
+check "... that the last line names" sh -c 'tail -n 1 warned.err | grep -q "the checkpoint is in .*continue with --resume"'
+check "... beside a note on the picture" grep -q 'note: the picture of the loss is not drawn' warned.err
+check "... and the lock is still the other job's" cmp other.lock warned/lock
+
+# ---- what is in the way of the weights of a run that goes on
+check "a run whose model/ is moved away" "$ZR" train c.json --train.output_dir=moved --train.steps=2 --train.save_interval=1
+mv moved/model elsewhere && ln -s ../elsewhere moved/model
+cp elsewhere/model.safetensors kept.safetensors
+check "... behind a link" "$ZR" train c.json --train.output_dir=moved --resume --train.steps=3 --train.save_interval=1
+check "... stays what it was" cmp kept.safetensors elsewhere/model.safetensors
+check "... with its config.json" test -s elsewhere/config.json
+check "... beside new weights" test -d moved/model -a ! -L moved/model -a -s moved/model/model.safetensors
+check "... the link is gone" test ! -L moved/model.old
+for place in model.old model.old.2 model.old.3; do
+    echo $place >moved/model/tokenizer.json
+    steps=$((${steps:-3} + 1))
+    check "a foreign file in model/" "$ZR" train c.json --train.output_dir=moved --resume --train.steps=$steps --train.save_interval=1
+    check "... is kept in $place" sh -c "echo $place | cmp - moved/$place/tokenizer.json"
+    check "... which is said" grep -q "that is kept in .*moved/$place\$" err
+    check "... beside new weights" test -s moved/model/model.safetensors -a ! -e moved/model/tokenizer.json
 done
 
 # ---- the example scripts, with launchers that only tell what they are asked

@@ -177,6 +177,16 @@ static void print_summary(const zr_train_result *result)
             zr__text_escape(result->model_dir, dir, sizeof(dir)));
 }
 
+/** Rank 0's observers end. What they fail at is not why the run ended. */
+static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_status st)
+{
+    char why[2048];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    cli_progress_end(progress);
+    cli_loss_end(loss);
+    return st == ZR_OK || strcmp(why, zr_error_message()) == 0 ? st : ZR_FAIL(st, "%s", why);
+}
+
 static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
@@ -198,8 +208,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     cli_signals_peers(NULL, 0);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
-    if (first) cli_progress_end(&progress);
-    if (first) cli_loss_end(&loss);
+    if (first) st = end_watch(&progress, &loss, st);
     if (st == ZR_OK && first && !args->quiet) print_summary(&j.result);
     if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
     zr_config_destroy(&config);

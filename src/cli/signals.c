@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_llong first_sec; /* when the first one came, on the monotonic clock; 0: none has */
-static atomic_bool save_wanted;
+static atomic_llong first_sec; /* when the first SIGINT or SIGTERM came, on the monotonic clock; 0: none has */
+static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static zr_comm *_Atomic peers;
 static int gone_code;
@@ -37,13 +37,14 @@ static void end_without_peer(void)
     _exit(gone_code);
 }
 
-/* Launchers send SIGTERM to a process and to its group: twice at once is once. */
+/* Launchers send SIGTERM to a process and to its group: twice at once is once. Schedulers warn by SIGUSR1 or SIGHUP,
+ * and send SIGTERM when the time is nearly over: that one is the first of its kind. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Two threads may be in it at once: who counts as the first, and when that was, is one number. */
+/* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
 static void on_signal(int number)
 {
     struct timespec now;
@@ -51,10 +52,11 @@ static void on_signal(int number)
     int error = errno; /* of the code that is interrupted */
     if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1)) {
-        bool again = number == SIGINT || number == SIGTERM;
-        if (speaks) say("stopping after this step, then saving", again ? "; once more: stop now, unsaved" : "");
-    } else if (is_repeated(number, now.tv_sec + 1 - first)) {
+    bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
+    if (urges) news = atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1);
+    if (news) {
+        if (speaks) say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
+    } else if (urges && is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -94,7 +96,7 @@ void cli_signals_peers(zr_comm *comm, int code)
 bool cli_signals_asked(void *arg)
 {
     (void)arg;
-    return atomic_load(&first_sec) > 0;
+    return atomic_load(&stop_wanted);
 }
 
 bool cli_signals_save(void *arg)

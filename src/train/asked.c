@@ -18,8 +18,9 @@ static bool asks_to_stop(const zr__run *r)
 
 zr_status zr__run_stop_asked(zr__run *r)
 {
-    bool mine = asks_to_stop(r) || too_late(r, 0.0);
-    return zr__run_agree(r, mine ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+    bool asked = asks_to_stop(r);
+    r->out_of_time = !asked && too_late(r, 0.0);
+    return zr__run_agree(r, asked || r->out_of_time ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
 }
 
 zr_status zr__run_asked(zr__run *r)
@@ -30,7 +31,8 @@ zr_status zr__run_asked(zr__run *r)
                                [TIME] = too_late(r, r->step_sec),
                                [SAVE] = observer->save && observer->save(observer->arg)};
     ZR_TRY(zr__run_highest(r, asked, QUESTIONS));
-    if (asked[STOP] == 0 && asked[TIME] > 0)
+    r->out_of_time = asked[STOP] == 0 && asked[TIME] > 0;
+    if (r->out_of_time)
         zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");
     if (asked[STOP] > 0 || asked[TIME] > 0) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
     return asked[SAVE] > 0 ? zr__run_save(r) : ZR_OK;

@@ -127,27 +127,44 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
     return st;
 }
 
-/** What zr has written in it; a directory that holds more stays. */
-static void remove_old(const paths *p)
+/** What zr has written in it; a directory that holds more stays. Behind a link are files that are not the run's: only
+ *  the link goes. False: something of that name is left. */
+static bool remove_old(const paths *p)
 {
     static const char *const names[] = {"config.json", "model.safetensors"};
     char path[PATH_MAX];
+    struct stat st;
+    if (lstat(p->old, &st) != 0) return true;
+    if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, p->old, names[i]) == ZR_OK) unlink(path);
-    rmdir(p->old);
+    return rmdir(p->old) == 0;
+}
+
+/** The earlier directory gets out of the way: what others have put into one before it is no reason to fail. */
+static zr_status move_old(paths *p, const char *dir)
+{
+    struct stat st;
+    bool taken = !remove_old(p);
+    for (int i = 2; taken; i++) {
+        int n = snprintf(p->old, sizeof(p->old), "%s.old.%d", dir, i);
+        ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+        taken = lstat(p->old, &st) == 0;
+    }
+    ZR_CHECK(rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
+    return ZR_OK;
 }
 
 /** One rank: the directory becomes what it is called. */
-static zr_status commit(const paths *p, const char *dir, bool replace)
+static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
              p->finished, strerror(errno));
     bool older = replace && lstat(dir, &st) == 0;
-    if (older) remove_old(p);
-    ZR_CHECK(!older || rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
+    if (older) ZR_TRY(move_old(p, dir));
     ZR_TRY(zr_dir_commit(p->tmp, dir));
-    if (replace) remove_old(p);
+    if (replace && !remove_old(p)) snprintf(rest, PATH_MAX, "%s", p->old);
     return ZR_OK;
 }
 
@@ -184,14 +201,14 @@ static zr_status write_twice(const paths *p, const zr_family_model *model, const
 }
 
 zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                     zr_comm *comm, bool replace, char *place, size_t size)
+                     zr_comm *comm, bool replace, char rest[PATH_MAX], char *place, size_t size)
 {
     paths p;
     bool written = false, first = comm->rank == 0;
-    place[0] = '\0';
+    place[0] = rest[0] = '\0';
     ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
     zr_status st = write_twice(&p, model, plan, engine, comm, &written);
-    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace) : ZR_OK);
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
     if (written) find_place(&p, dir, place, size);
     if (!written) release(&p);

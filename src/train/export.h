@@ -9,6 +9,8 @@
 
 #include "zr/train.h"
 
+#include <limits.h>
+
 /** Make `dir`.tmp: config.json and room for the weights. For one rank, not collective. ZR_ERR_IO: no room; then nothing
  *  is left. */
 ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr_family_model *model, const zr_plan *plan);
@@ -20,11 +22,12 @@ void zr__export_release(const char *dir);
 ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm);
 
 /** Write the weights and give `dir` its name. With `replace` a directory of that name is that of an earlier end of this
- *  run, and goes; what else was in it stays, as "dir.old". What was reserved and is not there any more is made again; a
- * file that the disk fails to take is written a second time. All ranks return the same. `*place` says, also on failure,
- * where the complete weights are: "dir", "dir.tmp" when all was written but the system does not confirm that it is on
- * the disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
+ *  run, and goes; what else was in it stays, as "dir.old" or, where that is taken, "dir.old.2", "dir.old.3" ...: `rest`
+ *  says where on the first rank, "" there is none. A link goes as a link. What was reserved and is not there any more
+ * is made again; a file that the disk fails to take is written a second time. All ranks return the same. `*place` says,
+ * also on failure, where the complete weights are: "dir", "dir.tmp" when all was written but the system does not
+ * confirm that it is on the disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
 ZR_NODISCARD zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                                  zr_comm *comm, bool replace, char *place, size_t size);
+                                  zr_comm *comm, bool replace, char rest[PATH_MAX], char *place, size_t size);
 
 #endif

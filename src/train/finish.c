@@ -237,15 +237,24 @@ static zr_status share_place(zr__run *r, zr_status st, char place[PATH_MAX])
     return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
 }
 
+static void note_rest(const zr__run *r, const char *rest)
+{
+    char text[WHY_BYTES], shown[WHY_BYTES / 2];
+    snprintf(text, sizeof(text), "the earlier model directory held more than zr had written: that is kept in %s",
+             zr__text_escape(rest, shown, sizeof(shown)));
+    zr__run_note(r, text);
+}
+
 /** `place`: where the complete weights are. */
 static zr_status save(zr__run *r, char place[PATH_MAX])
 {
-    char path[PATH_MAX] = "";
+    char path[PATH_MAX] = "", rest[PATH_MAX] = "";
     ZR_TRY(zr__run_agree(r, name_model(r, path)));
     ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
     r->reserved = false;
-    zr_status st =
-        zr__run_agreed(r, zr__export(path, &r->model, r->plan, r->engine, r->comm, r->resume.there, place, PATH_MAX));
+    zr_status st = zr__run_agreed(
+        r, zr__export(path, &r->model, r->plan, r->engine, r->comm, r->resume.there, rest, place, PATH_MAX));
+    if (rest[0]) note_rest(r, rest);
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
     return r->result->agreed ? share_place(r, st, place) : st;
@@ -309,7 +318,8 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     if (kept != ZR_OK) return ZR_FAIL(kept, "%s", saved);
     ZR_CHECK(!r->suspect, ZR_ERR_DIVERGED, "the last loss of the run is not finite, with another batch it is: %s",
              saved);
-    ZR_CHECK(st == ZR_OK, st, "stopped on request after step %lld of %lld; %s", steps, all, saved);
+    ZR_CHECK(st == ZR_OK, st, "stopped %s after step %lld of %lld; %s",
+             r->out_of_time ? "as --max-time asked" : "on request", steps, all, saved);
     ZR_CHECK(!r->save_failure[0], ZR_ERR_IO, "%s; %s", r->save_failure, saved);
     return ZR_OK;
 }

@@ -49,6 +49,7 @@ typedef struct zr__run {
     zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
     bool reserved;          /* rank 0: room for the weights, not yet filled */
     bool suspect;           /* the last loss was not finite: it may be the batch, or the weights */
+    bool out_of_time;       /* it stops for observer->end_sec, by what this rank knows */
     bool mixed;             /* some units are updated and some are not: no weights to keep */
     zr_loss_scaler scaler;
     int64_t skipped_in_row; /* without those that lowered the loss scale */

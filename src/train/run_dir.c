@@ -112,6 +112,7 @@ static zr_status take_lock(zr__run_dir *dir)
     char lock[PATH_MAX];
     ZR_TRY(zr__path_join(lock, dir->path, LOCK_NAME));
     ZR_TRY(zr__lock_take(lock, dir->gone));
+    dir->key = zr__lock_key(lock);
     dir->locked = true;
     return ZR_OK;
 }
@@ -332,7 +333,9 @@ void zr__run_dir_close(zr__run_dir *dir)
     char lock[PATH_MAX];
     if (dir->metrics >= 0) close(dir->metrics);
     dir->metrics = -1;
-    if (dir->locked && follow(dir) && zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK) unlink(lock);
+    if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
+        zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK)
+        unlink(lock);
     dir->locked = false;
     if (dir->place >= 0) close(dir->place);
     dir->place = -1;

@@ -13,6 +13,7 @@ typedef struct zr__run_dir {
     char path[PATH_MAX];
     int place; /* the directory itself, by whatever name; -1: not made */
     bool locked;
+    uint64_t key;                    /* of the lock while it is held */
     char gone[ZR_LOCK_HOLDER_BYTES]; /* whose lock was left there and is taken over, "" */
     int metrics;                     /* file descriptor, -1: closed */
     bool log_failed;                 /* metrics could not be written; noted once, training goes on */
@@ -66,7 +67,7 @@ bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
 /** Bring metrics.jsonl to the disk, if that can be. */
 void zr__run_dir_sync_log(const zr__run_dir *dir);
 
-/** Close and unlock. */
+/** Close and unlock. A lock that is another job's by now stays. */
 void zr__run_dir_close(zr__run_dir *dir);
 
 /** Make a folder and those that hold it, where they are not there. ZR_ERR_CREATE. */
