@@ -77,6 +77,9 @@ printf x | dd of=damaged/step-00000030/model.safetensors bs=1 seek=5000 conv=not
 check "a damaged checkpoint" train damaged --ranks 2 --resume --train.steps=36
 check "... is passed over, with the reason" grep -q 'step-00000030 is passed over: .*model.safetensors' err
 check "... for the one before" grep -q 'goes on after step 24 of 36' err
+check "... is not removed, but renamed" cmp damaged/step-00000030.old/exp_avg.safetensors whole/step-00000030/exp_avg.safetensors
+check "... and it is said" grep -q 'step 30: what was in the place of this checkpoint is kept as .*step-00000030.old' err
+check "... beside the last two" test "$(steps_of damaged)" = "step-00000030 step-00000030.old step-00000036 "
 check "the whole one" train whole --ranks 2 --resume --quiet --train.steps=36
 check "... ends in the same" same whole damaged
 check "at another number of ranks and stage" train whole --ranks 4 --resume --zero_optimization.stage=3 --train.steps=42
@@ -85,6 +88,47 @@ check "another model" code 78 train whole --resume --model.n_layer=3 --train.ste
 check "other data" code 65 train whole --resume --data.train=val.txt --train.steps=48
 check "... names both" grep -q 'data.train: the file has .* when step-00000042 was written' err
 check "fewer steps than are done" code 78 train whole --resume --train.steps=12
+
+# Without what tells a run but its checkpoints: a copy of those alone.
+mkdir copied
+cp -r whole/step-00000036 whole/step-00000042 copied
+check "copied checkpoints are not overwritten" code 73 train copied
+check "... they are named" grep -q 'a checkpoint is there' err
+check "... but gone on from" train copied --resume --train.steps=43 --train.keep_last=9
+check "... with metrics of their own" test "$(steps_of copied) $(grep -c '"loss"' copied/metrics.jsonl)" = \
+    "step-00000036 step-00000042 step-00000043  1"
+
+cp -r copied unkept
+rm unkept/step-00000042/manifest.json
+check "one that is not whole" train unkept --resume --train.steps=44 --train.keep_last=2
+check "... does not count as kept" test "$(steps_of unkept)" = "step-00000042 step-00000043 step-00000044 "
+
+cp -r copied unreadable
+chmod 000 unreadable/step-00000043/manifest.json
+bare="" # root reads everything, but for this
+[ "$(id -u)" != 0 ] || bare="setpriv --bounding-set=-dac_override,-dac_read_search"
+if $bare true 2>/dev/null && ! $bare cat unreadable/step-00000043/manifest.json >cat.out 2>&1; then
+    check "a checkpoint that cannot be read now" code 74 $bare "$ZR" train c.json --resume --train.output_dir=unreadable --train.steps=44
+    check "... is not passed over" sh -c 'grep -q "step-00000043/manifest.json: cannot open: Permission denied" err && ! grep -q "passed over" err'
+else
+    skip "a checkpoint that cannot be read now" "root reads everything, and no setpriv"
+fi
+
+cp -r copied pointless
+rm pointless/latest
+mkdir pointless/latest
+check "a run whose latest cannot be written" train pointless --resume --train.steps=44 --train.keep_last=1
+check "... says so" grep -q 'note: the checkpoint of step 44 is written, but latest could not be: ' err
+check "... and has the checkpoint, and removed older ones" test "$(steps_of pointless)" = "step-00000044 "
+
+for weights in model model.tmp model.old; do
+    mkdir -p "ended.$weights/$weights"
+    cp whole/metrics.jsonl "ended.$weights"
+    cp whole/model/model.safetensors "ended.$weights/$weights"
+    check "weights without a checkpoint ($weights) are not written over" code 73 train "ended.$weights" --resume
+    check "... they are named" grep -q "its weights ($weights" err
+    check "... and as they were" cmp "ended.$weights/$weights/model.safetensors" whole/model/model.safetensors
+done
 
 "$ZR" train c.json --quiet --train.output_dir=stopped --train.steps=100000 --train.save_interval=0 >out 2>err &
 pid=$!

@@ -174,7 +174,7 @@ ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manife
  *  file's size.
  *  ZR_ERR_NOT_FOUND no such directory, or no manifest in it (a checkpoint that was not finished); ZR_ERR_DATA naming
  * the file and what is wrong with it: damaged, a newer format (both are named), a step that is not the directory's, a
- * file that is missing, of another size, or no regular file; ZR_ERR_IO. */
+ * file that is missing, of another size, or no regular file; ZR_ERR_IO, also of what is there and may not be opened. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_read(const char *dir, zr_manifest **manifest);
 ZR_API void zr_manifest_free(zr_manifest **manifest);
 /** The file of that name; NULL: none. */
@@ -223,7 +223,8 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
 /** step-N.tmp, whose files are all synced, becomes step-N, whole or not at all (zr_dir_commit); then run_dir/latest, a
  *  text file with the name and a newline, is replaced. `latest` is for people and other tools: zr reads the
- * directories. ZR_ERR_IO: step-N may be there, whole. */
+ * directories. ZR_ERR_CREATE: step-N is there, whole and on the disk, and only `latest` could not be written;
+ * ZR_ERR_IO: step-N may be there, whole. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_commit(const char *run_dir, int64_t step);
 /** Remove step-N, and step-N.tmp: renamed to that first, so that half a checkpoint never has its name. Only files of a
  *  checkpoint are removed (*.json, *.safetensors), and links as such: nothing is followed. None there: ZR_OK.

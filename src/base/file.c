@@ -49,13 +49,16 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     return ZR_OK;
 }
 
-/* A name that was not to be followed, or no directory. */
+/* A name that was not to be followed, no directory, or one that cannot be opened now, of which nothing is known. */
 static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
 {
     struct stat info;
     if (fstatat(folder, path, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode))
         return ZR_FAIL(ZR_ERR_DATA, "%s: a symbolic link, which is not followed here", shown);
-    return ZR_FAIL(error == ENOTDIR ? ZR_ERR_DATA : ZR_ERR_NOT_FOUND, "%s: cannot open: %s", shown, strerror(error));
+    return ZR_FAIL(error == ENOTDIR  ? ZR_ERR_DATA
+                   : error == ENOENT ? ZR_ERR_NOT_FOUND
+                                     : ZR_ERR_IO,
+                   "%s: cannot open: %s", shown, strerror(error));
 }
 
 zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)

@@ -228,7 +228,7 @@ zr_status zr_checkpoint_commit(const char *run_dir, int64_t step)
     ZR_TRY_GOTO(st, zr__hf_path(run_dir, "latest", &latest), done);
     ZR_TRY_GOTO(st, zr_dir_commit(from, to), done);
     int n = snprintf(line, sizeof(line), "%s\n", name);
-    ZR_TRY_GOTO(st, zr_file_write(latest, line, n), done);
+    if (zr_file_write(latest, line, n) != ZR_OK) st = ZR_FAIL(ZR_ERR_CREATE, "%s", zr_error_message());
 done:
     zr_free(from);
     zr_free(to);

@@ -121,9 +121,10 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
     return zr__path_join(path, r->config->train.output_dir, name);
 }
 
+/** One that only cannot be read now (ZR_ERR_IO) is not damaged: to go on without it would lose its steps. */
 static bool is_damage(zr_status st)
 {
-    return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND || st == ZR_ERR_IO;
+    return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
 }
 
 /** Rank 0: what a checkpoint says. */
@@ -165,10 +166,11 @@ static zr_status choose(zr__run *r)
     r->resume.step = -1;
     ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,
              (long long)r->resume.n);
-    ZR_CHECK(!zr__run_dir_has_model(&r->dir), ZR_ERR_CREATE,
+    const char *weights = zr__run_dir_weights(&r->dir);
+    ZR_CHECK(!weights, ZR_ERR_CREATE,
              "train.output_dir %s holds a run that ended and left no checkpoint to continue from; to go on from its "
-             "weights, name its model/ in model.init and another train.output_dir",
-             shown);
+             "weights (%s), name their directory in model.init and another train.output_dir",
+             shown, weights);
     return ZR_OK;
 }
 
@@ -353,6 +355,19 @@ zr_status zr__resume_fill(zr__run *r)
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
     take_over(r);
     return ZR_OK;
+}
+
+bool zr__resume_passed_over(const zr__run *r, int64_t step)
+{
+    for (int64_t i = 0; i < r->resume.next; i++)
+        if (r->resume.steps[i] == step) return true;
+    return false;
+}
+
+void zr__resume_forget(zr__run *r, int64_t step)
+{
+    for (int64_t i = 0; i < r->resume.next; i++)
+        if (r->resume.steps[i] == step) r->resume.steps[i] = -1;
 }
 
 static bool is_listed(const zr__run *r, int64_t step)

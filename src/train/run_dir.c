@@ -53,9 +53,18 @@ static bool is_there(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
 }
 
+static bool has_checkpoint(const char *path)
+{
+    int64_t *step = NULL, n = 0;
+    bool found = zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
+    zr_free(step);
+    return found;
+}
+
 /** What of a run is in the directory; NULL: nothing. */
 static const char *trace_in(const char *path)
 {
+    if (has_checkpoint(path)) return "a checkpoint";
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
         if (is_there(path, traces[i])) return traces[i];
     return NULL;
@@ -208,8 +217,10 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     const char *trace = trace_in(path);
     *there = trace != NULL;
     if (!trace) return ZR_OK;
-    ZR_CHECK(is_there(path, METRICS_NAME), ZR_ERR_CREATE,
-             "train.output_dir %s holds no run to continue (%s is there, and no " METRICS_NAME "); name another",
+    /* Checkpoints may have been copied here without it. */
+    ZR_CHECK(is_there(path, METRICS_NAME) || has_checkpoint(path), ZR_ERR_CREATE,
+             "train.output_dir %s holds no run to continue (%s is there, and neither " METRICS_NAME
+             " nor a checkpoint); name another",
              zr__text_escape(path, shown, sizeof(shown)), trace);
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(take_lock(dir));
@@ -217,9 +228,12 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-bool zr__run_dir_has_model(const zr__run_dir *dir)
+const char *zr__run_dir_weights(const zr__run_dir *dir)
 {
-    return is_there(dir->path, "model");
+    static const char *const names[] = {"model", "model.tmp/model.safetensors", "model.old"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (is_there(dir->path, names[i])) return names[i];
+    return NULL;
 }
 
 /** What begins a line of metrics.jsonl: the first bytes of it, and how long it is. */

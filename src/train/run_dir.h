@@ -42,8 +42,8 @@ ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bo
  *  the evaluation of that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, bool *evaluated);
 
-/** Does it hold a model/? */
-bool zr__run_dir_has_model(const zr__run_dir *dir);
+/** The name in it of weights that an earlier run completed; NULL: there are none. */
+const char *zr__run_dir_weights(const zr__run_dir *dir);
 
 /** The key of the lock in `path` (zr__lock_key). */
 uint64_t zr__run_dir_key(const char *path);

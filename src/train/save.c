@@ -5,7 +5,9 @@
 #include "base/text.h"
 #include "train/checkpoint_run.h"
 #include "train/family.h"
+#include "train/resume.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,12 +76,39 @@ static zr_status make_files(const save *s)
     return st;
 }
 
-/** One of this step that is there already is none that could be used: the run would have begun with it. */
+/** Is there anything of the name of this step's checkpoint? `path` is where. */
+static bool has_name(const save *s, char path[PATH_MAX])
+{
+    struct stat st;
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(s->run->result->steps, name);
+    return zr__path_join(path, s->run_dir, name) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
+}
+
+/** One of this step that is there already could not be used here, or the run would have begun with it; but another
+ * version of zr, or someone who mends it, may have use for it. */
+static zr_status move_aside(const save *s)
+{
+    enum { SUFFIX_BYTES = 16 };
+    struct stat st;
+    char from[PATH_MAX], to[PATH_MAX + SUFFIX_BYTES], shown[WHY_BYTES], text[WHY_BYTES + 128];
+    if (!has_name(s, from)) return ZR_OK;
+    snprintf(to, sizeof(to), "%s.old", from);
+    for (int i = 2; lstat(to, &st) == 0; i++) snprintf(to, sizeof(to), "%s.old%d", from, i);
+    zr__text_escape(to, shown, sizeof(shown));
+    ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO, "what is in the place of this checkpoint cannot be renamed to %s: %s",
+             shown, strerror(errno));
+    snprintf(text, sizeof(text), "step %lld: what was in the place of this checkpoint is kept as %s",
+             (long long)s->run->result->steps, shown);
+    zr__run_note(s->run, text);
+    return ZR_OK;
+}
+
 static zr_status begin(const save *s)
 {
-    const int64_t step = s->run->result->steps;
-    ZR_TRY(zr_checkpoint_remove(s->run_dir, step));
-    ZR_TRY(zr_checkpoint_begin(s->run_dir, step));
+    ZR_TRY(move_aside(s));
+    zr__resume_forget(s->run, s->run->result->steps);
+    ZR_TRY(zr_checkpoint_begin(s->run_dir, s->run->result->steps));
     return make_files(s);
 }
 
@@ -298,7 +327,20 @@ static zr_status describe_all(save *s)
 
 /* ---- older ones ------------------------------------------------------------------------------- */
 
-/** Those of later steps are none of this run's, but of one that it did not go on from: they stay. */
+/** As far as can be told without reading all of it. */
+static bool is_whole(const save *s, int64_t step)
+{
+    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_manifest *manifest = NULL;
+    if (zr__resume_passed_over(s->run, step)) return false;
+    zr_checkpoint_name(step, name);
+    bool whole = zr__path_join(path, s->run_dir, name) == ZR_OK && zr_manifest_read(path, &manifest) == ZR_OK;
+    zr_manifest_free(&manifest);
+    return whole;
+}
+
+/** Those of later steps are none of this run's, but of one that it did not go on from: they stay. So do those that are
+ * not whole, which must not count as kept either. */
 static zr_status remove_old(const save *s)
 {
     const zr_config *c = s->run->config;
@@ -306,8 +348,9 @@ static zr_status remove_old(const save *s)
     ZR_TRY(zr_checkpoint_list(s->run_dir, &step, &n));
     zr_status st = ZR_OK;
     for (int64_t i = 0; i < n && st == ZR_OK; i++) {
-        if (step[i] > s->run->result->steps || kept++ < c->train.keep_last) continue;
-        if (c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0) continue;
+        const bool for_good = c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0;
+        if (step[i] > s->run->result->steps || (for_good && kept >= c->train.keep_last)) continue;
+        if (!is_whole(s, step[i]) || kept++ < c->train.keep_last) continue;
         st = zr_checkpoint_remove(s->run_dir, step[i]);
     }
     zr_free(step);
@@ -349,29 +392,29 @@ static zr_status write_tensors(save *s)
     return zr__run_agree(r, r->comm->rank == 0 ? describe_all(s) : ZR_OK);
 }
 
-/** What is left of an attempt goes: its space is wanted by what comes later. */
+/** What is left of an attempt goes: its space is wanted by what comes later. What has the checkpoint's name may be
+ * whole, with only that it stays unknown, or is another's that could not be moved: it stays. */
 static void give_up(const save *s)
 {
-    char why[WHY_BYTES];
+    char why[WHY_BYTES], path[PATH_MAX];
+    if (has_name(s, path)) return;
     snprintf(why, sizeof(why), "%s", zr_error_message());
     if (zr_checkpoint_remove(s->run_dir, s->run->result->steps) == ZR_OK || !why[0]) return;
     (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
-/** The steps up to it are in metrics.jsonl, also after a power cut. */
+/** The steps up to it are in metrics.jsonl, also after a power cut. Without `latest` it is as good: zr does not read
+ * that. */
 static zr_status commit(const save *s)
 {
+    char text[WHY_BYTES + 128];
     zr__run_dir_sync_log(&s->run->dir);
-    return zr_checkpoint_commit(s->run_dir, s->run->result->steps);
-}
-
-/** It may be there, whole, and only that it stays be unknown. */
-static bool has_name(const save *s)
-{
-    struct stat st;
-    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(s->run->result->steps, name);
-    return zr__path_join(path, s->run_dir, name) == ZR_OK && lstat(path, &st) == 0;
+    zr_status st = zr_checkpoint_commit(s->run_dir, s->run->result->steps);
+    if (st != ZR_ERR_CREATE) return st;
+    snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",
+             (long long)s->run->result->steps, zr_error_message());
+    zr__run_note(s->run, text);
+    return ZR_OK;
 }
 
 static zr_status save_all(save *s)
@@ -385,7 +428,7 @@ static zr_status save_all(save *s)
     if (st != ZR_OK && first && r->result->agreed) give_up(s);
     ZR_TRY(st);
     st = zr__run_agree(r, first ? commit(s) : ZR_OK);
-    if (st != ZR_OK && first && !has_name(s)) give_up(s);
+    if (st != ZR_OK && first) give_up(s);
     ZR_TRY(st);
     if (first) remove_old_or_tell(s);
     return ZR_OK;
