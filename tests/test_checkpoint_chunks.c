@@ -408,11 +408,12 @@ static void every_failed_allocation_is_reported(void **state)
     char dir[4096], report[64];
     mkdir(run, 0777);
     snprintf(dir, sizeof dir, "%s/step-00000003", run);
-    for (int at = 0; st == ZR_ERR_MEMORY; at++) {
+    for (int at = 0; st != ZR_OK; at++) {
         assert_int_equal(zr_checkpoint_remove(run, 3), ZR_OK);
         allocations_left = at;
         st = made_checkpoint(run, 3);
-        if (allocations_left < 0) assert_int_equal(st, ZR_ERR_MEMORY);
+        /* The last of them are for `latest`: then the checkpoint itself is there, which the status tells apart. */
+        if (allocations_left < 0) assert_int_equal(st, access(dir, F_OK) == 0 ? ZR_ERR_CREATE : ZR_ERR_MEMORY);
         allocations_left = -1;
         assert_true(at < 1000);
     }
