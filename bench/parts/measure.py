@@ -203,11 +203,11 @@ def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
-    """The step that bench/peers/gpt2_torch.py takes."""
+def document(model, data, stage, batch, steps, accum, bf16):
+    """A configuration: what the timed runs have in common."""
     return {
-        "model": {"preset": "gpt2-124m"},
-        "data": {"train": str(random_tokens()), "seq_length": seq},
+        "model": model,
+        "data": data,
         "train_micro_batch_size_per_gpu": batch,
         "gradient_accumulation_steps": accum,
         "gradient_clipping": 1.0,
@@ -218,23 +218,22 @@ def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
     }
 
 
+def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
+    """The step that bench/peers/gpt2_torch.py takes."""
+    data = {"train": str(random_tokens()), "seq_length": seq}
+    return document({"preset": "gpt2-124m"}, data, stage, batch, steps, accum, bf16)
+
+
 def bytes_config(layers, width, seq, stage, batch, steps, accum=1, bf16=False, **keys):
     """A small GPT-2 on bytes with a thread a rank, for ranks that wait for a link; keys: more of the document's."""
     text = OUT / "bytes.txt"
     if not text.exists():
         text.write_text("".join(f"the quick brown fox jumps over the lazy dog, {i} times\n" for i in range(4000)))
-    return {
-        "model": {"type": "gpt2", "n_layer": layers, "n_head": width // 64, "n_embd": width, "n_positions": seq},
-        "data": {"train": str(text), "tokenizer": "bytes", "seq_length": seq},
-        "train_micro_batch_size_per_gpu": batch,
-        "gradient_accumulation_steps": accum,
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-        "bf16": {"enabled": bf16},
-        "zero_optimization": {"stage": stage},
-        "train": {"steps": steps, "eval_interval": 0, "threads": 1},
-        **keys,
-    }
+    model = {"type": "gpt2", "n_layer": layers, "n_head": width // 64, "n_embd": width, "n_positions": seq}
+    data = {"train": str(text), "tokenizer": "bytes", "seq_length": seq}
+    config = document(model, data, stage, batch, steps, accum, bf16) | keys
+    config["train"]["threads"] = 1
+    return config
 
 
 def gpt2_zr(ranks=1, mpi=False, env=None, arguments=(), **config):

@@ -163,6 +163,15 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
     return ZR_OK;
 }
 
+zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc, char **argv)
+{
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) cli_help(command, args->options, false);
+    ZR_CHECK(args->help || args->n_operands == args->max_operands, ZR_ERR_ARG,
+             "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
+    return ZR_OK;
+}
+
 zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
 {
     va_list list;

@@ -45,8 +45,14 @@ typedef struct cli_args {
     int n_overrides;
 } cli_args;
 
+typedef struct cli_command cli_command;
+
 /** ZR_ERR_ARG (usage), ZR_ERR_UNSUPPORTED. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
+/** Likewise for a command that needs all of args->max_operands, which `what` names; where help was asked for it is
+ *  printed, and args->help is set. */
+ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
+                                          char **argv);
 /** Put an override before those of the command line, which win; its text lives in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
@@ -58,14 +64,14 @@ int cli_exit_code(zr_status status);
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-typedef struct cli_command {
+struct cli_command {
     const char *name, *summary;
     const char *usage;    /* one line */
     const char *examples; /* lines */
     zr_status (*run)(const struct cli_command *command, zr_comm *comm, int argc, char **argv);
     bool all_ranks; /* under a launcher every rank runs it; otherwise rank 0 alone */
     bool computes;  /* runs kernels, so libgomp's settings matter */
-} cli_command;
+};
 
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info;

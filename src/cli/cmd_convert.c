@@ -80,13 +80,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"to", CLI_TEXT, &to, 0, "KIND", "hf or run; without: the other one than SOURCE is"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(args.n_operands == 2, ZR_ERR_ARG,
-             "zr convert needs a source and a directory to make; `zr convert --help` has examples");
+    ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
+    if (args.help) return ZR_OK;
     zr_convert_args want = {.from = args.operand[0], .to = args.operand[1]};
     ZR_TRY(read_dtype(dtype, &want.dtype));
     if (to) ZR_TRY(read_kind(to, &want.kind));

@@ -34,12 +34,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr eval needs a directory; `zr eval --help` has examples");
+    ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
+    if (args.help) return ZR_OK;
     const char *const inputs[] = {args.operand[0], want.data, NULL};
     ZR_TRY(cli_check_stdout(inputs));
     want.threads = (int)threads;

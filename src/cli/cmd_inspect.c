@@ -278,12 +278,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     const cli_option options[] = {{"no-norms", CLI_FLAG, &no_norms, 0, NULL, "names, types and shapes: read no tensor"},
                                   {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(args.n_operands == 1, ZR_ERR_ARG, "zr inspect needs a path; `zr inspect --help` has examples");
+    ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
+    if (args.help) return ZR_OK;
     const char *const inputs[] = {args.operand[0], NULL};
     ZR_TRY(cli_check_stdout(inputs));
     inspection in = {.norms = !no_norms};
