@@ -297,6 +297,17 @@ static void test_sizes_that_do_not_fit(void **state)
     zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
     assert_true(zr_plan_bucket_elems(INT64_MAX, 3) > INT64_MAX - 2 * 3 * ZR_SHARD_ALIGN);
 
+    const zr_device_facts facts = {.threads = 2, .panel_bytes = 1 << 20};
+    const zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    zr_graph *graph = NULL;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    zr_graph_unit(graph, "all");
+    zr_value w = zr_param(graph, (zr_init){ZR_INIT_NORMAL, 1}, (zr_shape){2, {64, 64}}, "w");
+    zr_value x = zr_input(graph, "x", ZR_F32, (zr_shape){2, {(int64_t)1 << 50, 64}});
+    zr_linear(graph, x, w, ZR_NONE, true);
+    assert_true(zr_device_cpu_scratch(&facts, graph, zr_graph_get_op(graph, 0)) > INT64_MAX / 2);
+    zr_graph_destroy(&graph);
+
     zr_gpt2_config vast = tiny;
     vast.n_embd = 300000000;
     expect_refused(&vast, training(0, 2), "do not fit 63 bits");

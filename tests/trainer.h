@@ -140,7 +140,12 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
     ZR_TRY(zr_engine_flush(engine));
     if (run->after) ZR_TRY(run->after(run, engine, comm));
     uint64_t hash = 0, total = 0;
+    zr_comm_board before = {0}, after = {0};
+    zr_comm_look(comm, comm->rank, &before);
     ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, trainer_hash, &hash));
+    zr_comm_look(comm, comm->rank, &after);
+    ZR_CHECK(comm->rank > 0 || after.shown[ZR_ENGINE_MOVED] > before.shown[ZR_ENGINE_MOVED], ZR_ERR_INTERNAL,
+             "a state was read, and the board does not show that anything moved");
     double part[4], *all = malloc(sizeof part * (size_t)comm->size);
     for (int k = 0; k < 4; k++) part[k] = (double)(hash >> 16 * k & 0xffff);
     zr_status st = zr_comm_scalars(comm, part, 4, all);
