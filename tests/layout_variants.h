@@ -1,4 +1,4 @@
-/* Ways to keep, to move and to compute again, none of which may change a bit, at any stage. */
+/* Ways to keep, to move, to compute again and to save, none of which may change a bit, at any stage. */
 #ifndef LAYOUT_VARIANTS_H
 #define LAYOUT_VARIANTS_H
 
@@ -84,6 +84,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     /* Without lanes it is only other places and waits: held against a run with it. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;
+    run->layout.save = (zr_save)((v - layout_variants) % 3); /* not, from a copy, in place */
     run->layout.optimizer = had.optimizer;
     return true;
 }

@@ -37,6 +37,7 @@ static inline bool choose(zr_layout *l, int way)
 {
     bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
     l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    l->save = (zr_save)(way % 3); /* not, from a copy, in place */
     switch (way) {
     case 2: /* what is computed again, twice */
         l->two_pass = true;
@@ -92,6 +93,7 @@ static inline zr_layout one_of_ten(int i)
     };
     zr_layout l = layout_of(ten[i].stage, ten[i].ranks, ZR_BF16, ten[i].accum);
     l.states = ten[i].states;
+    l.save = (zr_save)((i + 1) % 3);
     l.reduce_bucket_elems = 9000;
     l.gather_bucket_elems = 7000;
     l.decode_len = 16;

@@ -44,6 +44,14 @@ kill_after() { # DIR LINES ARGUMENTS
 # Long, so that the kill comes before its end; what follows has the steps of `whole`.
 kill_after killed 9 --ranks 2 --train.steps=100000
 check "a killed run leaves its lock" test -f killed/lock
+if [ -s /etc/machine-id ]; then
+    cp killed/lock lock.kept
+    sed -i 's/machine [0-9a-f]*/machine 00000000deadbeef/' killed/lock
+    check "that of another machine with this host's name is not taken over" code 73 train killed --resume
+    cp lock.kept killed/lock
+else
+    skip "that of another machine with this host's name is not taken over" "no /etc/machine-id"
+fi
 steps=$(newest killed)
 check "... and a checkpoint" test $steps -ge 6
 check "it goes on" train killed --ranks 2 --resume --train.steps=$((steps + 6))

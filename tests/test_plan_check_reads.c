@@ -78,7 +78,8 @@ static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
 static void test_every_element_is_needed(void **state)
 {
     (void)state;
-    const zr_step_kind kinds[] = {ZR_STEP_GATHER, ZR_STEP_CAST, ZR_STEP_COPY, ZR_STEP_ZERO, ZR_STEP_GATHER_GRAD};
+    const zr_step_kind kinds[] = {ZR_STEP_GATHER, ZR_STEP_CAST,        ZR_STEP_COPY,
+                                  ZR_STEP_ZERO,   ZR_STEP_GATHER_GRAD, ZR_STEP_SAVE};
     int tried = 0;
     for (int i = 0; i < TEN; i++) {
         const zr_layout l = one_of_ten(i);
@@ -86,7 +87,7 @@ static void test_every_element_is_needed(void **state)
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         for (int32_t j = 0; j < s->n_steps; j++) {
             bool moves = false;
-            for (int k = 0; k < 5; k++) moves |= s->step[j].kind == kinds[k];
+            for (int k = 0; k < 6; k++) moves |= s->step[j].kind == kinds[k];
             if (!moves) continue;
             shorten(s, &s->step[j], 1);
             if (zr_plan_check(plan) == ZR_OK)

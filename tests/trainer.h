@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <zr.h>
 
@@ -87,6 +88,56 @@ static inline zr_status trainer_hash(void *arg, const zr_param_info *param, int6
     return ZR_OK;
 }
 
+/* ---- states that go out behind a step ---------------------------------------------------------- */
+
+/* What one rank was to save, and what came. */
+typedef struct trainer_saving {
+    uint64_t want, got;
+    int64_t pause_ns; /* the sink takes so long for each call */
+    bool on_its_way, ended;
+} trainer_saving;
+
+static inline zr_status trainer_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n,
+                                    const float *in)
+{
+    trainer_saving *s = arg;
+    uint64_t sum = 0;
+    nanosleep(&(struct timespec){.tv_nsec = s->pause_ns}, NULL);
+    ZR_TRY(trainer_hash(&sum, param, first, n, in));
+    s->got += sum * (2 * (uint64_t)state + 1);
+    return ZR_OK;
+}
+
+static inline zr_status trainer_put_end(void *arg)
+{
+    ((trainer_saving *)arg)->ended = true;
+    return ZR_OK;
+}
+
+/* Before a step: this is what is to be saved behind it. */
+static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, trainer_saving *s)
+{
+    const zr_sink sink = {trainer_put, trainer_put_end, NULL, s};
+    *s = (trainer_saving){.on_its_way = true, .pause_ns = 20000};
+    for (int state = 0; state <= plan->optimizer.n_slots; state++) {
+        const int which = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
+        uint64_t sum = 0;
+        ZR_TRY(zr_engine_read(engine, which, trainer_hash, &sum));
+        s->want += sum * (2 * (uint64_t)which + 1);
+    }
+    return zr_engine_save(engine, &sink);
+}
+
+static inline zr_status trainer_saved(zr_engine *engine, trainer_saving *s)
+{
+    if (!s->on_its_way) return ZR_OK;
+    s->on_its_way = false;
+    ZR_TRY(zr_engine_save_end(engine));
+    ZR_CHECK(s->ended && zr_engine_saved(engine), ZR_ERR_INTERNAL, "what was to be saved has no end");
+    ZR_CHECK(s->got == s->want, ZR_ERR_INTERNAL, "other states were saved than were there");
+    return ZR_OK;
+}
+
 static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_engine *engine, int rank)
 {
     zr_measured m;
@@ -113,7 +164,9 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
 static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
     zr_loss_scaler scaler = run->scaler;
+    trainer_saving saving = {0};
     for (int i = 0; i < run->steps; i++) {
+        if (i % 2 && plan->save != ZR_SAVE_NONE) ZR_TRY(trainer_save(plan, engine, &saving));
         uint64_t bits;
         memcpy(&bits, &scaler.scale, sizeof bits);
         ZR_TRY(zr_comm_same(comm, "the loss scale", bits));
@@ -136,7 +189,9 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
         }
         if (scaler.scale > 0) zr_loss_scaler_update(&scaler, result.skipped);
         if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));
+        if (i % 2 == 0 || plan->save == ZR_SAVE_IN_PLACE) ZR_TRY(trainer_saved(engine, &saving));
     }
+    ZR_TRY(trainer_saved(engine, &saving));
     ZR_TRY(zr_engine_flush(engine));
     if (run->after) ZR_TRY(run->after(run, engine, comm));
     uint64_t hash = 0, total = 0;

@@ -104,10 +104,10 @@ def options():
 
 
 class Ended:
-    """stdout, wall_sec and rss_bytes: the highest peak of the command and of any process that it waited for."""
+    """stdout, stderr, wall_sec and rss_bytes: the highest peak of the command and of any process that it waited for."""
 
-    def __init__(self, stdout, wall_sec, rss_bytes):
-        self.stdout, self.wall_sec, self.rss_bytes = stdout, wall_sec, rss_bytes
+    def __init__(self, stdout, stderr, wall_sec, rss_bytes):
+        self.stdout, self.stderr, self.wall_sec, self.rss_bytes = stdout, stderr, wall_sec, rss_bytes
 
 
 def end(process, number):
@@ -143,12 +143,13 @@ def run(command, timeout, env=None):
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
+        said = err.read().decode(errors="replace")
         if late.is_set():
             raise Failed(f"{' '.join(command[:4])} ...: not done within {timeout} s")
         if process.returncode != 0:
-            tail = " / ".join(err.read().decode(errors="replace").strip().splitlines()[-3:])
+            tail = " / ".join(said.strip().splitlines()[-3:])
             raise Failed(f"{' '.join(command[:4])} ...: exit {process.returncode}: {tail}")
-        return Ended(out.read().decode(errors="replace"), wall_sec, usage.ru_maxrss * 1024)
+        return Ended(out.read().decode(errors="replace"), said, wall_sec, usage.ru_maxrss * 1024)
 
 
 def run_json(command, timeout, env=None):

@@ -115,7 +115,7 @@ typedef struct zr_chunk {
 /** Writes ranges of a file that has its full size already (zr_safetensors_create). Any number of writers, threads or
  *  processes, each its own ranges; one writer is one thread's. Bytes go past the page cache (O_DIRECT) where the file
  *  system allows it, but for what is left at the ends of a range outside multiples of 4096. Takes two buffers of
- *  ZR_CHUNK_BYTES and a thread, which writes one while the caller fills and hashes the other. */
+ *  half a MiB and a thread, which writes one while the caller fills and hashes the other. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
 /** ZR_ERR_NOT_FOUND no such file, not a regular file, a symbolic link; ZR_ERR_MEMORY. */

@@ -133,7 +133,8 @@ typedef struct zr_config {
         zr_config_switch hierarchical;
     } collectives;
     struct {
-        int64_t every; /* checkpoints of its multiples are kept for good; 0: none */
+        zr_config_switch async; /* written behind the next steps */
+        int64_t every;          /* checkpoints of its multiples are kept for good; 0: none */
     } checkpoint;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */

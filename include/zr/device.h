@@ -140,7 +140,7 @@ typedef struct zr_device_ops {
     /** Likewise, memory that both touch. */
     zr_status (*alloc_host)(zr_device *device, int64_t bytes, void **memory);
     void (*free_host)(zr_device *device, void *memory);
-    /** Bytes between memory of the device and of the host, or within either. */
+    /** Bytes between memory of the device and of the host, or within either; the two places do not overlap. */
     zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** out[i] = [out[i] +] tree sum over r of piece[r][i]: F32, in a fixed binary tree over r

@@ -78,6 +78,38 @@ ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fi
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
+/** One step of a schedule as it ran. Times are zr_clock_sec. */
+typedef struct zr_event {
+    zr_schedule_kind schedule;
+    int32_t step;     /* in plan->schedule[schedule].step */
+    zr_stream stream; /* that step's */
+    int64_t micro;    /* micro-batch of the optimizer step, from 0 */
+    double wait_sec;  /* when its queue was free: from here to begin_sec it waited for other steps */
+    double begin_sec, end_sec;
+} zr_event;
+
+/** Where states go behind a step (zr_engine_save). The functions are called on one thread that is not the engine's, and
+ *  may call neither the engine nor comm. */
+typedef struct zr_sink {
+    /** Elements [first, first+n) of a state of a parameter, at most ZR_PASSING_ELEMS at a time: state by state, and of
+     *  each in the order of the model. */
+    zr_status (*put)(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in);
+    zr_status (*end)(void *arg); /* once all were put */
+    /** NULL: no times are wanted. Each step that put something, as it ran; also after a failure. */
+    void (*ran)(void *arg, const zr_event *event);
+    void *arg;
+} zr_sink;
+
+/** Have the states as they are now go out behind the next training step, as the plan says (zr_layout.save): the calls
+ *  of `put` together, over all ranks, give every element of every parameter and of every state of the optimizer once.
+ *  After a failure of the sink it is called no more, and training goes on. Not collective. ZR_ERR_STATE where the plan
+ *  has no such steps, or while states are on their way. */
+ZR_API ZR_NODISCARD zr_status zr_engine_save(zr_engine *engine, const zr_sink *sink);
+/** Have they all gone, or failed to? True also where none were on their way. */
+ZR_API bool zr_engine_saved(const zr_engine *engine);
+/** Wait until they have; where no step has come since, they go now. The sink's first failure. */
+ZR_API ZR_NODISCARD zr_status zr_engine_save_end(zr_engine *engine);
+
 /** The steps so far that updated weights: the optimizer's own count, of which its bias correction is a function. */
 ZR_API int64_t zr_engine_updates(const zr_engine *engine);
 /** Go on from a state that so many updates made, once zr_engine_fill has put it here: the next one is the update after
@@ -123,16 +155,6 @@ typedef struct zr_measured {
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
-
-/** One step of a schedule as it ran. Times are zr_clock_sec. */
-typedef struct zr_event {
-    zr_schedule_kind schedule;
-    int32_t step;     /* in plan->schedule[schedule].step */
-    zr_stream stream; /* that step's */
-    int64_t micro;    /* micro-batch of the optimizer step, from 0 */
-    double wait_sec;  /* when its queue was free: from here to begin_sec it waited for other steps */
-    double begin_sec, end_sec;
-} zr_event;
 
 /** Call fn after every step of every schedule, NULL: no more. The queue that ran the step calls it: calls for
  *  one stream come in order, those for different streams may come at once. fn must be quick, and may call

@@ -48,6 +48,16 @@ typedef enum zr_gather {
     ZR_GATHER_BROADCAST /* one broadcast from each owner, in turn */
 } zr_gather;
 
+/** How the states of a step are saved behind the next one (zr_engine_save). */
+typedef enum zr_save {
+    ZR_SAVE_NONE,     /* not at all: they are read between steps (zr_engine_read) */
+    ZR_SAVE_COPY,     /* the next step first copies them to the host's space, from where they go out behind it and
+                         behind later ones */
+    ZR_SAVE_IN_PLACE, /* they go out from where they are: the next step's update of a unit waits until its states have
+                       */
+    ZR_SAVE_AUTO      /* a copy where the plan then stays within limit_bytes and computes nothing more; else in place */
+} zr_save;
+
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
     size_t size;                 /* sizeof(zr_layout) */
@@ -75,8 +85,9 @@ typedef struct zr_layout {
     bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO; 0: none */
+    int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO; 0: none */
     bool offload_checkpoints; /* what recompute keeps of the forward pass is kept in the host's space */
+    zr_save save;             /* only with `train` */
     /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
     int64_t prefetch_elems;      /* further units are gathered ahead until so many are on their way; 0: none */
     int64_t live_elems;          /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
@@ -108,7 +119,7 @@ typedef struct zr_layout {
     {                                                                                                                  \
         sizeof(zr_layout), 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0,   \
             false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,              \
-            ZR_RECOMPUTE_NONE, 1, 0, false, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT                            \
+            ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT              \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -168,7 +179,8 @@ typedef struct zr_buffer {
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
     X(COMM, "comm") /* calls between ranks, and what prepares them */                                                  \
-    X(COPY, "copy") /* between spaces */
+    X(COPY, "copy") /* between spaces */                                                                               \
+    X(SAVE, "save") /* out to files; what it has is not awaited at the end of a schedule */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
@@ -204,6 +216,8 @@ ZR_API const char *zr_stream_name(zr_stream stream);
                            ranks? If not the run ends */                                                               \
     X(NORM, "norm")     /* loss, numbers of all ranks, the verdict, the square of each unit: all ranks agree on norm   \
                            and health of the gradient, the loss, what gradients are multiplied with */                 \
+    X(SAVE, "save")     /* a state of a unit (mine) goes out; [memory of the host through which it does, where it      \
+                           stands elsewhere] */                                                                        \
     X(UPDATE, "update") /* optimizer on a range of a unit, but on what has no gradient: sums (mine), master (mine) or  \
                            none, each state (mine), parameters (mine) or none, what was agreed on */
 
@@ -244,7 +258,8 @@ typedef enum zr_when {
     ZR_WHEN_STALE, /* the first, and only where `flush` has not done it: gathers of what the step before has updated
                       (stages 1, 2). Its bytes belong to the step that updated */
     ZR_WHEN_FIRST,
-    ZR_WHEN_LATER /* all but the first */
+    ZR_WHEN_LATER, /* all but the first */
+    ZR_WHEN_SAVE   /* the first, of a training step behind which states are saved */
 } zr_when;
 
 /** One step. */
@@ -255,6 +270,7 @@ typedef struct zr_step {
     int32_t unit;
     int32_t op;
     int32_t owner; /* REDUCE, BROADCAST: the place in the group; -1 */
+    int32_t slot;  /* SAVE: which state of the optimizer; -1: the parameters */
     bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
     zr_when when;
     bool adds;              /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
@@ -310,6 +326,7 @@ typedef struct zr_plan_unit {
     zr_state slot[4];       /* states of the optimizer, fp32 */
     int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
     int32_t n_above;
+    int32_t saved;   /* ZR_SAVE_COPY: buffers of the own shard's parameters and states, one after the other */
     int32_t square;  /* buffer of a zr_square, ZR_NONE without training */
     int32_t verdict; /* buffer of the zr_verdict by which it is updated */
 } zr_plan_unit;
@@ -351,7 +368,7 @@ typedef struct zr_memory {
 } zr_memory;
 
 /** What of a rank's memory grows with model and batch, where the device's memory is the host's: its total, and what is
- *  kept in the host's space. */
+ *  kept or copied to the host's space. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** From the spaces to what device and staging take together. */
@@ -373,6 +390,7 @@ typedef struct zr_plan {
     int32_t n_groups;
     int32_t optim_group, grad_group, param_group; /* the stage: ranks that share one copy of each; SELF: not sharded */
     int64_t recompute_every;                      /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
+    zr_save save;                                 /* the layout's, or what ZR_SAVE_AUTO chose */
     int ranks;
     bool side_by_side;             /* streams may run at the same time */
     bool norm_first;               /* the whole gradient's norm is known before the first update */
@@ -395,9 +413,9 @@ typedef struct zr_plan {
     int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, ZR_NONE: it has none */
     int32_t loss, verdict, numbers, output; /* of results: this rank's loss (zr_exact), a zr_verdict, what ranks
                                                exchange, what decoding gives; ZR_NONE: there is none */
-    int n_streams;                          /* the first so many have steps: compute and comm, and where there are
-                                               copies between spaces, copy */
+    bool has_stream[ZR_STREAMS];            /* which have steps; compute and comm always count as such */
     int32_t passing;                        /* host memory by which states are filled and read */
+    int32_t saving;                         /* likewise those that are saved in place; ZR_NONE: none are */
     int64_t persistent_bytes[ZR_SPACES];    /* transient buffers lie above */
     int64_t space_bytes[ZR_SPACES];         /* DEVICE: the arena; STAGING: at least ZR_STAGING_LEAST for each rank */
     zr_memory memory;
@@ -427,7 +445,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *  the first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
  *  written before, in a step that follows a flush and in one that does not, and every value is still in its place when
  *  it is read; every buffer lies in its space and what moves between ranks goes through staging memory; every unit is
- *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays.
+ *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays; of what is
+ *  saved all of each state is, before it is updated.
  *  Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
@@ -460,6 +479,16 @@ typedef struct zr_price {
     double exposed_sec; /* step_sec - compute_sec: what these add */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
+
+/** What a save behind a step costs on one rank. */
+typedef struct zr_save_price {
+    int64_t bytes;    /* that go out */
+    double write_sec; /* how long that takes */
+    double stall_sec; /* how much longer the training step is behind which it begins */
+} zr_save_price;
+/** By those rates, where a rank's states go out at disk_bytes_sec. ZR_ERR_STATE where the plan saves nothing. */
+ZR_API ZR_NODISCARD zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
+                                                 zr_save_price *price);
 
 /** When a step of the schedule runs, by those rates. */
 typedef struct zr_step_time {

@@ -200,9 +200,15 @@ ZR_API ZR_NODISCARD zr_status zr_train_own_dir(zr_config *config);
 /** The model of a resolved configuration. */
 ZR_API ZR_NODISCARD zr_status zr_train_model(const zr_config *config, zr_family_model *model);
 
-/** The layout of a resolved configuration. The limit of activation_checkpointing.policy auto is what memory.limit
- *  leaves for the arena; without one there is none. */
+/** The layout of a resolved configuration. The limit of activation_checkpointing.policy auto, and of a copy that is
+ *  saved, is what memory.limit leaves for the arena; without one there is none. */
 ZR_API zr_layout zr_train_layout(const zr_config *config, int ranks);
+
+/** Are checkpoints written behind the next steps (checkpoint.async, train.save_interval)? */
+ZR_API bool zr_train_saves_behind(const zr_config *config);
+
+/** What a slow disk takes, bytes/s: by this the time of a checkpoint is reckoned before one was written. */
+#define ZR_TRAIN_DISK_BYTES_SEC 2e8
 
 /** Compute threads of a rank: train.threads, or auto = max(1, processors of this host / local_ranks). */
 ZR_API int zr_train_threads(const zr_config *config, int local_ranks);
@@ -268,7 +274,7 @@ typedef struct zr_train_eval {
 /** A checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec;      /* that training waited */
+    double sec;      /* that training waited; what a step took longer meanwhile is not in it */
     const char *dir; /* of the run; the checkpoint's name in it is zr_checkpoint_name's */
 } zr_train_save;
 

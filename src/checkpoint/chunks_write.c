@@ -2,9 +2,10 @@
  * Writing ranges of a file in chunks. The caller fills and hashes one buffer while a thread writes the other: copying
  * and hashing would otherwise take a third of the time on a disk that writes 2 GB/s.
  *
- * A buffer never holds more than one chunk, and byte b of the file stands at b modulo ALIGN_BYTES in it, so that what
- * lies between multiples of ALIGN_BYTES can go to the disk from there. The rest, at the ends of a range, shares its
- * block with another writer's bytes and goes through the page cache, which keeps the two apart.
+ * A buffer holds a part of one chunk: all ranks of a process write at once, and their buffers are in no plan. Byte b of
+ * the file stands at b modulo ALIGN_BYTES in it, so that what lies between multiples of ALIGN_BYTES can go to the disk
+ * from there. The rest, at the ends of a range, shares its block with another writer's bytes and goes through the page
+ * cache, which keeps the two apart.
  */
 #include "checkpoint/chunks.h"
 
@@ -16,13 +17,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-/* What direct I/O asks of offsets and addresses is the block of the device: 512 or 4096. */
-enum { ALIGN_BYTES = 4096, BUFFERS = 2, MESSAGE_BYTES = 512 };
+/* What direct I/O asks of offsets and addresses is the block of the device: 512 or 4096. A part is as much as a disk
+ * wants at once, and a chunk is a multiple of it. */
+enum { ALIGN_BYTES = 4096, BUFFERS = 2, PART_BYTES = 1 << 19, MESSAGE_BYTES = 512 };
+_Static_assert(ZR_CHUNK_BYTES % PART_BYTES == 0, "a buffer holds a part of one chunk");
 
-/* One chunk on its way. */
+/* A part of a chunk on its way. */
 typedef struct chunk_buffer {
-    unsigned char *bytes; /* aligned, ZR_CHUNK_BYTES */
+    unsigned char *bytes; /* aligned, PART_BYTES */
     void *memory;
     int64_t offset, n;
     bool full; /* the thread's */
@@ -33,7 +37,9 @@ struct zr_chunk_writer {
     int direct; /* the same file once more, past the page cache; -1: not here. The thread's */
     chunk_buffer buffer[BUFFERS];
     int filling;
-    int64_t at; /* where the last put ended */
+    int64_t at;    /* where the last put ended */
+    zr_chunk open; /* the chunk that is being filled; bytes 0: none is */
+    XXH3_state_t *hash;
     bool started, locks, ended;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -126,12 +132,13 @@ static int open_direct(const char *path, const zr__file *file)
 static zr_status start(zr_chunk_writer *w)
 {
     for (int i = 0; i < BUFFERS; i++) {
-        w->buffer[i].memory = zr_alloc((size_t)ZR_CHUNK_BYTES + ALIGN_BYTES);
-        ZR_CHECK(w->buffer[i].memory, ZR_ERR_MEMORY, "%lld bytes to write %s",
-                 (long long)(ZR_CHUNK_BYTES + ALIGN_BYTES), w->file.name);
+        w->buffer[i].memory = zr_alloc((size_t)PART_BYTES + ALIGN_BYTES);
+        ZR_CHECK(w->buffer[i].memory, ZR_ERR_MEMORY, "%d bytes to write %s", PART_BYTES + ALIGN_BYTES, w->file.name);
         uintptr_t past = (uintptr_t)w->buffer[i].memory % ALIGN_BYTES;
         w->buffer[i].bytes = (unsigned char *)w->buffer[i].memory + (past ? ALIGN_BYTES - past : 0);
     }
+    w->hash = XXH3_createState();
+    ZR_CHECK(w->hash, ZR_ERR_MEMORY, "no memory for a checksum of %s", w->file.name);
     w->locks = pthread_mutex_init(&w->lock, NULL) == 0 && pthread_cond_init(&w->changed, NULL) == 0;
     ZR_CHECK(w->locks, ZR_ERR_MEMORY, "no memory for a lock");
     sigset_t all, before; /* signals are for the threads that know them */
@@ -172,15 +179,44 @@ static void pass_on(zr_chunk_writer *w)
 {
     chunk_buffer *b = &w->buffer[w->filling];
     if (b->n == 0) return;
-    uint64_t hash = zr__chunk_hash(b->bytes + b->offset % ALIGN_BYTES, b->n);
-    zr_status kept = zr__chunk_add(&w->chunks, (zr_chunk){b->offset, b->n, hash});
     pthread_mutex_lock(&w->lock);
-    if (kept != ZR_OK && w->failed == ZR_OK) fail(w, kept);
     b->full = true;
     pthread_cond_signal(&w->changed);
     w->filling = (w->filling + 1) % BUFFERS;
     while (w->buffer[w->filling].full) pthread_cond_wait(&w->changed, &w->lock);
     pthread_mutex_unlock(&w->lock);
+}
+
+/* The chunk ends here. */
+static void end_chunk(zr_chunk_writer *w)
+{
+    pass_on(w);
+    if (w->open.bytes == 0) return;
+    w->open.hash = XXH3_64bits_digest(w->hash);
+    zr_status kept = zr__chunk_add(&w->chunks, w->open);
+    w->open.bytes = 0;
+    pthread_mutex_lock(&w->lock);
+    if (kept != ZR_OK && w->failed == ZR_OK) fail(w, kept);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* As many bytes as the buffer takes; how many. */
+static int64_t fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+{
+    chunk_buffer *b = &w->buffer[w->filling];
+    const int64_t left = PART_BYTES - offset % PART_BYTES;
+    if (n > left) n = left;
+    if (b->n == 0) b->offset = offset;
+    if (w->open.bytes == 0) {
+        w->open.offset = offset;
+        XXH3_64bits_reset(w->hash);
+    }
+    unsigned char *to = b->bytes + b->offset % ALIGN_BYTES + b->n;
+    memcpy(to, from, (size_t)n);
+    XXH3_64bits_update(w->hash, to, (size_t)n);
+    b->n += n;
+    w->open.bytes += n;
+    return n;
 }
 
 zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
@@ -190,15 +226,12 @@ zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *by
     ZR_CHECK(offset >= w->at && n >= 0 && offset <= w->file.bytes && n <= w->file.bytes - offset, ZR_ERR_ARG,
              "%s: %lld bytes at byte %lld; it has %lld, and %lld are behind this writer", w->file.name, (long long)n,
              (long long)offset, (long long)w->file.bytes, (long long)w->at);
-    if (offset != w->at) pass_on(w);
-    for (int64_t now; n > 0; offset += now, from += now, n -= now) {
-        chunk_buffer *b = &w->buffer[w->filling];
-        int64_t limit = zr__chunk_limit(offset);
-        now = n < limit - offset ? n : limit - offset;
-        if (b->n == 0) b->offset = offset;
-        memcpy(b->bytes + b->offset % ALIGN_BYTES + b->n, from, (size_t)now);
-        b->n += now;
-        if (offset + now == limit) pass_on(w);
+    if (offset != w->at) end_chunk(w);
+    for (int64_t now; n > 0; from += now, n -= now) {
+        now = fill(w, offset, from, n);
+        offset += now;
+        if (offset % PART_BYTES == 0) pass_on(w);
+        if (offset % ZR_CHUNK_BYTES == 0) end_chunk(w);
     }
     w->at = offset;
     pthread_mutex_lock(&w->lock);
@@ -210,7 +243,7 @@ zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *by
 zr_status zr_chunk_writer_end(zr_chunk_writer *w)
 {
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
-    pass_on(w);
+    end_chunk(w);
     pthread_mutex_lock(&w->lock);
     for (int i = 0; i < BUFFERS; i++)
         while (w->buffer[i].full) pthread_cond_wait(&w->changed, &w->lock);
@@ -246,6 +279,7 @@ void zr_chunk_writer_close(zr_chunk_writer **writer)
         pthread_mutex_destroy(&w->lock);
     }
     for (int i = 0; i < BUFFERS; i++) zr_free(w->buffer[i].memory);
+    XXH3_freeState(w->hash);
     if (w->direct >= 0) close(w->direct);
     zr__file_close(&w->file);
     zr_free(w->chunks.chunk);

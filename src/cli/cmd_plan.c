@@ -1,6 +1,7 @@
 #include "cli/choices.h"
 #include "cli/max.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -93,6 +94,35 @@ static cli_choices choices_of(const planning *p)
         .profile = &p->profile, .limit_bytes = p->limit_bytes, .efficiency = p->o->efficiency, .tokens = p->o->tokens};
 }
 
+/** Ranks that share a disk and the memory of a host. */
+static int host_ranks(const planning *p)
+{
+    const int64_t given = p->config->parallel.ranks_per_host;
+    return given > 0 && given < p->local_ranks ? (int)given : p->local_ranks;
+}
+
+/** What goes out behind a step, and what that costs. */
+static zr_status print_saving(const planning *p)
+{
+    char size[32], write[32], stall[32];
+    zr_plan *plan = NULL;
+    zr_save_price price;
+    if (!zr_train_saves_behind(p->config)) return ZR_OK;
+    ZR_TRY(make_plan(p, &plan));
+    const bool copy = plan->save == ZR_SAVE_COPY;
+    zr_status st = zr_plan_price_save(plan, &p->profile, ZR_TRAIN_DISK_BYTES_SEC / host_ranks(p), &price);
+    zr_plan_destroy(&plan);
+    ZR_TRY(st);
+    printf("\ncheckpoints: %s a rank behind the next step%s, %s%s; on a disk that takes 200 MB/s in %s, and training "
+           "waits "
+           "for %s\n",
+           cli_bytes((double)price.bytes, size), copy ? "s" : "",
+           copy ? "from a copy in the host's memory" : "from where the states are, and its updates wait for them",
+           copy || p->limit_bytes ? "" : ", since this host has no room for a copy (--memory SIZE plans for another)",
+           cli_seconds(price.write_sec, write), cli_seconds(price.stall_sec, stall));
+    return ZR_OK;
+}
+
 static zr_status print_text(const planning *p)
 {
     bool color = cli_colored_out(p->args->color);
@@ -113,6 +143,7 @@ static zr_status print_text(const planning *p)
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
     cli_speed_print(stdout, &choices);
+    ZR_TRY(print_saving(p));
     ZR_TRY(cli_advice_print(stdout, &choices, p->config));
     return ZR_OK;
 }
@@ -126,6 +157,12 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
+    if (plan->save != ZR_SAVE_NONE) {
+        zr_save_price price;
+        ZR_TRY(zr_plan_price_save(plan, &p->profile, ZR_TRAIN_DISK_BYTES_SEC, &price));
+        printf(", \"save\": {\"from\": \"%s\", \"bytes\": %" PRId64 "}", plan->save == ZR_SAVE_COPY ? "copy" : "states",
+               price.bytes);
+    }
     if (p->o->advice) {
         cli_choices choices = choices_of(p);
         cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
@@ -209,6 +246,9 @@ static void settle_limit(planning *p)
         p->host_limit = p->limit_bytes > 0;
     }
     if (must) p->config->memory.limit_bytes = p->limit_bytes;
+    /* Is there room for a copy that is saved? */
+    if (zr_train_saves_behind(p->config) && p->config->memory.limit_bytes == 0)
+        p->config->memory.limit_bytes = p->limit_bytes ? p->limit_bytes : zr_train_host_limit(host_ranks(p));
 }
 
 static zr_status find_max(planning *p)

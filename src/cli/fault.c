@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const ways[] = {"kill", "stop", "hang"};
@@ -21,6 +22,7 @@ static struct {
 
 /* So many until one fails; 0: none does. The library's own calls come here too (--wrap, Makefile). */
 static atomic_llong allocations, writes;
+static long long slow_ms; /* each write of a file's range takes so much longer */
 
 static bool is_due(atomic_llong *left)
 {
@@ -38,6 +40,7 @@ ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
 {
+    if (slow_ms > 0) nanosleep(&(struct timespec){slow_ms / 1000, slow_ms % 1000 * 1000000}, NULL);
     if (!is_due(&writes)) return __real_pwrite(fd, in, bytes, offset);
     errno = EIO;
     return -1;
@@ -74,6 +77,10 @@ zr_status cli_fault_read(void)
         atomic_store(&writes, n);
         return ZR_OK;
     }
+    if (sscanf(text, "slow:%18lld%n", &n, &used) == 1 && !text[used] && n > 0) {
+        slow_ms = n;
+        return ZR_OK;
+    }
     bool read = sscanf(text, "%7[a-z]:%9d@%15[a-z]%n:%18lld%n", way, &rank, phase, &used, &step, &used) >= 3;
     fault.way = find(ways, sizeof(ways) / sizeof(ways[0]), way);
     fault.phase = find(phases, sizeof(phases) / sizeof(phases[0]), phase);
@@ -81,7 +88,7 @@ zr_status cli_fault_read(void)
     fault.step = step;
     ZR_CHECK(read && !text[used] && fault.way >= 0 && fault.phase >= 0, ZR_ERR_ARG,
              "ZR_FAULT is \"%s\"; it is for tests: (kill|stop|hang):RANK@PHASE[:STEP], PHASE one of start, forward, "
-             "backward, exchange, update, gather, save, evaluate, end; alloc:N; write:N",
+             "backward, exchange, update, gather, save, evaluate, end; alloc:N; write:N; slow:MS",
              text);
     return ZR_OK;
 }

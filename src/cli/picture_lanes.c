@@ -33,9 +33,16 @@ static const struct {
     [WORK_OTHER] = {"none", ""},
 };
 
+/** A step as it mostly is, behind which nothing is saved. */
+static bool is_drawn(const cli_picture *p, int32_t index)
+{
+    return p->schedule->step[index].when != ZR_WHEN_SAVE;
+}
+
 static work work_of(const cli_picture *p, int32_t index)
 {
     const zr_step *step = &p->schedule->step[index];
+    if (!is_drawn(p, index)) return WORK_OTHER;
     switch (step->kind) {
     case ZR_STEP_RUN:
         if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
@@ -59,6 +66,7 @@ static work work_of(const cli_picture *p, int32_t index)
     case ZR_STEP_BATCH:
     case ZR_STEP_ZERO:
     case ZR_STEP_LOSS:
+    case ZR_STEP_SAVE:
     case ZR_STEP_REPEAT:
     case ZR_STEP_END:
     case ZR_STEP_KINDS:
@@ -78,6 +86,14 @@ static int32_t cell_end(const cli_picture *p, int32_t first)
         end++;
     }
     return end;
+}
+
+/** The streams of what is drawn: compute, comm, and with copies between spaces, copy. */
+static int count_lanes(const cli_picture *p)
+{
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (is_drawn(p, i) && p->schedule->step[i].stream == ZR_STREAM_COPY) return ZR_STREAM_COPY + 1;
+    return ZR_STREAM_COMM + 1;
 }
 
 static double lane_top(double top, zr_stream stream)
@@ -149,7 +165,8 @@ static void draw_waits(const cli_picture *p, double top)
     svg_shape_begin(p->out);
     for (int32_t i = 0; i < s->n_steps; i++) {
         for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
-            if (!s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
+            bool drawn = is_drawn(p, i) && is_drawn(p, s->wait[w].step);
+            if (drawn && !s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
         }
     }
     svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
@@ -176,8 +193,9 @@ static void draw_legend(const cli_picture *p, double y)
 double cli_picture_lanes(const cli_picture *p, double top)
 {
     svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
-    double bottom = lane_top(top, (zr_stream)(p->plan->n_streams - 1)) + LANE_HEIGHT;
-    for (int s = 0; s < p->plan->n_streams; s++) {
+    const int lanes = count_lanes(p);
+    double bottom = lane_top(top, (zr_stream)(lanes - 1)) + LANE_HEIGHT;
+    for (int s = 0; s < lanes; s++) {
         double y = lane_top(top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
         svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));

@@ -203,7 +203,7 @@ static void on_saved(void *arg, const zr_train_save *save)
     add(&l, 0, "step %lld", (long long)save->step);
     add(&l, 1, "saved %s", name);
     add(&l, 2, "%s", cli_bytes((double)save->bytes, size));
-    add(&l, 3, "%.3g s", save->sec);
+    add(&l, 3, "waited %.3g s", save->sec);
     leave(progress, &l);
 }
 

@@ -5,6 +5,7 @@
 typedef enum row_kind {
     ROW_CATEGORY,
     ROW_HOST,
+    ROW_COPY,
     ROW_STATES,
     ROW_TOTAL,
     ROW_TRAFFIC,
@@ -55,6 +56,9 @@ static double cell(const zr_report *report, row_kind kind, int index)
         return (double)report->memory.category_bytes[index];
     case ROW_HOST:
         return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[index];
+    case ROW_COPY:
+        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_PARAM] +
+               (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
     case ROW_STATES:
         return (double)report->memory.states_bytes;
     case ROW_TOTAL:
@@ -127,6 +131,7 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
     if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
         print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
+    if (cell(report, ROW_COPY, 0) > 0) print_row(out, table, color, "on host: saved copy", ROW_COPY, 0);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
@@ -166,8 +171,10 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
 /* Which ranks, which rounds. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
-    static const char *const when[] = {
-        [ZR_WHEN_STALE] = "  where stale", [ZR_WHEN_FIRST] = "  first round", [ZR_WHEN_LATER] = "  later rounds"};
+    static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",
+                                       [ZR_WHEN_FIRST] = "  first round",
+                                       [ZR_WHEN_LATER] = "  later rounds",
+                                       [ZR_WHEN_SAVE] = "  where saved"};
     if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
     if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
     if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);

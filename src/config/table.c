@@ -312,8 +312,10 @@ static const zr_key table[] = {
     BOOL("zero_allow_untested_optimizer", "false", UNUSED, .help = "every optimizer works at every stage"),
     BOOL("zero_force_ds_cpu_optimizer", "true", UNUSED, .help = "there is one implementation"),
     ANY("aio.*", UNUSED, .help = "read with an NVMe device only"),
-    SWITCH("checkpoint.async", AUTO, NO_FIELD, ONLY("false"),
-           .help = "a checkpoint is written behind the next steps; auto: false, training waits for it"),
+    SWITCH("checkpoint.async", AUTO, FIELD(checkpoint.async), ALL,
+           .help = "checkpoints of train.save_interval are written behind the next steps: from a copy of the states in "
+                   "memory of the host, or, where memory.limit or the host has no room for one, from where they "
+                   "are, with the next update waiting. auto: true. false: training waits for each"),
     INT("checkpoint.every", "0", FIELD(checkpoint.every), FROM(0), ALL,
         .help = "checkpoints of steps that are multiples of it are never removed; 0: none"),
     ANY("checkpoint.*", UNUSED, .help = "checkpoints do not depend on the layout"),

@@ -38,6 +38,8 @@ static zr_status take_queues(zr_engine *e)
     zr_queue_config config = {.beside = false};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMPUTE]));
     for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
+    config = (zr_queue_config){.beside = true, .most = 2 * zr__count_puts(plan)}; /* with their waits */
+    if (config.most > 0) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_SAVE]));
     if (!e->comm->concurrent || !plan->side_by_side) return ZR_OK;
     config = (zr_queue_config){.beside = true, .most = COMM_TASKS};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
@@ -91,7 +93,8 @@ static zr_status prepare(zr_engine *e)
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
         zr_ledger_take(&e->ledger[buffer->space], c, buffer->bytes);
-        if (c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM) e->states_bytes += buffer->bytes;
+        bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;
+        if (state && buffer->space == ZR_SPACE_DEVICE) e->states_bytes += buffer->bytes;
     }
     for (int k = 0; k < ZR_SCHEDULES; k++) ZR_TRY(zr__bind(e, (zr_schedule_kind)k));
     return ZR_OK;
@@ -132,6 +135,12 @@ void zr_engine_destroy(zr_engine **engine)
     if (!engine || !*engine) return;
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
+    if (e->queue[ZR_STREAM_SAVE] != e->queue[ZR_STREAM_COMPUTE]) { /* first: it may wait for the others */
+        e->saving.gone = true;
+        ops->cancel(e->queue[ZR_STREAM_SAVE]);
+        (void)ops->sync(e->queue[ZR_STREAM_SAVE]);
+        ops->queue_destroy(e->queue[ZR_STREAM_SAVE]);
+    }
     if (e->beside) ops->queue_destroy(e->queue[ZR_STREAM_COMM]);
     if (e->queue[ZR_STREAM_COMPUTE]) ops->queue_destroy(e->queue[ZR_STREAM_COMPUTE]);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
@@ -220,10 +229,14 @@ static zr_status batch_failure(const zr_engine *e, zr_status walked)
 zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
     ZR_TRY(check_step(e, args, result));
+    if (e->saving.cut) ZR_TRY(zr__save_drain(e));
     begin_step(e, args);
     e->refresh = e->stale;
+    e->saving.now = e->saving.left > 0 && e->saving.next == 0;
     e->stale = true; /* also after a skipped step: every step moves the same bytes */
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
+    e->saving.cut = e->saving.now && st != ZR_OK;
+    e->saving.now = false;
     bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
     if (whole) e->stale = e->refresh; /* as if it had not begun */
     *result = result_of(e);

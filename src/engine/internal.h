@@ -30,6 +30,19 @@ typedef struct zr__moved {
     zr_traffic traffic, across[ZR_BORDERS];
 } zr__moved;
 
+/* States on their way out behind a step. */
+typedef struct zr__saving {
+    zr_sink sink;
+    bool now;             /* behind this training step */
+    bool cut;             /* that step was broken off: those after it do not know what goes on */
+    _Atomic bool gone;    /* the engine is: nothing is put any more */
+    int32_t next;         /* those steps of the schedule, from this one on, are still to be issued */
+    _Atomic int32_t left; /* steps that put something and have not ended; 0: nothing is on its way */
+    /* The saving queue's, while some are left: */
+    zr_status status; /* the sink's first failure */
+    char text[512];
+} zr__saving;
+
 struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
@@ -67,8 +80,9 @@ struct zr_engine {
     zr_ledger ledger[ZR_SPACES];
     int64_t states_bytes;
     zr__moved moved;
-    uint64_t parts; /* of states that were filled or read, as the board shows */
+    _Atomic uint64_t parts; /* of states that were filled or read, as the board shows */
     int64_t steps;
+    zr__saving saving;
 };
 
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
@@ -102,6 +116,15 @@ typedef struct zr__running {
 /* Address of the step's use. */
 char *zr__at(const zr__running *r, int use);
 
+/* A part of a state was filled, read or saved, as the board shows. */
+void zr__moved_part(zr_engine *engine);
+
+/* Elements of a parameter that are in a range of its unit, counted in the unit. */
+typedef struct zr__span {
+    int64_t begin, end;
+} zr__span;
+zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
+
 /* Steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);
 zr_status zr__gather(const zr__running *r);
@@ -113,5 +136,15 @@ zr_status zr__square(const zr__running *r);
 zr_status zr__agree(const zr__running *r);
 zr_status zr__norm(const zr__running *r);
 zr_status zr__update(const zr__running *r);
+
+/* ---- saving (save.c) --------------------------------------------------------------------------- */
+
+/* Issue a step that is ZR_WHEN_SAVE, with its waits where a walk is in progress. */
+zr_status zr__issue_saving(zr_engine *engine, int32_t step);
+/* One that puts something (save.c); how many there are. */
+zr_status zr__issue_put(zr_engine *engine, int32_t step);
+int32_t zr__count_puts(const zr_plan *plan);
+/* Wait until all has gone, whether it was issued or not. */
+zr_status zr__save_drain(zr_engine *engine);
 
 #endif

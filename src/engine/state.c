@@ -22,15 +22,15 @@ static char *element_at(const zr_engine *e, const zr_state *state, int64_t eleme
     return zr__buffer(e, &e->plan->persistent[state->buffer]) + at * zr_dtype_bytes(state->dtype);
 }
 
-/* Elements of a parameter, counted in its unit. */
-typedef struct span {
-    int64_t begin, end;
-} span;
-
-static span meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
+zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
 {
     int64_t first = zr__first(e, range), begin = param->unit_offset, end = begin + zr_shape_elems(&param->shape);
-    return (span){begin < first ? first : begin, end > first + range->count ? first + range->count : end};
+    return (zr__span){begin < first ? first : begin, end > first + range->count ? first + range->count : end};
+}
+
+void zr__moved_part(zr_engine *e)
+{
+    zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
 }
 
 static const zr_graph *any_graph(const zr_plan *plan)
@@ -106,7 +106,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     const bool params = state == ZR_STATE_PARAM;
     passing p = {.engine = e, .param = param, .state = state_of(e->plan, param->unit, state), .rounded = params};
     if (p.state->buffer == ZR_NONE) return ZR_OK;
-    const span mine = meet(e, param, params ? &u->update : &p.state->range);
+    const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
@@ -117,7 +117,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
         else if (!made_there)
             ZR_TRY(initial(e, param, p.at - param->unit_offset, p.n, p.host));
         ZR_TRY(zr__call(e, set_part, &p));
-        zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
+        zr__moved_part(e);
     }
     return ZR_OK;
 }
@@ -149,14 +149,14 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .param = param,
                  .state = state_of(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
-    const span mine = meet(e, param, &u->own);
+    const zr__span mine = zr__meet(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
         ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
-        zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
+        zr__moved_part(e);
     }
     return ZR_OK;
 }

@@ -37,7 +37,8 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
 
 int64_t zr_memory_taken(const zr_memory *memory)
 {
-    return memory->total_bytes + memory->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT];
+    const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
+    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM];
 }
 
 void zr_memory_sum(zr_memory *memory)
@@ -148,7 +149,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_END) times = 1;
         int64_t bytes = zr__wire_bytes(plan, s, step), runs = times;
         if (step->when == ZR_WHEN_STALE) continue; /* flush has charged it */
-        if (step->when == ZR_WHEN_FIRST) runs = 1;
+        if (step->when == ZR_WHEN_FIRST || step->when == ZR_WHEN_SAVE) runs = 1;
         if (step->when == ZR_WHEN_LATER) runs = times - 1;
         if (bytes == 0 || !receives(step)) continue;
         ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, runs));
@@ -183,16 +184,16 @@ static zr_status account_flops(zr_plan *plan)
 zr_status zr__account(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    plan->n_streams = ZR_STREAM_COMM + 1;
+    plan->has_stream[ZR_STREAM_COMPUTE] = plan->has_stream[ZR_STREAM_COMM] = true;
     for (int k = 0; k < ZR_SCHEDULES; k++)
         for (int32_t i = 0; i < plan->schedule[k].n_steps; i++)
-            if ((int)plan->schedule[k].step[i].stream >= plan->n_streams)
-                plan->n_streams = (int)plan->schedule[k].step[i].stream + 1;
+            plan->has_stream[plan->schedule[k].step[i].stream] = true;
     for (int k = 0; k < ZR_SCHEDULES; k++)
         if (plan->schedule[k].buffer) account_memory(plan, &plan->schedule[k], &plan->memory);
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         zr_category c = plan->persistent[b].category;
-        if (c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM)
+        bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;
+        if (state && plan->persistent[b].space == ZR_SPACE_DEVICE)
             plan->memory.states_bytes += plan->persistent[b].bytes;
     }
     int64_t all = 0;

@@ -55,8 +55,10 @@ static zr_status check_updates(const zr__proof *p)
         if (p->s->step[i].kind != ZR_STEP_UPDATE) continue;
         ZR_CHECK(is_agreed(p, i), ZR_ERR_INTERNAL, "step %d updates unit %d before all ranks have agreed on it", i,
                  unit);
-        const int32_t kept[] = {p->plan->unit[unit].param.buffer, p->plan->unit[unit].master.buffer};
-        for (int k = 0; k < 2; k++)
+        const zr_plan_unit *u = &p->plan->unit[unit];
+        const int32_t kept[] = {u->param.buffer,   u->master.buffer,  u->slot[0].buffer,
+                                u->slot[1].buffer, u->slot[2].buffer, u->slot[3].buffer};
+        for (int k = 0; k < 6; k++)
             if (kept[k] != ZR_NONE) ZR_TRY(check_last_use(p, i, kept[k]));
     }
     return ZR_OK;
@@ -117,17 +119,93 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
+/* Where a state of a unit is kept in fp32; slot -1: its parameters. */
+static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
+{
+    if (slot >= 0) return &u->slot[slot];
+    return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
+{
+    by[range->by.group] += sign * range->by.elems;
+    by[range->base.group] += sign * range->base.elems;
+}
+
+/* Does a use name the own shard of a unit on every rank, in a buffer that keeps these elements of it? */
+static bool is_own(const zr_use *use, const zr_plan_unit *u, const zr_range *kept)
+{
+    int64_t by[ZR_GROUPS_MAX] = {0}; /* by how much that differs, for each place in a group */
+    add_strides(by, &u->own, 1);
+    add_strides(by, kept, -1);
+    add_strides(by, &use->range, -1);
+    for (int g = 0; g < ZR_GROUPS_MAX; g++)
+        if (by[g] != 0) return false;
+    return use->range.count == u->own.count && use->range.first == u->own.first - kept->first;
+}
+
+/* What a step that saves gives away: the own shard of a state, from where that is kept or from a copy of it (copied:
+ * the buffer that each was copied from). */
+static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
+{
+    const zr_step *step = &p->s->step[index];
+    const zr_use *use = &p->s->use[step->uses];
+    const int slots = p->plan->optimizer.n_slots;
+    if (step->when != ZR_WHEN_SAVE && step->kind != ZR_STEP_SAVE) return ZR_OK;
+    bool kind = step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY;
+    bool known = kind && step->when == ZR_WHEN_SAVE && step->unit >= 0 && use[0].buffer >= 0;
+    ZR_CHECK(known && step->slot >= -1 && step->slot < slots, ZR_ERR_INTERNAL, "step %d saves no state", index);
+    const zr_plan_unit *u = &p->plan->unit[step->unit];
+    if (step->kind == ZR_STEP_COPY) {
+        bool whole = false;
+        for (int32_t slot = -1; slot < slots && !whole; slot++)
+            whole = kept_in(u, slot)->buffer == use[0].buffer && is_own(&use[0], u, &kept_in(u, slot)->range);
+        ZR_CHECK(whole && use[1].buffer >= 0 && is_own(&use[1], u, &u->own), ZR_ERR_INTERNAL,
+                 "step %d copies something else than the own shard of a state", index);
+        copied[use[1].buffer] = use[0].buffer;
+        return ZR_OK;
+    }
+    const zr_state *kept = kept_in(u, step->slot);
+    bool there = use->buffer == kept->buffer && is_own(use, u, &kept->range);
+    there |= copied[use->buffer] == kept->buffer && is_own(use, u, &u->own);
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
+             index, p->s->buffer[use->buffer].what);
+    saved[(int64_t)step->unit * (1 + slots) + 1 + step->slot] = true;
+    return ZR_OK;
+}
+
+/* Where states are saved, each is. */
+static zr_status check_saves(const zr__proof *p)
+{
+    const int states = 1 + p->plan->optimizer.n_slots;
+    const int64_t n = (int64_t)p->plan->n_units * states;
+    if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) return ZR_OK;
+    bool *saved = zr_alloc((size_t)n + 1);
+    int32_t *copied = zr_alloc(sizeof *copied * (size_t)(p->s->n_buffers + 1));
+    zr_status st = saved && copied ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %lld states", (long long)n);
+    for (int32_t b = 0; st == ZR_OK && b < p->s->n_buffers; b++) copied[b] = ZR_NONE;
+    for (int32_t i = 0; st == ZR_OK && i < p->s->n_steps; i++) st = check_save(p, i, copied, saved);
+    for (int64_t i = 0; st == ZR_OK && i < n; i++)
+        if (!saved[i] && p->plan->unit[i / states].own.count > 0)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "a state of unit %lld is not saved", (long long)(i / states));
+    zr_free(saved);
+    zr_free(copied);
+    return st;
+}
+
 /* Rounds that follow each other: a step's first with what a flush may have done and without it, and where later ones
- * differ, two of those. */
+ * differ, two of those. Where states are saved, each of these with that and without it. */
 static zr_status check_rounds(zr__proof *p)
 {
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 2;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
     for (int pair = ZR__PAIR_STALE; pair <= ZR__PAIR_LATER; pair++) {
-        if (!wanted[pair]) continue;
-        ZR_TRY(zr__check_order(p, (zr__pair)pair));
-        ZR_TRY(check_updates(p));
+        const int both = p->has_when[ZR_WHEN_SAVE] && pair != ZR__PAIR_LATER;
+        for (int saves = 0; wanted[pair] && saves <= both; saves++) {
+            ZR_TRY(zr__check_order(p, (zr__pair)pair, saves > 0));
+            ZR_TRY(check_updates(p));
+        }
     }
     return ZR_OK;
 }
@@ -142,6 +220,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, check_rounds(&p), done);
     if (p.graph) ZR_TRY_GOTO(st, zr__check_values(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
+    ZR_TRY_GOTO(st, check_saves(&p), done);
     if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
 done:
     zr__proof_end(&p);

@@ -25,8 +25,9 @@ typedef struct zr__proof {
     const zr_schedule *s;
     zr_schedule_kind kind;
     int32_t repeat, end, times; /* body: steps between repeat and end; times: all */
-    bool has_when[ZR_WHEN_LATER + 1];
+    bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
+    bool saves;                   /* the training step is one behind which states are saved */
     int32_t (*clock)[ZR_STREAMS]; /* of a time: the last time of each stream that comes before it, -1: none */
     zr__use_of *use;              /* by instance: those of b are [first[b], first[b+1]), by time */
     int32_t *first;
@@ -38,7 +39,7 @@ void zr__proof_end(zr__proof *p);
 
 /* Clocks and uses of one pair of rounds: uses that conflict are in the order of the list, and buffers that share bytes
  * are never in use at once. */
-zr_status zr__check_order(zr__proof *p, zr__pair pair);
+zr_status zr__check_order(zr__proof *p, zr__pair pair, bool saves);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Of steps that run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);

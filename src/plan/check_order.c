@@ -67,6 +67,7 @@ static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_when when = p->s->step[zr__step_at(p, time)].when;
     bool later = time >= p->s->n_steps || p->pair == ZR__PAIR_LATER;
+    if (when == ZR_WHEN_SAVE) return later || !p->saves;
     return (when == ZR_WHEN_STALE && (later || p->pair == ZR__PAIR_FLUSHED)) || (when == ZR_WHEN_FIRST && later);
 }
 
@@ -268,9 +269,10 @@ static zr_status check_places(const zr__proof *p)
 
 /* ---- one pair of rounds ------------------------------------------------------------------------ */
 
-zr_status zr__check_order(zr__proof *p, zr__pair pair)
+zr_status zr__check_order(zr__proof *p, zr__pair pair, bool saves)
 {
     p->pair = pair;
+    p->saves = saves;
     if (!p->clock) p->clock = zr_alloc(sizeof *p->clock * (size_t)(p->times + 1));
     ZR_CHECK(p->clock, ZR_ERR_MEMORY, "no memory to check %d steps", p->times);
     ZR_TRY(find_order(p));

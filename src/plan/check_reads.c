@@ -329,7 +329,7 @@ static void forget(state *k, int32_t first_buffer)
 static bool runs(const zr_step *step, bool stale, bool later)
 {
     if (step->when == ZR_WHEN_STALE) return stale && !later;
-    return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) != later;
+    return step->when == ZR_WHEN_ALWAYS || (step->when != ZR_WHEN_LATER) != later;
 }
 
 /* A step of two rounds: a third finds what the second does. */

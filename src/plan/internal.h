@@ -52,6 +52,9 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 /* ZR_RECOMPUTE_AUTO: the plan of the cheapest mix. */
 zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                                zr_plan **plan);
+/* ZR_SAVE_AUTO: with a copy or in place (save.c). */
+zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
+                                zr_plan **plan);
 
 /* ---- a list of steps (list.c) ------------------------------------------------------------------ */
 
@@ -172,6 +175,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 zr_status zr__plan_staging(zr_plan *plan);
 /* Results that steer later steps. */
 zr_status zr__plan_results(zr_plan *plan);
+/* What saving behind a step takes in the host's space (save.c). */
+zr_status zr__plan_saves(zr_plan *plan);
 
 /* A use of a range of a unit in a buffer that keeps the whole or this rank's shard; absent where nothing is kept. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
@@ -291,6 +296,9 @@ void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 void zr__write_norm(zr__list *l);
 /* After the last micro-batch: norm, and the updates that were not made along the way. */
 void zr__write_update(zr__list *l);
+
+/* The states go out behind the step, where the plan saves: once what others have updated of them is there. */
+void zr__write_saves(zr__list *l);
 
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 

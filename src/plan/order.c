@@ -30,10 +30,16 @@ static int stream_at(const zr__order *o, int32_t time)
     return (int)o->schedule->step[time % o->schedule->n_steps].stream;
 }
 
-/* All that comes before `time`, and `time` itself. */
-static void follow(const zr__order *o, int32_t *clock, int32_t time)
+/* Steps that save run in few training steps: in the others nothing may rest on their order. */
+static bool is_known(const zr__order *o, const zr_step *by, int32_t time)
 {
-    for (int s = 0; s < ZR_STREAMS; s++) clock[s] = later(clock[s], o->clock[time][s]);
+    return o->schedule->step[time % o->schedule->n_steps].when != ZR_WHEN_SAVE || by->when == ZR_WHEN_SAVE;
+}
+
+/* Into the clock of step `by`: all that comes before `time`, and `time` itself. */
+static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
+{
+    for (int s = 0; s < ZR_STREAMS && is_known(o, by, time); s++) clock[s] = later(clock[s], o->clock[time][s]);
     clock[stream_at(o, time)] = later(clock[stream_at(o, time)], time);
 }
 
@@ -98,18 +104,19 @@ static void add_wait(zr__order *o, int32_t step, zr_wait wait)
 /* The waits of one step at its time, recorded if they are news, and the step's clock. */
 static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
+    const zr_step *its = &o->schedule->step[step];
     int32_t *clock = o->clock[time], n = o->schedule->n_steps;
     for (int s = 0; s < ZR_STREAMS && record; s++) {
         bool implied = e->at[s] < 0 || clock[s] >= e->at[s], before = time >= n && e->at[s] < n;
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
-            implied = k != s && e->at[k] >= 0 && o->clock[e->at[k]][s] >= e->at[s];
+            implied = k != s && e->at[k] >= 0 && is_known(o, its, e->at[k]) && o->clock[e->at[k]][s] >= e->at[s];
         /* Waits within a round are found in the first one in which the step runs. */
-        const int32_t first_round = o->schedule->step[step].when == ZR_WHEN_LATER ? 1 : 0;
+        const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (!implied && (before || time / n == first_round))
             add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
     }
     for (int s = 0; s < ZR_STREAMS; s++)
-        if (e->at[s] >= 0) follow(o, clock, e->at[s]);
+        if (e->at[s] >= 0) follow(o, its, clock, e->at[s]);
 }
 
 static void touch(const zr__order *o, const zr_step *step, int32_t time)
@@ -130,13 +137,13 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
     for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
         const zr_step *step = &o->schedule->step[i];
         int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
-        bool idle = round > 0 && (step->when == ZR_WHEN_STALE || step->when == ZR_WHEN_FIRST);
+        bool idle = round > 0 && step->when != ZR_WHEN_ALWAYS && step->when != ZR_WHEN_LATER;
         earlier e;
         for (int s = 0; s < ZR_STREAMS; s++) {
             e.at[s] = o->clock[time][s] = -1;
             e.pace[s] = false;
         }
-        if (*last >= 0) follow(o, o->clock[time], *last);
+        if (*last >= 0) follow(o, step, o->clock[time], *last);
         if (idle) continue;
         after_uses(o, step, &e);
         if (round > 0) after_bytes(o, i, &e);

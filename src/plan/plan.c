@@ -126,6 +126,8 @@ static zr_status check_layout(const zr_layout *l)
              (long long)l->seq, (long long)l->accum);
     ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG,
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
+    ZR_CHECK(l->save == ZR_SAVE_NONE || l->train, ZR_ERR_CONFIG,
+             "zr_layout.save without zr_layout.train: states are saved behind a training step");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
     ZR_TRY(check_counts(l));
@@ -208,6 +210,7 @@ static zr_status plan_states(zr_plan *plan)
     ZR_TRY(plan_caches(plan));
     ZR_TRY(zr__plan_staging(plan));
     ZR_TRY(zr__plan_results(plan));
+    ZR_TRY(zr__plan_saves(plan));
     ZR_TRY(zr__count_moves(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
@@ -255,6 +258,8 @@ static void partition(zr_plan *plan)
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
+    plan->save = l->save;
+    plan->saving = ZR_NONE;
     if (l->train) plan->optimizer = l->optimizer;
     bool optim = l->stage >= 1, grad = l->stage >= 2 && (l->ranks > 1 || plan->sum_f32),
          param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
@@ -316,6 +321,7 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
     ZR_TRY(check_layout(layout));
+    if (layout->save == ZR_SAVE_AUTO) return zr__plan_create_saved(model, layout, profile, plan);
     if (layout->recompute == ZR_RECOMPUTE_AUTO) return zr__plan_create_auto(model, layout, profile, plan);
     zr__mix mix = {.first = layout->recompute, .rest = layout->recompute, .every = layout->recompute_every};
     return zr__plan_create_mix(model, layout, profile, &mix, plan);

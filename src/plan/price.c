@@ -7,6 +7,8 @@
 typedef struct pricing {
     const zr_plan *plan;
     const zr_machine *machine;
+    bool saves; /* behind this training step */
+    double disk_bytes_sec;
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
     zr_step_time *time; /* of each step of one round; NULL: not asked for */
@@ -62,10 +64,17 @@ static double op_seconds(const pricing *p, const zr_graph *graph, const zr_op *o
     return seconds(cost.flops, zr_machine_flops(p->machine, narrow, cost.product));
 }
 
+static double saved_bytes(const zr_plan *plan, const zr_step *step)
+{
+    const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
+    return (double)(use->range.count * zr_dtype_bytes(use->dtype));
+}
+
 static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t index)
 {
     zr_step_cost cost = zr_plan_step_cost(p->plan, kind, index);
     const zr_step *step = &p->plan->schedule[kind].step[index];
+    if (step->kind == ZR_STEP_SAVE) return seconds(saved_bytes(p->plan, step), p->disk_bytes_sec);
     const zr_graph *graph = p->plan->graph[kind];
     double compute = step->kind == ZR_STEP_RUN ? op_seconds(p, graph, zr_graph_get_op(graph, step->op)) : 0;
     double move = larger(seconds(cost.memory_bytes, p->machine->memory_bytes_sec),
@@ -73,18 +82,20 @@ static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t inde
     return larger(compute, move);
 }
 
+/* What is saved goes on beyond the end. */
 static double all_streams_free(const pricing *p)
 {
     double free_at = 0;
-    for (int i = 0; i < ZR_STREAMS; i++) free_at = larger(free_at, p->clock[i]);
+    for (int i = 0; i < ZR_STREAMS; i++)
+        if (i != ZR_STREAM_SAVE) free_at = larger(free_at, p->clock[i]);
     return free_at;
 }
 
-/* Where one core runs all streams, every step holds them. */
+/* Where one core runs all streams but that which saves, every step of theirs holds them. */
 static void hold(pricing *p)
 {
     double now = all_streams_free(p);
-    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = now;
+    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = i == ZR_STREAM_SAVE ? larger(p->clock[i], now) : now;
 }
 
 /* When each step ends, in this round of REPEAT and in the one before. */
@@ -92,10 +103,20 @@ typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
 
-static bool runs(const zr_step *step, bool again)
+static bool runs(const pricing *p, const zr_step *step, bool again)
 {
+    if (step->when == ZR_WHEN_SAVE) return p->saves && !again;
     bool first_alone = step->when == ZR_WHEN_STALE || step->when == ZR_WHEN_FIRST;
     return again ? !first_alone : step->when != ZR_WHEN_LATER;
+}
+
+/* A copy that is saved is made in front of what computes, and written to memory as well as read. */
+static double copy_aside(pricing *p, zr_schedule_kind kind, int32_t index, double start)
+{
+    const zr_use *use = &p->plan->schedule[kind].use[p->plan->schedule[kind].step[index].uses];
+    const double bytes = 2.0 * (double)(use->range.count * zr_dtype_bytes(use->dtype));
+    start = larger(start, p->clock[ZR_STREAM_COMPUTE]);
+    return p->clock[ZR_STREAM_COMPUTE] = start + seconds(bytes, p->machine->memory_bytes_sec);
 }
 
 /* Steps first to last of a schedule, in one round. */
@@ -106,8 +127,9 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
         const zr_step *step = &s->step[i];
         if (p->machine->link_copies) hold(p);
         double start = p->clock[step->stream], takes = step_seconds(p, kind, i);
-        if (!runs(step, end->before)) { /* those that wait for it wait for what has come before */
-            end->now[i] = step->when == ZR_WHEN_LATER ? start : 0;
+        if (!runs(p, step, end->before)) { /* those that wait for it wait for what has come before */
+            bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
+            end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? start : 0;
             if (p->time) p->time[i] = (zr_step_time){start, start};
             continue;
         }
@@ -115,7 +137,8 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
             const double *its = s->wait[w].before ? end->before : end->now;
             if (its) start = larger(start, its[s->wait[w].step]);
         }
-        p->clock[step->stream] = end->now[i] = start + takes;
+        bool aside = step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE;
+        p->clock[step->stream] = end->now[i] = aside ? copy_aside(p, kind, i, start) : start + takes;
         p->busy[step->stream] += takes;
         if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
@@ -132,6 +155,7 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
     walk_steps(p, kind, repeat, stop, end);
     for (int32_t i = repeat; i <= stop; i++) { /* when the last of them ends */
         const int stream = (int)p->plan->schedule[kind].step[i].stream;
+        if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
         end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
     }
     for (int i = 0; i < ZR_STREAMS; i++) {
@@ -172,6 +196,23 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
+                             zr_save_price *price)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
+    pricing without = {.plan = plan, .machine = &profile->machine}, with = without;
+    with.saves = true;
+    with.disk_bytes_sec = disk_bytes_sec;
+    ZR_TRY(walk(&without, ZR_SCHEDULE_TRAIN));
+    ZR_TRY(walk(&with, ZR_SCHEDULE_TRAIN));
+    *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
+                             .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += (int64_t)saved_bytes(plan, &s->step[i]);
     return ZR_OK;
 }
 

@@ -5,9 +5,8 @@
  *  the disk counts as a slow one. */
 static bool too_late(const zr__run *r, double sec)
 {
-    const double slow_bytes_sec = 2e8;
     double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);
-    double save_sec = r->save_sec > 0.0 ? r->save_sec : bytes / slow_bytes_sec;
+    double save_sec = (r->save_sec > 0.0 ? r->save_sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->behind ? 2 : 1);
     return r->observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->observer->end_sec;
 }
 
@@ -25,12 +24,14 @@ zr_status zr__run_stop_asked(zr__run *r)
 
 zr_status zr__run_asked(zr__run *r)
 {
-    enum { STOP, TIME, SAVE, QUESTIONS };
+    enum { STOP, TIME, SAVE, WRITING, QUESTIONS };
     const zr_observer *observer = r->observer;
     double asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
                                [TIME] = too_late(r, r->step_sec),
-                               [SAVE] = observer->save && observer->save(observer->arg)};
+                               [SAVE] = observer->save && observer->save(observer->arg),
+                               [WRITING] = !zr_engine_saved(r->engine)};
     ZR_TRY(zr__run_highest(r, asked, QUESTIONS));
+    if (asked[WRITING] == 0) ZR_TRY(zr__run_save_end(r));
     r->out_of_time = asked[STOP] == 0 && asked[TIME] > 0;
     if (r->out_of_time)
         zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");

@@ -15,7 +15,7 @@
 void zr__run_enter(const zr__run *r, zr__phase phase)
 {
     zr_comm_show(r->comm, ZR__PHASE_SHOWN, zr__phase_shown(phase, r->result->steps));
-    if (r->observer->reached && phase != ZR__PHASE_TRAIN)
+    if (r->observer->reached && phase != ZR__PHASE_TRAIN && phase != ZR__PHASE_TRAIN_AND_SAVE)
         r->observer->reached(r->observer->arg, r->comm->rank, zr__phase_name(phase), r->result->steps);
 }
 
@@ -331,6 +331,7 @@ zr_status zr__run_end(zr__run *r, zr_status st, double begin)
     if (st != ZR_OK) error_text(why);
     /* Ranks that could not agree may not meet again. */
     if (st != ZR_OK && !r->result->agreed) return st;
+    ZR_TRY(zr__run_save_end(r));
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);
     if (!asked && r->result->steps == r->result->skipped) return ZR_FAIL(st, "%s; nothing was trained yet", why);
     zr__run_enter(r, ZR__PHASE_SAVE);

@@ -17,12 +17,12 @@ enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define ANOTHER_SEC 10 /* who was to tell, and end the job, has not */
 #define PLACE_BYTES 512
 
-/* Limits beside a training step's. At the start files are read whole, and all of the memory is touched for the first
- * time; at the end a disk may have to take gigabytes at once. */
+/* Limits beside a training step's, also one that waits for the disk. At the start files are read whole, and all of the
+ * memory is touched for the first time; at the end a disk may have to take gigabytes at once. */
 static const struct {
     const char *name;
     int times; /* train.hang_timeout */
-} phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
+} phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"train", 5}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
 
 const char *zr__phase_name(zr__phase phase)
 {
@@ -145,6 +145,7 @@ static const char *place(const zr__hang *h, const zr_comm_board *b, char text[PL
     int n = 0;
     switch (phase_of(b)) {
     case ZR__PHASE_TRAIN:
+    case ZR__PHASE_TRAIN_AND_SAVE:
         n = snprintf(text, PLACE_BYTES, "training step %lld", steps + 1);
         break;
     case ZR__PHASE_EVALUATE:

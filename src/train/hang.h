@@ -9,6 +9,7 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
+    ZR__PHASE_TRAIN_AND_SAVE, /* updates wait for the disk */
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,
     ZR__PHASE_END,

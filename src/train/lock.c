@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
 
@@ -22,6 +23,7 @@ typedef struct holder {
     char host[HOST_BYTES];
     long process;
     uint64_t started;       /* clock ticks since the host was; 0: unknown */
+    uint64_t machine;       /* a hash of its own name, which no two have: names of hosts repeat. 0: unknown */
     char boot[WORD_BYTES];  /* of the running kernel, "" unknown */
     char space[WORD_BYTES]; /* numbers of processes are the host's, or a container's own; "" unknown */
     uint64_t key;
@@ -62,9 +64,17 @@ static void first_word(const char *path, bool link, char word[WORD_BYTES])
     word[strcspn(word, " \n")] = '\0';
 }
 
+/** The name itself is not for others to read. */
+static uint64_t machine_hash(void)
+{
+    char name[WORD_BYTES];
+    first_word("/etc/machine-id", false, name);
+    return name[0] ? XXH3_64bits(name, strlen(name)) : 0;
+}
+
 static holder myself(void)
 {
-    holder me = {.process = (long)getpid(), .started = started((long)getpid())};
+    holder me = {.process = (long)getpid(), .started = started((long)getpid()), .machine = machine_hash()};
     zr__host_name(me.host, sizeof(me.host));
     first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
     first_word("/proc/self/ns/pid", true, me.space);
@@ -78,6 +88,7 @@ static holder myself(void)
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
+    if (its->machine && mine->machine && its->machine != mine->machine) return false;
     if (its->boot[0] && mine->boot[0] && strcmp(its->boot, mine->boot) != 0) return true;
     if (strcmp(its->space, mine->space) != 0) return false;
     if (kill((pid_t)its->process, 0) != 0 && errno == ESRCH) return true;
@@ -91,9 +102,10 @@ static int write_text(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
     return snprintf(text, TEXT_BYTES,
-                    "host %s, process %ld%s%.32s\nstarted %" PRIu64 ", boot %s, space %s, key %016" PRIx64 "\n",
+                    "host %s, process %ld%s%.32s\nstarted %" PRIu64 ", boot %s, space %s, key %016" PRIx64
+                    ", machine %016" PRIx64 "\n",
                     h->host, h->process, job ? ", job " : "", job ? job : "", h->started, h->boot[0] ? h->boot : "-",
-                    h->space[0] ? h->space : "-", h->key);
+                    h->space[0] ? h->space : "-", h->key, h->machine);
 }
 
 /** A field that is not there stays 0 or "". */
@@ -104,8 +116,8 @@ static holder read_text(const char *text)
     const char *second = strchr(text, '\n');
     sscanf(text, "host %79[^,\n], process %ld", h.host, &h.process);
     if (second)
-        sscanf(second + 1, "started %" SCNu64 ", boot %63[^,], space %63[^,], key %" SCNx64, &h.started, boot, space,
-               &h.key);
+        sscanf(second + 1, "started %" SCNu64 ", boot %63[^,], space %63[^,], key %" SCNx64 ", machine %" SCNx64,
+               &h.started, boot, space, &h.key, &h.machine);
     if (strcmp(boot, "-") != 0) memcpy(h.boot, boot, sizeof(boot));
     if (strcmp(space, "-") != 0) memcpy(h.space, space, sizeof(space));
     return h;

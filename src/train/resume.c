@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "train/host.h"
-#include "train/save.h"
+#include "train/save_files.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -345,6 +345,7 @@ static void take_over(zr__run *r)
 
 zr_status zr__resume_fill(zr__run *r)
 {
+    const double begin_sec = zr_clock_sec();
     for (;;) {
         zr_status st = fill_all(r);
         if (st == ZR_OK) break;
@@ -354,6 +355,7 @@ zr_status zr__resume_fill(zr__run *r)
     }
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
     take_over(r);
+    r->resume.read_sec = zr_clock_sec() - begin_sec;
     return ZR_OK;
 }
 
@@ -448,8 +450,8 @@ void zr__resume_tell(zr__run *r)
         return;
     }
     zr_checkpoint_name(r->resume.step, name);
-    snprintf(text, sizeof(text), "goes on after step %lld of %lld, from %s/%s", (long long)r->resume.step,
-             (long long)r->config->train.steps, shown, name);
+    snprintf(text, sizeof(text), "goes on after step %lld of %lld, from %s/%s, read in %.3g s",
+             (long long)r->resume.step, (long long)r->config->train.steps, shown, name, r->resume.read_sec);
     zr__run_note(r, text);
     tell_changes(r);
     tell_states(r);

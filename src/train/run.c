@@ -49,10 +49,12 @@ static zr_config *settle(zr__run *r)
     return &r->settled;
 }
 
-/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
+/** What is computed again under policy auto, and whether what is saved is copied, depends on the memory there is, and
+ *  all ranks must plan alike. */
 static zr_status settle_limit(zr__run *r)
 {
-    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
+    bool wanted = r->config->recompute.policy == ZR_POLICY_AUTO || zr_train_saves_behind(r->config);
+    if (!wanted || r->config->memory.limit_bytes > 0) return ZR_OK;
     double least = -(double)zr_train_host_limit(r->comm->local_size);
     ZR_TRY(zr__run_highest(r, &least, 1));
     settle(r)->memory.limit_bytes = -(int64_t)least;
@@ -94,6 +96,7 @@ static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr_train_process_bytes(zr_memory_taken(&r->plan->memory), ranks);
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);
 }
 
@@ -121,11 +124,15 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Policy auto fits the scratch of this machine's processor. Ranks that compute other things again gather at other
+/** What fits depends on the scratch of this machine's processor. Ranks that compute other things again gather at other
  *  times, and would wait for each other for ever. */
-static zr_status same_mix(zr__run *r)
+static zr_status same_choices(zr__run *r)
 {
     uint64_t work;
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "how checkpoints are saved behind steps (these processors are not alike: "
+                                          "give memory.limit, or write checkpoint.async false)",
+                                          (uint64_t)r->plan->save)));
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
     return zr__run_agreed(
@@ -149,7 +156,7 @@ static zr_status check(zr__run *r)
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
-    ZR_TRY(same_mix(r));
+    ZR_TRY(same_choices(r));
     ZR_TRY(zr__run_highest_report(r, &r->result->planned));
     return ZR_OK;
 }
@@ -162,6 +169,8 @@ static zr_status written_config(const zr__run *r, char **json)
     char here[PATH_MAX];
     zr_config written = *r->config; /* its paths are from here, wherever it is read */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
+    if (r->given && written.recompute.policy != ZR_POLICY_AUTO)
+        written.memory.limit_bytes = r->given->memory.limit_bytes;
     written.train.started_in = getcwd(here, sizeof(here));
     ZR_TRY(zr_config_to_json(&written, json));
     return ZR_OK;
@@ -226,6 +235,7 @@ static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
     if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
+    if (r->config->recompute.policy != ZR_POLICY_AUTO) return;
     snprintf(text, sizeof(text),
              "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of nine tenths of what "
              "the host "
@@ -236,6 +246,25 @@ static void note_limit(const zr__run *r)
                      ? text
                      : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
                        "is computed again; give memory.limit");
+}
+
+/** Say how checkpoints are saved, where not between steps. */
+static void note_saving(const zr__run *r)
+{
+    char text[256], size[ZR_SIZE_BYTES];
+    zr_save_price price;
+    if (r->plan->save == ZR_SAVE_NONE) return;
+    if (zr_plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    zr__text_size((double)price.bytes, size);
+    if (r->plan->save == ZR_SAVE_COPY)
+        snprintf(text, sizeof(text),
+                 "checkpoints are written behind the next steps, from a copy of %s a rank in the host's memory", size);
+    else
+        snprintf(text, sizeof(text),
+                 "checkpoints are written behind the next step, %s a rank from where the states are, since there is no "
+                 "room for a copy: that step's updates wait for the disk",
+                 size);
+    zr__run_note(r, text);
 }
 
 static void announce(zr__run *r)
@@ -249,6 +278,7 @@ static void announce(zr__run *r)
     }
     zr__resume_tell(r);
     note_limit(r);
+    note_saving(r);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);
     int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
@@ -409,10 +439,9 @@ static zr_status cannot_skip(const char *what)
                    what);
 }
 
-static zr_status collect_trace(zr__run *r)
+zr_status zr__run_collect_trace(zr__run *r, int64_t step)
 {
-    if (!r->watch.tracing) return ZR_OK;
-    ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, r->result->steps)));
+    ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, step)));
     const char *news = zr__trace_note(r->watch.trace);
     if (news) zr__run_note(r, news);
     return ZR_OK;
@@ -449,7 +478,7 @@ static zr_status one_step(zr__run *r)
     zr_step_result did = {0};
     zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
     r->result->agreed = false;
-    zr__run_enter(r, ZR__PHASE_TRAIN);
+    zr__run_enter(r, r->behind && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
@@ -460,7 +489,7 @@ static zr_status one_step(zr__run *r)
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
     ZR_TRY(st);
-    ZR_TRY(collect_trace(r));
+    if (r->watch.tracing) ZR_TRY(zr__run_collect_trace(r, r->result->steps));
     r->result->steps++;
     r->result->loss = did.loss;
     r->suspect = !isfinite(did.loss);
@@ -556,6 +585,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
     zr__run_release(&r);
     zr__watch_destroy(&r.watch);
     zr_engine_destroy(&r.engine);
+    zr__run_save_drop(&r);
     zr__hang_destroy(&r.hang);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);

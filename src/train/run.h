@@ -15,6 +15,7 @@ typedef struct zr__resume {
     bool there;   /* the directory holds a run */
     int64_t step; /* the checkpoint's, -1: there is none */
     bool anew;    /* it has not all states of this optimizer: they begin at zero */
+    double read_sec;
     /* Rank 0's: all steps that have one, newest first, those before `next` passed over. What it says; of that the other
      * ranks have the numbers. */
     int64_t *steps, n, next;
@@ -40,6 +41,7 @@ typedef struct zr__run {
     int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
     bool evaluated;                 /* the evaluation of from_step, if it is due, was made before */
     int64_t saved_step;             /* of the newest checkpoint, -1: none */
+    struct zr__save *behind;        /* the checkpoint on its way behind steps, NULL: none is */
     double step_sec, save_sec;      /* what one takes, by the last ones; 0: none was made */
     char save_failure[512];         /* the first one that could not be written, "" */
     zr__watch watch;
@@ -96,6 +98,9 @@ ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
 /** What was any rank asked, after a step? Another one may be too long for the time that is left: ZR_ERR_STOPPED then
  *  too. Saves. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
+
+/** Events of a training step, to the trace; its news are told. Collective. */
+ZR_NODISCARD zr_status zr__run_collect_trace(zr__run *r, int64_t step);
 
 /** What a step is given; `batch` fills its inputs. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);

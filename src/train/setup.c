@@ -135,7 +135,12 @@ static int64_t arena_limit(int64_t limit_bytes)
     return bytes > 1.0 ? (int64_t)bytes : 1;
 }
 
-/** What is kept, what is computed again. */
+bool zr_train_saves_behind(const zr_config *config)
+{
+    return config->train.save_interval > 0 && config->checkpoint.async != ZR_SWITCH_OFF;
+}
+
+/** What is kept, what is computed again, what is saved. */
 static void set_states(const zr_config *config, zr_layout *layout)
 {
     static const zr_recompute recompute[] = {[ZR_POLICY_NONE] = ZR_RECOMPUTE_NONE,
@@ -151,7 +156,9 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
     layout->offload_checkpoints = config->recompute.cpu;
-    if (layout->recompute == ZR_RECOMPUTE_AUTO) layout->limit_bytes = arena_limit(config->memory.limit_bytes);
+    if (zr_train_saves_behind(config)) layout->save = ZR_SAVE_AUTO;
+    if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
+        layout->limit_bytes = arena_limit(config->memory.limit_bytes);
 }
 
 /** A number of ranks that no layout has stays one. */

@@ -90,7 +90,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) continue;
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || step->stream == ZR_STREAM_SAVE) continue;
         const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
         name_of(graph, step, op, name);
         t->site[i] = (site){.kind = kind_of(t, name, step->stream, op && op->def->in_f32),
@@ -105,7 +105,7 @@ static zr_status make_room(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
-    for (int k = 0; k < ZR_STREAMS; k++) {
+    for (int k = 0; k < ZR_STREAM_SAVE; k++) {
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
         ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
                  (long long)t->room[k]);
@@ -117,7 +117,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
 {
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
-    t->n_streams = plan->n_streams;
+    for (int s = 0; s < ZR_STREAM_SAVE; s++) t->n_streams += plan->has_stream[s];
     ZR_TRY(find_kinds(t, plan));
     return make_room(t, plan);
 }
@@ -193,6 +193,7 @@ void zr__timings_end(zr__timings *t, double wall_sec)
     const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
     int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
     double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
+    compute_sec += length_of(t->span[ZR_STREAM_COPY], t->n[ZR_STREAM_COPY]); /* which the same queue runs */
     double exposed = fmax(comm_sec - overlap_of(compute, n_compute, comm, n_comm), 0.0);
     t->sums.wall_sec += wall_sec;
     t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;

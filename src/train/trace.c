@@ -100,6 +100,11 @@ void zr__trace_event(zr__trace *t, const zr_event *e)
     t->n[e->stream] = i + 1;
 }
 
+void zr__trace_drop(zr__trace *t)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
+}
+
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
 /* The clocks of two hosts have nothing to do with each other. No rank leaves an exchange before all have entered it,
@@ -164,11 +169,12 @@ static void add_names(zr__trace *t)
                      "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
                      "{\"ph\":\"M\", \"name\":\"process_sort_index\", \"pid\":%d, \"args\":{\"sort_index\":%d}}",
                      r ? "," : "", r, r, r, r);
-        for (int s = 0; s < t->plan->n_streams; s++)
-            zr__text_add(&t->text,
-                         ",\n{\"ph\":\"M\", \"name\":\"thread_name\", \"pid\":%d, \"tid\":%d, \"args\":{\"name\":"
-                         "\"%s\"}}",
-                         r, s, zr_stream_name((zr_stream)s));
+        for (int s = 0; s < ZR_STREAMS; s++)
+            if (t->plan->has_stream[s])
+                zr__text_add(&t->text,
+                             ",\n{\"ph\":\"M\", \"name\":\"thread_name\", \"pid\":%d, \"tid\":%d, "
+                             "\"args\":{\"name\":\"%s\"}}",
+                             r, s, zr_stream_name((zr_stream)s));
     }
 }
 

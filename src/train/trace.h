@@ -23,6 +23,8 @@ ZR_NODISCARD zr_status zr__trace_align(zr__trace *trace, zr_comm *comm);
 bool zr__trace_wants(const zr__trace *trace, int64_t step);
 /** One of its steps has run, on either stream's thread. */
 void zr__trace_event(zr__trace *trace, const zr_event *event);
+/** Events of a step that was broken off are no one's. */
+void zr__trace_drop(zr__trace *trace);
 /** It has ended: write what all ranks did. Collective; comm->table is overwritten. What rank 0 cannot write is no
  *  failure: zr__trace_note. */
 ZR_NODISCARD zr_status zr__trace_collect(zr__trace *trace, zr_comm *comm, int64_t step);

@@ -71,4 +71,5 @@ void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)
 void zr__watch_drop(zr__watch *w)
 {
     if (w->timings) zr__timings_drop(w->timings);
+    if (w->trace) zr__trace_drop(w->trace);
 }

@@ -1,0 +1,154 @@
+"""Checkpoints of GPT-2 124M: beside a plain direct write and read of the same disk, and what training waits for one."""
+import json
+import mmap
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import tempfile
+import time
+
+import measure
+from measure import result, without
+
+BLOCK_BYTES = 4 << 20
+CACHES = pathlib.Path("/proc/sys/vm/drop_caches")
+
+
+def blocks(total_bytes):
+    """A block's memory, aligned as direct I/O wants, of bytes that no disk can make less; and how many there are."""
+    block = mmap.mmap(-1, BLOCK_BYTES)
+    block.write(os.urandom(BLOCK_BYTES))
+    return block, total_bytes // BLOCK_BYTES
+
+
+def write_rate(path, total_bytes):
+    """Bytes a second, one block after the other past the page cache, sync included."""
+    block, n = blocks(total_bytes)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT)
+    begin = time.perf_counter()
+    for _ in range(n):
+        os.write(file, block)
+    os.fsync(file)
+    rate = n * BLOCK_BYTES / (time.perf_counter() - begin)
+    os.close(file)
+    return rate
+
+
+def read_rate(path):
+    block, n = blocks(path.stat().st_size)
+    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    begin = time.perf_counter()
+    for _ in range(n):
+        os.readv(file, [block])
+    rate = n * BLOCK_BYTES / (time.perf_counter() - begin)
+    os.close(file)
+    return rate
+
+
+def train(folder, *arguments, **train_keys):
+    """What `zr train` says of a run in the folder."""
+    config = measure.gpt2_config(steps=train_keys.pop("steps", 2))
+    config["train"] |= {"output_dir": str(folder / "run"), "keep_last": 1, **train_keys}
+    (folder / "config.json").write_text(json.dumps(config))
+    return measure.run([measure.ZR, "train", folder / "config.json", *arguments], 600).stderr
+
+
+def said(text, pattern, what):
+    found = re.search(pattern, text)
+    if not found:
+        raise measure.Failed(f"zr train does not say {what}")
+    return float(found[1])
+
+
+def checkpoint_bytes(run):
+    return sum(path.stat().st_size for path in run.glob("step-*/*.safetensors"))
+
+
+def disk(folder, rounds):
+    """Rates of saving and of loading, and of the disk, in turn."""
+    save, write, load, read = [], [], [], []
+    plain = folder / "plain"
+    for number in range(rounds):
+        text = train(folder, "--checkpoint.async=false", save_interval=2)
+        total_bytes = checkpoint_bytes(folder / "run")
+        save.append(total_bytes / said(text, r"saved step-\d+.*waited ([0-9.e+-]+) s", "how long a checkpoint took"))
+        write.append(write_rate(plain, total_bytes))
+        if os.access(CACHES, os.W_OK):
+            CACHES.write_text("3")
+            text = train(folder, "--resume", save_interval=2)
+            load.append(total_bytes / said(text, r"read in ([0-9.e+-]+) s", "how long it read"))
+            read.append(read_rate(plain))
+        shutil.rmtree(folder / "run")
+        measure.progress(f"round {number + 1}: saved at {save[-1] / 1e9:.2f} of {write[-1] / 1e9:.2f} GB/s")
+    compare("saved, beside plain direct writes", save, write)
+    if load:
+        compare("resumed, beside plain direct reads", load, read)
+    else:
+        without("resumed, beside plain direct reads", measure.Missing("the page cache cannot be emptied: not root"),
+                ">= 0.8")
+    return statistics.median(write)
+
+
+def compare(what, ours, plain):
+    each = ", ".join(f"{a / b:.2f}" for a, b in zip(ours, plain))
+    result(what, round(statistics.median(ours) / statistics.median(plain), 3), ">= 0.8", "x",
+           f"{statistics.median(ours) / 1e9:.2f} against {statistics.median(plain) / 1e9:.2f} GB/s; each round {each}")
+
+
+SAVED, STEPS = 8, 14
+
+
+def stalled(rounds, **keys):
+    """Of each run: how much longer the steps behind a checkpoint were than those before it, a step's median, what of it
+    are updates (ms), and the checkpoint's bytes."""
+    runs = []
+    for _ in range(rounds):
+        config = measure.gpt2_config(steps=STEPS)
+        config["train"] |= {"save_interval": SAVED, "keep_last": 1}
+        config |= keys
+        told = measure.train(config, arguments=["--quiet", "--timings"], timeout=600)
+        step_ms = [line["step_ms"] for line in told.more["metrics"] if "step_ms" in line]
+        usual = statistics.median(step_ms[2:SAVED])
+        kinds = {kind["kind"]: kind["ms"] for kind in told.more["run"]["timings"]["kinds"]}
+        runs.append((sum(ms - usual for ms in step_ms[SAVED:]), usual, kinds["update"]))
+    return [statistics.median(numbers) for numbers in zip(*runs)]
+
+
+def least_limit():
+    """memory.limit of a run that has no room for a copy."""
+    config = measure.gpt2_config(steps=STEPS)
+    with tempfile.NamedTemporaryFile("w", suffix=".json", dir=measure.OUT) as file:
+        json.dump(config, file)
+        file.flush()
+        total = measure.run_json([measure.ZR, "plan", file.name, "--json"], 60)["memory"]["total"]
+    return int(1.03 * total) + (48 << 20) + 2
+
+
+def stalls(rounds, disk_bytes_sec):
+    bytes_saved = 12 * measure.run_json([measure.ZR, "plan", "--preset", "gpt2-124m", "--json"], 60)["params"]
+    stall, usual, update = stalled(rounds)
+    result("from a copy: what training waits, in updates of a step", round(stall / update, 3), "<= 1", "",
+           f"{stall:.0f} ms over the {STEPS - SAVED} steps behind a checkpoint; an update takes {update:.0f} ms of a "
+           f"step's {usual:.0f}")
+    stall, usual, update = stalled(rounds, memory={"limit": least_limit()})
+    bound = 1e3 * bytes_saved / disk_bytes_sec - (usual - update)
+    result("in place: what training waits beyond the bound, in steps", round((stall - max(bound, 0)) / usual, 3),
+           "<= 0.1", "", f"{stall:.0f} ms; the disk takes {1e3 * bytes_saved / disk_bytes_sec:.0f} ms, and "
+           f"{usual - update:.0f} are computed before the first update")
+
+
+def main():
+    options = measure.options()
+    folder = pathlib.Path(tempfile.mkdtemp(dir=measure.OUT))
+    try:
+        disk_bytes_sec = disk(folder, 1 if options.quick else 5)
+        stalls(1 if options.quick else 3, disk_bytes_sec)
+    except measure.Failed as error:
+        without("checkpoints", error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

@@ -1,0 +1,118 @@
+/*
+ * States on their way out behind a step. The steps that do it run on a queue of their own, which no walk waits for at
+ * its end: from a copy they go on behind later steps.
+ */
+#include <stdio.h>
+
+#include "engine/internal.h"
+
+/* ---- on the saving queue ----------------------------------------------------------------------- */
+
+static zr_status put_param(const zr__running *r, const zr_param_info *param)
+{
+    zr_engine *e = r->engine;
+    const zr_sink *sink = &e->saving.sink;
+    const zr_range *range = &r->step->range;
+    const zr__span mine = zr__meet(e, param, range);
+    const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
+    const bool in_place = r->use[1].buffer != ZR_NONE;
+    for (int64_t at = mine.begin, n; at < mine.end; at += n) {
+        n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
+        ZR_CHECK(!e->saving.gone, ZR_ERR_STOPPED, "the engine is gone");
+        const char *from = zr__at(r, 0) + (at - zr__first(e, range)) * zr_dtype_bytes(r->use->dtype);
+        if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n));
+        const void *out = in_place ? zr__at(r, 1) : from;
+        ZR_TRY(sink->put(sink->arg, state, param, at - param->unit_offset, n, out));
+        zr__moved_part(e);
+    }
+    return ZR_OK;
+}
+
+static zr_status put_unit(const zr__running *r)
+{
+    const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
+        ZR_TRY(put_param(r, zr_graph_param(g, p)));
+    return ZR_OK;
+}
+
+static void note_failure(zr__saving *s, zr_status st)
+{
+    if (st == ZR_OK || s->status != ZR_OK) return;
+    s->status = st;
+    snprintf(s->text, sizeof s->text, "%s", zr_error_message());
+}
+
+/* A sink that fails is no failure of the training step. */
+static zr_status run_put(void *arg, zr_device *device, int64_t index)
+{
+    zr_engine *e = arg;
+    zr__saving *s = &e->saving;
+    const zr__bound *b = &e->bound[ZR_SCHEDULE_TRAIN];
+    const zr_step *step = &b->schedule->step[index];
+    const zr__running r = {e, b, step, b->schedule->use + step->uses, device, 0};
+    double begin_sec = s->sink.ran ? zr_clock_sec() : 0;
+    if (s->status == ZR_OK) note_failure(s, put_unit(&r));
+    if (s->left == 1 && s->status == ZR_OK) note_failure(s, s->sink.end(s->sink.arg));
+    if (s->sink.ran) {
+        zr_event event = {ZR_SCHEDULE_TRAIN, (int32_t)index, step->stream, 0, begin_sec, begin_sec, zr_clock_sec()};
+        s->sink.ran(s->sink.arg, &event);
+    }
+    s->left--;
+    return ZR_OK;
+}
+
+zr_status zr__issue_put(zr_engine *e, int32_t step)
+{
+    const zr_task task = {run_put, NULL, e, step};
+    return e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task);
+}
+
+/* ---- the caller's ------------------------------------------------------------------------------ */
+
+int32_t zr__count_puts(const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) n += s->step[i].kind == ZR_STEP_SAVE;
+    return n;
+}
+
+zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
+{
+    const int32_t steps = zr__count_puts(e->plan);
+    ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
+    ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan saves nothing behind a step: set zr_layout.save");
+    ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "states are on their way already: zr_engine_save_end comes first");
+    e->saving = (zr__saving){.sink = *sink, .left = steps};
+    return ZR_OK;
+}
+
+bool zr_engine_saved(const zr_engine *e)
+{
+    return e->saving.left == 0;
+}
+
+zr_status zr__save_drain(zr_engine *e)
+{
+    zr__saving *s = &e->saving;
+    const zr_schedule *train = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
+    if (e->queue[ZR_STREAM_SAVE] == e->queue[ZR_STREAM_COMPUTE]) return ZR_OK; /* the plan saves nothing */
+    e->kind = ZR_SCHEDULE_TRAIN;
+    for (int32_t i = s->next; s->left > 0 && i < train->n_steps; i++)
+        if (train->step[i].when == ZR_WHEN_SAVE) ZR_TRY(zr__issue_saving(e, i));
+    zr_comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
+    s->cut = false;
+    return e->device->ops->sync(e->queue[ZR_STREAM_SAVE]);
+}
+
+zr_status zr_engine_save_end(zr_engine *e)
+{
+    zr__saving *s = &e->saving;
+    ZR_TRY(zr__save_drain(e));
+    const zr_status st = s->status;
+    s->status = ZR_OK;
+    ZR_CHECK(st == ZR_OK, st, "%s", s->text);
+    return ZR_OK;
+}

@@ -1,0 +1,92 @@
+/*
+ * Saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from where it stands
+ * or from a copy. That an update waits for either follows from what the steps use, as all waits do.
+ */
+#include "plan/internal.h"
+
+static int n_states(const zr_plan *plan)
+{
+    return 1 + plan->optimizer.n_slots;
+}
+
+/* Where the unit's state stands in F32; 0: its parameters. */
+static const zr_state *state_of(const zr_plan_unit *u, int state)
+{
+    if (state > 0) return &u->slot[state - 1];
+    return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+zr_status zr__plan_saves(zr_plan *plan)
+{
+    if (plan->save == ZR_SAVE_IN_PLACE)
+        return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, -1, "states that go out",
+                                   ZR_PASSING_ELEMS * (int64_t)sizeof(float), &plan->saving);
+    for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
+        plan->unit[i].saved = plan->n_persistent;
+        for (int s = 0; s < n_states(plan); s++) {
+            zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
+            int32_t index;
+            ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved",
+                                       4 * plan->unit[i].own.count, &index));
+        }
+    }
+    return ZR_OK;
+}
+
+static zr__id write_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
+{
+    zr__id step = zr__list_step(l, kind, stream, unit);
+    zr__list_newest(l)->range = l->plan->unit[unit].own;
+    zr__list_newest(l)->when = ZR_WHEN_SAVE;
+    return step;
+}
+
+static void write_copy(zr__list *l, int32_t unit, int state)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    zr__id step = write_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, unit);
+    zr__list_use(l, step, zr__use_state(state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_state(&copy, u->own, false, true));
+}
+
+static void write_save(zr__list *l, int32_t unit, int state)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const bool copied = l->plan->save == ZR_SAVE_COPY;
+    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    zr__id step = write_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
+    zr__list_newest(l)->slot = state - 1;
+    zr__list_use(l, step, zr__use_state(copied ? &copy : state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
+}
+
+/* State by state, as they stand in files. */
+void zr__write_saves(zr__list *l)
+{
+    const zr_plan *plan = l->plan;
+    for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
+        for (int s = 0; s < n_states(plan); s++)
+            for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
+                if (plan->unit[i].elems > 0) (pass == 0 ? write_copy : write_save)(l, i, s);
+}
+
+/* What is copied must not make anything be computed again that was not. */
+zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
+                                zr_plan **plan)
+{
+    zr_layout l = *layout;
+    zr_plan *in_place = NULL, *copy = NULL;
+    zr_status st = ZR_OK;
+    l.save = ZR_SAVE_COPY;
+    ZR_TRY(zr_plan_create(model, &l, profile, &copy));
+    bool fits = layout->limit_bytes == 0 || zr_memory_taken(&copy->memory) <= layout->limit_bytes;
+    if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
+        l.save = ZR_SAVE_IN_PLACE;
+        st = zr_plan_create(model, &l, profile, &in_place);
+        fits = fits && st == ZR_OK && copy->flops_hardware <= in_place->flops_hardware;
+    }
+    *plan = fits ? copy : in_place;
+    zr_plan_destroy(fits ? &in_place : &copy);
+    return st;
+}
