@@ -65,7 +65,7 @@ static inline zr_status made_write(const char *path, const zr_safetensors *st, i
     int64_t data = zr_safetensors_get(st, 0)->offset, n = 0;
     for (int rank = 0; rank < MADE_WRITERS; rank++) {
         zr_chunk_writer *w = NULL;
-        zr_status done = zr_chunk_writer_open(path, &w);
+        zr_status done = zr_chunk_writer_open(path, 1, &w);
         for (int64_t t = 0; done == ZR_OK && t < zr_safetensors_count(st); t++)
             done = made_write_part(w, zr_safetensors_get(st, t), data, step, file, rank);
         if (done == ZR_OK) done = zr_chunk_writer_end(w);

@@ -167,7 +167,7 @@ static void *write_share(void *arg)
 {
     share *s = arg;
     zr_chunk_writer *w = NULL;
-    bool good = zr_chunk_writer_open(s->path, &w) == ZR_OK;
+    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK; /* buffers of other sizes */
     for (int e = s->first; good && e < s->n; e += 2)
         good = put_range(w, e ? s->ends[e - 1] : 0, s->ends[e], s->piece) == ZR_OK;
     good = good && zr_chunk_writer_end(w) == ZR_OK;
@@ -224,7 +224,7 @@ static void bad_puts_are_refused(void **state)
     zr_chunk_writer *w = NULL;
     int64_t n = 1;
     const char *path = empty_file("bad", 100);
-    assert_int_equal(zr_chunk_writer_open(path, &w), ZR_OK);
+    assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
     assert_int_equal(zr_chunk_writer_put(w, 10, content + 10, 10), ZR_OK);
     assert_int_equal(zr_chunk_writer_put(w, 19, content + 19, 1), ZR_ERR_ARG);
     assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, 81), ZR_ERR_ARG);
@@ -242,9 +242,9 @@ static void bad_puts_are_refused(void **state)
     zr_chunk_writer_close(&w);
     zr_chunk_writer_close(&w);
     assert_int_equal(symlink(path, in_tempdir("link")), 0);
-    assert_int_equal(zr_chunk_writer_open(in_tempdir("link"), &w), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_chunk_writer_open(in_tempdir("nowhere"), &w), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_chunk_writer_open(tempdir, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_chunk_writer_open(in_tempdir("link"), 1, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_chunk_writer_open(in_tempdir("nowhere"), 1, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_chunk_writer_open(tempdir, 1, &w), ZR_ERR_NOT_FOUND);
     assert_null(w);
 }
 
@@ -258,7 +258,7 @@ static void failed_writes_stay_failed(void **state)
             zr_chunk_writer *w = NULL;
             int64_t n = 1;
             const char *path = empty_file("failing", BYTES);
-            assert_int_equal(zr_chunk_writer_open(path, &w), ZR_OK);
+            assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
             write_error = errors[e];
             writes_left = at;
             zr_status put = put_range(w, 100, BYTES, 500000), end = zr_chunk_writer_end(w);
@@ -282,7 +282,7 @@ static void failed_syncs_stay_failed(void **state)
     (void)state;
     zr_chunk_writer *w = NULL;
     int64_t n = 1;
-    assert_int_equal(zr_chunk_writer_open(empty_file("unsynced", 5000), &w), ZR_OK);
+    assert_int_equal(zr_chunk_writer_open(empty_file("unsynced", 5000), 1, &w), ZR_OK);
     assert_int_equal(zr_chunk_writer_put(w, 0, content, 5000), ZR_OK);
     sync_error = EIO;
     assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
@@ -299,7 +299,7 @@ static void unfinished_writers_close(void **state)
     (void)state;
     for (int64_t bytes = 0; bytes <= BYTES; bytes += BYTES / 3) {
         zr_chunk_writer *w = NULL;
-        assert_int_equal(zr_chunk_writer_open(empty_file("given up", BYTES), &w), ZR_OK);
+        assert_int_equal(zr_chunk_writer_open(empty_file("given up", BYTES), 1, &w), ZR_OK);
         assert_int_equal(put_range(w, 0, bytes, 700000), ZR_OK);
         zr_chunk_writer_close(&w);
         assert_null(w);

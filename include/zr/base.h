@@ -156,6 +156,10 @@ ZR_API void zr_free(void *memory);
  *  what that call took. */
 ZR_API int64_t zr_alloc_taken(void);
 
+/** Take the pages of memory that is only addresses so far, and change no byte of it: whoever uses it first need not.
+ * Other threads may use it meanwhile. Where the system cannot, nothing happens. */
+ZR_API void zr_alloc_populate(void *memory, int64_t bytes);
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /** Seconds of a monotonic clock. */

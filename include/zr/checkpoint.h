@@ -114,12 +114,13 @@ typedef struct zr_chunk {
 
 /** Writes ranges of a file that has its full size already (zr_safetensors_create). Any number of writers, threads or
  *  processes, each its own ranges; one writer is one thread's. Bytes go past the page cache (O_DIRECT) where the file
- *  system allows it, but for what is left at the ends of a range outside multiples of 4096. Takes two buffers of
- *  half a MiB and a thread, which writes one while the caller fills and hashes the other. */
+ *  system allows it, but for what is left at the ends of a range outside multiples of 4096. Takes a thread and two
+ *  buffers: it writes one while the caller fills and hashes the other. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
-/** ZR_ERR_NOT_FOUND no such file, not a regular file, a symbolic link; ZR_ERR_MEMORY. */
-ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, zr_chunk_writer **writer);
+/** writers: so many of this process write at once; their buffers together take 16 MiB, up to 128 writers.
+ * ZR_ERR_NOT_FOUND no such file, not a regular file, a symbolic link; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer);
 /** Write n bytes at byte `offset`; they are copied. Offsets ascend: what begins where the last put ended goes on with
  *  its range, anything else begins a new one. Nothing may lie past the end of the file.
  *  ZR_ERR_ARG the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps of an

@@ -41,6 +41,20 @@ void *zr_alloc(size_t bytes)
     return memory;
 }
 
+/* In pieces: while one is taken no other thread gets addresses. */
+void zr_alloc_populate(void *memory, int64_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    const uintptr_t piece = 16 << 20, page = 4096, end = (uintptr_t)memory + (uintptr_t)bytes;
+    for (uintptr_t at = ((uintptr_t)memory + page - 1) / page * page; at + page <= end; at += piece) {
+        const uintptr_t left = (end - at) / page * page;
+        if (madvise((void *)at, left < piece ? left : piece, MADV_POPULATE_WRITE) != 0) return;
+    }
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
 void zr_free(void *memory)
 {
     if (memory) free(((void **)memory)[-1]);

@@ -2,10 +2,10 @@
  * Writing ranges of a file in chunks. The caller fills and hashes one buffer while a thread writes the other: copying
  * and hashing would otherwise take a third of the time on a disk that writes 2 GB/s.
  *
- * A buffer holds a part of one chunk: all ranks of a process write at once, and their buffers are in no plan. Byte b of
- * the file stands at b modulo ALIGN_BYTES in it, so that what lies between multiples of ALIGN_BYTES can go to the disk
- * from there. The rest, at the ends of a range, shares its block with another writer's bytes and goes through the page
- * cache, which keeps the two apart.
+ * A buffer holds a chunk or a part of one: where all ranks of a process write at once their buffers are smaller, since
+ * these are in no plan, and the disk has as much to do. Byte b of the file stands at b modulo ALIGN_BYTES in it, so
+ * that what lies between multiples of ALIGN_BYTES can go to the disk from there. The rest, at the ends of a range,
+ * shares its block with another writer's bytes and goes through the page cache, which keeps the two apart.
  */
 #include "checkpoint/chunks.h"
 
@@ -19,14 +19,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* What direct I/O asks of offsets and addresses is the block of the device: 512 or 4096. A part is as much as a disk
- * wants at once, and a chunk is a multiple of it. */
-enum { ALIGN_BYTES = 4096, BUFFERS = 2, PART_BYTES = 1 << 19, MESSAGE_BYTES = 512 };
-_Static_assert(ZR_CHUNK_BYTES % PART_BYTES == 0, "a buffer holds a part of one chunk");
+/* What direct I/O asks of offsets and addresses is the block of the device: 512 or 4096. */
+enum { ALIGN_BYTES = 4096, BUFFERS = 2, LEAST_PART_BYTES = 64 << 10, MESSAGE_BYTES = 512 };
 
 /* A part of a chunk on its way. */
 typedef struct chunk_buffer {
-    unsigned char *bytes; /* aligned, PART_BYTES */
+    unsigned char *bytes; /* aligned, part_bytes */
     void *memory;
     int64_t offset, n;
     bool full; /* the thread's */
@@ -34,7 +32,8 @@ typedef struct chunk_buffer {
 
 struct zr_chunk_writer {
     zr__file file;
-    int direct; /* the same file once more, past the page cache; -1: not here. The thread's */
+    int64_t part_bytes; /* of a buffer: a chunk, or its half, quarter ... */
+    int direct;         /* the same file once more, past the page cache; -1: not here. The thread's */
     chunk_buffer buffer[BUFFERS];
     int filling;
     int64_t at;    /* where the last put ended */
@@ -132,8 +131,9 @@ static int open_direct(const char *path, const zr__file *file)
 static zr_status start(zr_chunk_writer *w)
 {
     for (int i = 0; i < BUFFERS; i++) {
-        w->buffer[i].memory = zr_alloc((size_t)PART_BYTES + ALIGN_BYTES);
-        ZR_CHECK(w->buffer[i].memory, ZR_ERR_MEMORY, "%d bytes to write %s", PART_BYTES + ALIGN_BYTES, w->file.name);
+        w->buffer[i].memory = zr_alloc((size_t)w->part_bytes + ALIGN_BYTES);
+        ZR_CHECK(w->buffer[i].memory, ZR_ERR_MEMORY, "%lld bytes to write %s", (long long)w->part_bytes + ALIGN_BYTES,
+                 w->file.name);
         uintptr_t past = (uintptr_t)w->buffer[i].memory % ALIGN_BYTES;
         w->buffer[i].bytes = (unsigned char *)w->buffer[i].memory + (past ? ALIGN_BYTES - past : 0);
     }
@@ -151,13 +151,15 @@ static zr_status start(zr_chunk_writer *w)
     return ZR_OK;
 }
 
-zr_status zr_chunk_writer_open(const char *path, zr_chunk_writer **writer)
+zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer)
 {
     zr_status st = ZR_OK;
     zr_chunk_writer *w = zr_alloc(sizeof(*w));
     *writer = NULL;
     ZR_CHECK(w, ZR_ERR_MEMORY, "%zu bytes for a writer", sizeof(*w));
     w->file.fd = w->direct = -1;
+    w->part_bytes = ZR_CHUNK_BYTES;
+    while (w->part_bytes * writers > 2 * ZR_CHUNK_BYTES && w->part_bytes > LEAST_PART_BYTES) w->part_bytes /= 2;
     ZR_TRY_GOTO(st, zr__file_open(path, true, &w->file), failed);
     w->direct = open_direct(path, &w->file);
     ZR_TRY_GOTO(st, start(w), failed);
@@ -204,7 +206,7 @@ static void end_chunk(zr_chunk_writer *w)
 static int64_t fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     chunk_buffer *b = &w->buffer[w->filling];
-    const int64_t left = PART_BYTES - offset % PART_BYTES;
+    const int64_t left = w->part_bytes - offset % w->part_bytes;
     if (n > left) n = left;
     if (b->n == 0) b->offset = offset;
     if (w->open.bytes == 0) {
@@ -230,7 +232,7 @@ zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *by
     for (int64_t now; n > 0; from += now, n -= now) {
         now = fill(w, offset, from, n);
         offset += now;
-        if (offset % PART_BYTES == 0) pass_on(w);
+        if (offset % w->part_bytes == 0) pass_on(w);
         if (offset % ZR_CHUNK_BYTES == 0) end_chunk(w);
     }
     w->at = offset;

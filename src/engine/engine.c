@@ -230,6 +230,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
 {
     ZR_TRY(check_step(e, args, result));
     if (e->saving.cut) ZR_TRY(zr__save_drain(e));
+    if (!e->saving.prepared) ZR_TRY(zr__save_prepare(e));
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;

@@ -33,6 +33,7 @@ typedef struct zr__moved {
 /* States on their way out behind a step. */
 typedef struct zr__saving {
     zr_sink sink;
+    bool prepared;        /* zr__save_prepare was called */
     bool now;             /* behind this training step */
     bool cut;             /* that step was broken off: those after it do not know what goes on */
     _Atomic bool gone;    /* the engine is: nothing is put any more */
@@ -144,6 +145,8 @@ zr_status zr__issue_saving(zr_engine *engine, int32_t step);
 /* One that puts something (save.c); how many there are. */
 zr_status zr__issue_put(zr_engine *engine, int32_t step);
 int32_t zr__count_puts(const zr_plan *plan);
+/* Behind the first step memory is taken where copies will go: the first of them does not have to wait for that. */
+zr_status zr__save_prepare(zr_engine *engine);
 /* Wait until all has gone, whether it was issued or not. */
 zr_status zr__save_drain(zr_engine *engine);
 

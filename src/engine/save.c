@@ -69,6 +69,29 @@ zr_status zr__issue_put(zr_engine *e, int32_t step)
     return e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task);
 }
 
+/* Of a buffer; on the saving queue. */
+static zr_status populate(void *arg, zr_device *device, int64_t index)
+{
+    const zr_engine *e = arg;
+    const zr_buffer *buffer = &e->plan->persistent[index];
+    (void)device;
+    if (!e->saving.gone) zr_alloc_populate(zr__buffer(e, buffer), buffer->bytes);
+    return ZR_OK;
+}
+
+zr_status zr__save_prepare(zr_engine *e)
+{
+    const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
+    e->saving.prepared = true;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_use *from = s->step[i].kind == ZR_STEP_SAVE ? &s->use[s->step[i].uses] : NULL;
+        if (!from || s->buffer[from->buffer].space != ZR_SPACE_HOST) continue;
+        const zr_task task = {populate, NULL, e, from->buffer};
+        ZR_TRY(e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task));
+    }
+    return ZR_OK;
+}
+
 /* ---- the caller's ------------------------------------------------------------------------------ */
 
 int32_t zr__count_puts(const zr_plan *plan)
@@ -85,7 +108,7 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
     ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan saves nothing behind a step: set zr_layout.save");
     ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "states are on their way already: zr_engine_save_end comes first");
-    e->saving = (zr__saving){.sink = *sink, .left = steps};
+    e->saving = (zr__saving){.sink = *sink, .prepared = e->saving.prepared, .left = steps};
     return ZR_OK;
 }
 

@@ -130,7 +130,7 @@ static zr_status copy_tensors(convert *c)
     bool run = c->did->kind == ZR_CONVERT_RUN;
     ZR_TRY(zr_safetensors_create_as(c->file, c->args->dtype, c->specs, c->did->tensors));
     ZR_TRY(zr_safetensors_attach(c->file, &c->layout));
-    if (run) ZR_TRY(zr_chunk_writer_open(c->file, &c->writer));
+    if (run) ZR_TRY(zr_chunk_writer_open(c->file, 1, &c->writer));
     c->piece = zr_alloc(PIECE * sizeof(*c->piece));
     ZR_CHECK(c->piece, ZR_ERR_MEMORY, "no memory for %lld numbers", (long long)PIECE);
     for (int64_t i = 0; i < c->did->tensors; i++) ZR_TRY(copy_tensor(c, &c->specs[i]));

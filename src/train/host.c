@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /** First number of a file, or of its line that starts with `key`; -1 when there is none ("max", no file). */
@@ -157,4 +158,11 @@ void zr__host_name(char *name, int size)
 {
     if (gethostname(name, (size_t)size) != 0) snprintf(name, (size_t)size, "unknown");
     name[size - 1] = '\0';
+}
+
+/* On Linux a thread has a priority of its own, and the threads that it starts take it over. */
+void zr__host_step_back(void)
+{
+    enum { LOW = 15 };
+    (void)setpriority(PRIO_PROCESS, 0, LOW);
 }

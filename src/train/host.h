@@ -17,4 +17,7 @@ int64_t zr__host_group_left(const char *group);
 /** The host's name into `name`, "unknown" when there is none. */
 void zr__host_name(char *name, int size);
 
+/** From here on this thread takes the processor time that others leave. */
+void zr__host_step_back(void);
+
 #endif

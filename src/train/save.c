@@ -3,6 +3,7 @@
 #include "train/save.h"
 
 #include "base/text.h"
+#include "train/host.h"
 #include "train/resume.h"
 #include "train/save_files.h"
 
@@ -233,6 +234,14 @@ static void keep_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
+/** From a copy: nothing waits for it, so it keeps out of the way of what computes. */
+static zr_status put_behind(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    const zr__save *s = arg;
+    if (s->begin_sec == 0 && s->run->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    return zr__save_put(arg, state, param, first, n, in);
+}
+
 static zr_status make_room_for_events(zr__save *s)
 {
     const zr__run *r = s->run;
@@ -255,7 +264,7 @@ static zr_status write_behind(zr__run *r)
         destroy(&s);
         return st;
     }
-    const zr_sink sink = {zr__save_put, zr__save_put_end, s->event ? keep_event : NULL, s};
+    const zr_sink sink = {put_behind, zr__save_put_end, s->event ? keep_event : NULL, s};
     r->behind = s;
     ZR_TRY(zr_engine_save(r->engine, &sink));
     s->waited_sec = zr_clock_sec() - begin_sec;

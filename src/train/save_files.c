@@ -74,7 +74,9 @@ static zr_status open_file(zr__save *s, int file)
     s->file = file;
     ZR_TRY(zr__path_join(path, s->tmp, s->part[file].name));
     ZR_TRY(zr_safetensors_open(path, &s->layout));
-    return zr_chunk_writer_open(path, &s->writer);
+    const zr_comm *comm = s->run->comm;
+    bool threads = strcmp(comm->transport, "threads") == 0;
+    return zr_chunk_writer_open(path, threads ? comm->local_size : 1, &s->writer);
 }
 
 /** States come one after the other: a file other than `file` is done. */

@@ -148,8 +148,13 @@ static int64_t first_bad(const void *x, zr_dtype dtype, int64_t n)
 static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
     if (dtype == out_dtype) {
-        int64_t bytes = zr_dtype_bytes(dtype);
-        memmove((char *)out + first * bytes, (const char *)in + first * bytes, (size_t)(n * bytes));
+        const int64_t bytes = zr_dtype_bytes(dtype), at = first * bytes;
+        if (n * bytes < ZR_STREAM_BYTES) {
+            memmove((char *)out + at, (const char *)in + at, (size_t)(n * bytes));
+            return;
+        }
+        zr__stream((char *)out + at, (const char *)in + at, n * bytes);
+        zr__stream_end();
         return;
     }
     float wide[ZR_CHUNK];
