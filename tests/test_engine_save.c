@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=1
 /* States that go out behind a step: what the sink is given, and when, and that training does not care. That they are
  * the right ones in every layout, the other engine tests see (trainer_save). */
 #include <stdatomic.h>
