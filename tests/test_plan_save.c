@@ -240,7 +240,7 @@ static void test_auto(void **state)
     const struct {
         int64_t limit_bytes;
         zr_save chosen;
-    } cases[] = {{0, ZR_SAVE_COPY}, {needs, ZR_SAVE_COPY}, {needs - 1, ZR_SAVE_IN_PLACE}, {1, ZR_SAVE_IN_PLACE}};
+    } cases[] = {{0, ZR_SAVE_IN_PLACE}, {needs, ZR_SAVE_COPY}, {needs - 1, ZR_SAVE_IN_PLACE}, {1, ZR_SAVE_IN_PLACE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         l.limit_bytes = cases[i].limit_bytes;
         plan = saving_plan(l, ZR_SAVE_AUTO);

@@ -55,7 +55,8 @@ typedef enum zr_save {
                          behind later ones */
     ZR_SAVE_IN_PLACE, /* they go out from where they are: the next step's update of a unit waits until its states have
                        */
-    ZR_SAVE_AUTO      /* a copy where the plan then stays within limit_bytes and computes nothing more; else in place */
+    ZR_SAVE_AUTO      /* a copy where limit_bytes says that there is room for it, and nothing more is computed; else in
+                         place */
 } zr_save;
 
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */

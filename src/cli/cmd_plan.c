@@ -118,7 +118,7 @@ static zr_status print_saving(const planning *p)
            "for %s\n",
            cli_bytes((double)price.bytes, size), copy ? "s" : "",
            copy ? "from a copy in the host's memory" : "from where the states are, and its updates wait for them",
-           copy || p->limit_bytes ? "" : ", since this host has no room for a copy (--memory SIZE plans for another)",
+           copy ? "" : " (--memory SIZE with room for as much again: a copy, and no wait)",
            cli_seconds(price.write_sec, write), cli_seconds(price.stall_sec, stall));
     return ZR_OK;
 }
@@ -246,9 +246,6 @@ static void settle_limit(planning *p)
         p->host_limit = p->limit_bytes > 0;
     }
     if (must) p->config->memory.limit_bytes = p->limit_bytes;
-    /* Is there room for a copy that is saved? */
-    if (zr_train_saves_behind(p->config) && p->config->memory.limit_bytes == 0)
-        p->config->memory.limit_bytes = p->limit_bytes ? p->limit_bytes : zr_train_host_limit(host_ranks(p));
 }
 
 static zr_status find_max(planning *p)

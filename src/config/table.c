@@ -313,9 +313,10 @@ static const zr_key table[] = {
     BOOL("zero_force_ds_cpu_optimizer", "true", UNUSED, .help = "there is one implementation"),
     ANY("aio.*", UNUSED, .help = "read with an NVMe device only"),
     SWITCH("checkpoint.async", AUTO, FIELD(checkpoint.async), ALL,
-           .help = "checkpoints of train.save_interval are written behind the next steps: from a copy of the states in "
-                   "memory of the host, or, where memory.limit or the host has no room for one, from where they "
-                   "are, with the next update waiting. auto: true. false: training waits for each"),
+           .help =
+               "checkpoints of train.save_interval are written behind the next steps: from where the states are, with "
+               "updates that wait for what is not written yet, or, where memory.limit is given and has room, from a "
+               "copy in memory of the host. auto: true. false: training waits for each"),
     INT("checkpoint.every", "0", FIELD(checkpoint.every), FROM(0), ALL,
         .help = "checkpoints of steps that are multiples of it are never removed; 0: none"),
     ANY("checkpoint.*", UNUSED, .help = "checkpoints do not depend on the layout"),

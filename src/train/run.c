@@ -49,12 +49,10 @@ static zr_config *settle(zr__run *r)
     return &r->settled;
 }
 
-/** What is computed again under policy auto, and whether what is saved is copied, depends on the memory there is, and
- *  all ranks must plan alike. */
+/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
 static zr_status settle_limit(zr__run *r)
 {
-    bool wanted = r->config->recompute.policy == ZR_POLICY_AUTO || zr_train_saves_behind(r->config);
-    if (!wanted || r->config->memory.limit_bytes > 0) return ZR_OK;
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
     double least = -(double)zr_train_host_limit(r->comm->local_size);
     ZR_TRY(zr__run_highest(r, &least, 1));
     settle(r)->memory.limit_bytes = -(int64_t)least;
@@ -131,7 +129,7 @@ static zr_status same_choices(zr__run *r)
     uint64_t work;
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
                                           "how checkpoints are saved behind steps (these processors are not alike: "
-                                          "give memory.limit, or write checkpoint.async false)",
+                                          "give another memory.limit, or write checkpoint.async false)",
                                           (uint64_t)r->plan->save)));
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
@@ -169,8 +167,6 @@ static zr_status written_config(const zr__run *r, char **json)
     char here[PATH_MAX];
     zr_config written = *r->config; /* its paths are from here, wherever it is read */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
-    if (r->given && written.recompute.policy != ZR_POLICY_AUTO)
-        written.memory.limit_bytes = r->given->memory.limit_bytes;
     written.train.started_in = getcwd(here, sizeof(here));
     ZR_TRY(zr_config_to_json(&written, json));
     return ZR_OK;
@@ -235,7 +231,6 @@ static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
     if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
-    if (r->config->recompute.policy != ZR_POLICY_AUTO) return;
     snprintf(text, sizeof(text),
              "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of nine tenths of what "
              "the host "
@@ -261,8 +256,8 @@ static void note_saving(const zr__run *r)
                  "checkpoints are written behind the next steps, from a copy of %s a rank in the host's memory", size);
     else
         snprintf(text, sizeof(text),
-                 "checkpoints are written behind the next step, %s a rank from where the states are, since there is no "
-                 "room for a copy: that step's updates wait for the disk",
+                 "checkpoints are written behind the next step, %s a rank from where the states are: updates wait for "
+                 "the disk (a memory.limit with room for as much again gives a copy, and no wait)",
                  size);
     zr__run_note(r, text);
 }

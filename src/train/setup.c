@@ -156,7 +156,9 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
     layout->offload_checkpoints = config->recompute.cpu;
-    if (zr_train_saves_behind(config)) layout->save = ZR_SAVE_AUTO;
+    /* A copy is more than a process promises to take, so somebody must have said that there is room. */
+    if (zr_train_saves_behind(config))
+        layout->save = zr_config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = arena_limit(config->memory.limit_bytes);
 }
