@@ -113,13 +113,11 @@ static zr_status print_saving(const planning *p)
     zr_status st = zr_plan_price_save(plan, &p->profile, ZR_TRAIN_DISK_BYTES_SEC / host_ranks(p), &price);
     zr_plan_destroy(&plan);
     ZR_TRY(st);
-    printf("\ncheckpoints: %s a rank behind the next step%s, %s%s; on a disk that takes 200 MB/s in %s, and training "
-           "waits "
-           "for %s\n",
-           cli_bytes((double)price.bytes, size), copy ? "s" : "",
-           copy ? "from a copy in the host's memory" : "from where the states are, and its updates wait for them",
-           copy ? "" : " (--memory SIZE with room for as much again: a copy, and no wait)",
-           cli_seconds(price.write_sec, write), cli_seconds(price.stall_sec, stall));
+    printf("\ncheckpoints: %s a rank, from %s, written behind the next step%s\n"
+           "  a disk that takes 200 MB/s needs %s; training waits %s%s\n",
+           cli_bytes((double)price.bytes, size), copy ? "a copy in the host's memory" : "where the states are",
+           copy ? "s" : "", cli_seconds(price.write_sec, write), cli_seconds(price.stall_sec, stall),
+           copy ? "" : " for it (--memory SIZE with room for a copy: less)");
     return ZR_OK;
 }
 
