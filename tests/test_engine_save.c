@@ -8,7 +8,8 @@
 /* A sink that keeps its elements in the order of the model, state by state. */
 typedef struct kept {
     float *state[3];
-    int64_t calls, fails_at; /* the call that fails, 0: none */
+    _Atomic int64_t calls;
+    int64_t fails_at; /* the call that fails, 0: none */
     int ended;
     atomic_bool held; /* no call returns while it is set */
     int64_t pause_ns; /* each call takes so long */

@@ -108,7 +108,10 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
     ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan saves nothing behind a step: set zr_layout.save");
     ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "states are on their way already: zr_engine_save_end comes first");
-    e->saving = (zr__saving){.sink = *sink, .prepared = e->saving.prepared, .left = steps};
+    e->saving.sink = *sink;
+    e->saving.next = 0;
+    e->saving.status = ZR_OK;
+    e->saving.left = steps;
     return ZR_OK;
 }
 
