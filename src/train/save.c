@@ -271,7 +271,7 @@ static zr_status write_behind(zr__run *r)
     return ZR_OK;
 }
 
-/** What the engine's thread did, to the trace: it knows of no step in progress. */
+/** The events that the engine's thread has kept: the trace itself is this thread's. */
 static zr_status trace(zr__run *r, const zr__save *s)
 {
     if (!s->event) return ZR_OK;
