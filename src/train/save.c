@@ -164,7 +164,7 @@ static void destroy(zr__save **s)
     *s = NULL;
 }
 
-/** A checkpoint that all ranks begin; in either case end_save and destroy come after. */
+/** A checkpoint that all ranks begin; in either case end_save comes after. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -179,10 +179,9 @@ static zr_status begin_save(zr__run *r, zr__save **save)
 }
 
 /** It came to be, or not (`st`). */
-static zr_status end_save(const zr__save *s, zr_status st)
+static zr_status tell_end(const zr__save *s, zr_status st)
 {
-    zr__run *r = s ? s->run : NULL;
-    if (!s) return st;
+    zr__run *r = s->run;
     if (st != ZR_OK && r->comm->rank == 0 && r->result->agreed) give_up(s);
     ZR_TRY(st);
     zr_train_save told = {.step = s->step, .bytes = s->bytes, .sec = s->waited_sec, .dir = s->run_dir};
@@ -190,6 +189,13 @@ static zr_status end_save(const zr__save *s, zr_status st)
     r->save_sec = s->waited_sec + s->behind_sec;
     if (r->comm->rank == 0 && r->observer->saved) r->observer->saved(r->observer->arg, &told);
     return ZR_OK;
+}
+
+static zr_status end_save(zr__save **s, zr_status st)
+{
+    if (*s) st = tell_end(*s, st);
+    destroy(s);
+    return st;
 }
 
 /** Training goes on without one that could not be written, where all know of it. */
@@ -216,9 +222,7 @@ static zr_status write_now(zr__run *r)
     zr_status st = begin_save(r, &s);
     if (st == ZR_OK) st = finish_files(s, zr__save_put_all(s));
     if (s) s->waited_sec = zr_clock_sec() - begin_sec;
-    st = end_save(s, st);
-    destroy(&s);
-    return st;
+    return end_save(&s, st);
 }
 
 zr_status zr__run_checkpoint(zr__run *r)
@@ -259,11 +263,7 @@ static zr_status write_behind(zr__run *r)
     const double begin_sec = zr_clock_sec();
     zr_status st = begin_save(r, &s);
     if (st == ZR_OK) st = zr__run_agree(r, make_room_for_events(s));
-    if (st != ZR_OK) {
-        st = end_save(s, st);
-        destroy(&s);
-        return st;
-    }
+    if (st != ZR_OK) return end_save(&s, st);
     const zr_sink sink = {put_behind, zr__save_put_end, s->event ? keep_event : NULL, s};
     r->behind = s;
     ZR_TRY(zr_engine_save(r->engine, &sink));
@@ -288,7 +288,7 @@ zr_status zr__run_save_end(zr__run *r)
     zr_status st = finish_files(s, zr_engine_save_end(r->engine));
     s->waited_sec += zr_clock_sec() - begin_sec;
     s->behind_sec = s->put_sec;
-    st = tell_failure(r, s->step, end_save(s, st));
+    st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK) st = trace(r, s);
     destroy(&r->behind);
     return st;
