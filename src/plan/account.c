@@ -149,7 +149,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_END) times = 1;
         int64_t bytes = zr__wire_bytes(plan, s, step), runs = times;
         if (step->when == ZR_WHEN_STALE) continue; /* flush has charged it */
-        if (step->when == ZR_WHEN_FIRST || step->when == ZR_WHEN_SAVE) runs = 1;
+        if (step->when == ZR_WHEN_FIRST) runs = 1;
         if (step->when == ZR_WHEN_LATER) runs = times - 1;
         if (bytes == 0 || !receives(step)) continue;
         ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, runs));
