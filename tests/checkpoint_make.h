@@ -132,7 +132,7 @@ static inline zr_status made_check(const char *dir, int64_t step)
         zr_chunk_reader *r = NULL;
         float value[256];
         int64_t at = 0;
-        st = zr_chunk_reader_open(dir, m, made_files[f], &r);
+        st = zr_chunk_reader_open(dir, m, made_files[f], 1, &r);
         for (int t = 0; st == ZR_OK && t < MADE_TENSORS; t++) {
             const zr_safetensors_tensor *tensor = zr_safetensors_get(zr_chunk_reader_tensors(r), t);
             st = zr_chunk_reader_f32(r, tensor->name, 0, tensor->elems, value);

@@ -1,5 +1,5 @@
 //TEST timeout=120 tsan=1
-//LINK -Wl,--wrap=open,--wrap=pwrite,--wrap=fsync,--wrap=zr_alloc
+//LINK -Wl,--wrap=open,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=zr_alloc
 /* Chunks: written by several writers, past the page cache or through it, and read back checked. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "checkpoint/chunks.h"
 #include "checkpoint_make.h"
 #include "tempdir.h"
 
@@ -72,6 +73,32 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
     return __real_pwrite(fd, bytes, disk == CUT_SHORT ? (n + 1) / 2 : n, at);
 }
 
+ssize_t __real_pread(int fd, void *bytes, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at);
+
+static int64_t unreadable = -1; /* reads of this byte fail */
+static atomic_int interrupts;   /* so many are interrupted first */
+
+ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
+{
+    bool direct = fd >= 0 && fcntl(fd, F_GETFL) & O_DIRECT;
+    errno = direct && disk == NOT_WRITTEN ? EINVAL : EIO;
+    if (errno == EINVAL || (at <= unreadable && unreadable < at + (off_t)n)) return -1;
+    if (interrupts > 0 && interrupts-- > 0) {
+        errno = EINTR;
+        return -1;
+    }
+    if (direct) {
+        assert_int_equal(at % 4096, 0);
+        assert_int_equal(n % 4096, 0);
+        assert_int_equal((uintptr_t)bytes % 4096, 0);
+        directs++;
+    } else {
+        plains++;
+    }
+    return __real_pread(fd, bytes, disk != CUT_SHORT ? n : direct && n > 4096 ? 4096 : (n + 1) / 2, at);
+}
+
 int __wrap_fsync(int fd)
 {
     int error = atomic_exchange(&sync_error, 0); /* once: as Linux tells of a lost write once */
@@ -96,6 +123,7 @@ static int make_content(void **state)
     uint64_t x = 88172645463325252u;
     for (int64_t i = 0; content && i < BYTES; i++)
         content[i] = (unsigned char)((x = x * 6364136223846793005u + 1) >> 56);
+    if (content) content[BYTES - 1] = 1;
     return content ? tempdir_make(state) : -1;
 }
 
@@ -343,7 +371,7 @@ static void tensors_are_read_in_any_part(void **state)
     snprintf(dir, sizeof dir, "%s/step-00000012", run);
     assert_int_equal(made_check(dir, 12), ZR_OK);
     assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "exp_avg.safetensors", &r), ZR_OK);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "exp_avg.safetensors", 1, &r), ZR_OK);
     for (int64_t first = 0; first <= 200; first += 13)
         for (int64_t n = 0; n <= 200 - first; n += 17) {
             value[n] = -1;
@@ -362,11 +390,109 @@ static void tensors_are_read_in_any_part(void **state)
     assert_int_equal(zr_safetensors_get(st, 0)->offset % 4096, 0);
     assert_int_equal(zr_safetensors_read_f32(st, zr_safetensors_get(st, 0), 0, 1, value), ZR_ERR_IO);
     zr_chunk_reader_close(&r);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "config.json", &r), ZR_ERR_DATA);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "none.safetensors", &r), ZR_ERR_DATA);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "config.json", 1, &r), ZR_ERR_DATA);
+    assert_int_equal(zr_chunk_reader_open(dir, m, "none.safetensors", 1, &r), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "no file none.safetensors"));
     assert_null(r);
     zr_manifest_free(&m);
+}
+
+/* A file of several chunks, cut at ends of ranges too, and its manifest's entry. */
+static zr_manifest_file put_content(const int64_t *ends, int n)
+{
+    const char *path = empty_file("content", ends[n - 1]);
+    zr_chunk_writer *w = NULL;
+    zr_manifest_file listed = {.name = "content", .bytes = ends[n - 1]};
+    assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
+    for (int64_t e = 0, at = 0; e < n; at = ends[e++]) {
+        if (e % 2) assert_int_equal(put_range(w, at, ends[e], 1 << 20), ZR_OK);
+        if (e % 2) continue;
+        zr_chunk_writer *other = NULL; /* a range of its own */
+        assert_int_equal(zr_chunk_writer_open(path, 1, &other), ZR_OK);
+        assert_int_equal(put_range(other, at, ends[e], 1 << 20), ZR_OK);
+        assert_int_equal(zr_chunk_writer_end(other), ZR_OK);
+        zr_chunk_writer_close(&other);
+    }
+    assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
+    zr_chunk_writer_close(&w);
+    static zr_chunk chunk[64];
+    for (int64_t at = 0, e = 0; at < listed.bytes; at += chunk[listed.n_chunks++].bytes) {
+        int64_t end = zr__chunk_limit(at) < ends[e] ? zr__chunk_limit(at) : ends[e];
+        chunk[listed.n_chunks] = (zr_chunk){at, end - at, XXH3_64bits(content + at, (size_t)(end - at))};
+        e += end == ends[e];
+    }
+    listed.chunk = chunk;
+    return listed;
+}
+
+static zr_status read_and_compare(zr__checked_file *file, int64_t first, int64_t n)
+{
+    static unsigned char bytes[BYTES + 1];
+    bytes[n] = 77;
+    ZR_TRY(zr__checked_read(file, first, n, "some", bytes));
+    assert_memory_equal(bytes, content + first, (size_t)n);
+    assert_int_equal(bytes[n], 77);
+    return ZR_OK;
+}
+
+/* In a row, and from anywhere to anywhere, with a chunk read ahead or none, however the disk gives them. */
+static void bytes_are_read_in_any_order(void **state)
+{
+    static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
+    const zr_manifest_file listed = put_content(ends, 5);
+    const zr_manifest manifest = {.file = &listed, .n_files = 1};
+    disk = *(const int *)*state;
+    for (int readers = 1; readers <= 3; readers++) {
+        zr__checked_file file;
+        uint32_t x = 1;
+        directs = plains = 0;
+        interrupts = 2;
+        assert_int_equal(zr__checked_open(tempdir, &manifest, "content", readers, &file), ZR_OK);
+        for (int64_t at = 0, n; at < BYTES; at += n) {
+            n = BYTES - at < 300000 ? BYTES - at : 300000;
+            assert_int_equal(read_and_compare(&file, at, n), ZR_OK);
+        }
+        for (int i = 0; i < 10; i++) {
+            int64_t at = (x = x * 1664525 + 1013904223) % BYTES, n = (x = x * 1664525 + 1013904223) % 5000000;
+            assert_int_equal(read_and_compare(&file, at, n < BYTES - at ? n : BYTES - at), ZR_OK);
+        }
+        assert_int_equal(zr__checked_read(&file, BYTES, 1, NULL, &x), ZR_ERR_DATA);
+        zr__checked_close(&file);
+        assert_true(directs == 0 || disk == DIRECT || disk == CUT_SHORT);
+        assert_true(plains > 0);
+    }
+    disk = DIRECT;
+}
+
+/* What cannot be read, or is damaged, fails where it is asked for, whoever read it ahead; all else can be read. */
+static void failed_reads_are_those_of_the_chunk(void **state)
+{
+    (void)state;
+    static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
+    const zr_manifest_file listed = put_content(ends, 5);
+    const zr_manifest manifest = {.file = &listed, .n_files = 1};
+    for (int readers = 1; readers <= 3; readers += 2)
+        for (int64_t bad = 0; bad < listed.n_chunks; bad++) {
+            const zr_chunk *chunk = &listed.chunk[bad];
+            zr__checked_file file;
+            unreadable = chunk->offset + chunk->bytes / 2;
+            assert_int_equal(zr__checked_open(tempdir, &manifest, "content", readers, &file), ZR_OK);
+            for (int64_t i = 0; i < listed.n_chunks; i++)
+                assert_int_equal(zr__checked_load(&file, i), i == bad ? ZR_ERR_IO : ZR_OK);
+            assert_int_equal(zr__checked_load(&file, bad), ZR_ERR_IO);
+            assert_non_null(strstr(zr_error_message(), "content: cannot read at byte"));
+            assert_int_equal(read_and_compare(&file, unreadable, 1), ZR_ERR_IO);
+            unreadable = -1;
+            assert_int_equal(read_and_compare(&file, chunk->offset + chunk->bytes / 2, 1), ZR_OK);
+            zr__checked_close(&file);
+        }
+    assert_int_equal(truncate(in_tempdir("content"), BYTES - 1), 0);
+    assert_int_equal(truncate(in_tempdir("content"), BYTES), 0); /* the last byte is 0 now */
+    zr__checked_file file;
+    assert_int_equal(zr__checked_open(tempdir, &manifest, "content", 1, &file), ZR_OK);
+    for (int64_t i = 0; i < listed.n_chunks; i++)
+        assert_int_equal(zr__checked_load(&file, i), i == listed.n_chunks - 1 ? ZR_ERR_DATA : ZR_OK);
+    zr__checked_close(&file);
 }
 
 /* A file that shrinks or changes under the reader is refused where it is read, and no byte of it used. */
@@ -383,7 +509,7 @@ static void files_that_change_are_noticed(void **state)
         assert_int_equal(made_checkpoint(run, step), ZR_OK);
         snprintf(dir, sizeof dir, "%s/step-0000000%d", run, (int)step);
         assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
-        assert_int_equal(zr_chunk_reader_open(dir, m, "model.safetensors", &r), ZR_OK);
+        assert_int_equal(zr_chunk_reader_open(dir, m, "model.safetensors", 1, &r), ZR_OK);
         FILE *file = fopen(made_path(dir, "model.safetensors"), "r+b");
         fseek(file, zr_safetensors_get(zr_chunk_reader_tensors(r), 1)->offset + 4, SEEK_SET);
         if (step == 1) assert_int_equal(fwrite("x", 1, 1, file), 1);
@@ -443,6 +569,11 @@ int main(void)
         cmocka_unit_test(failed_syncs_stay_failed),
         cmocka_unit_test(unfinished_writers_close),
         cmocka_unit_test(files_are_read_back),
+        {"reads, direct", bytes_are_read_in_any_order, NULL, NULL, &kinds[0]},
+        {"reads, O_DIRECT refused by open", bytes_are_read_in_any_order, NULL, NULL, &kinds[1]},
+        {"reads, O_DIRECT refused by read", bytes_are_read_in_any_order, NULL, NULL, &kinds[2]},
+        {"reads that give a part", bytes_are_read_in_any_order, NULL, NULL, &kinds[3]},
+        cmocka_unit_test(failed_reads_are_those_of_the_chunk),
         cmocka_unit_test(tensors_are_read_in_any_part),
         cmocka_unit_test(files_that_change_are_noticed),
         cmocka_unit_test(every_failed_allocation_is_reported),

@@ -181,15 +181,17 @@ ZR_API void zr_manifest_free(zr_manifest **manifest);
 /** The file of that name; NULL: none. */
 ZR_API const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name);
 
-/** Reads one safetensors file of a checkpoint, for one thread: every chunk is read once into a buffer of at most
- *  ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row. */
+/** Reads one safetensors file of a checkpoint, for one thread of the caller's: every chunk is read once into a buffer
+ * of at most ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row; past the page cache (O_DIRECT)
+ * where the file system allows it. */
 typedef struct zr_chunk_reader zr_chunk_reader;
 
 /** Opens dir/name; the header's chunks are checked and the tensors read from them. `manifest` is borrowed until the
- *  reader is closed. ZR_ERR_DATA naming the file: damaged (bytes), missing, not in the manifest, a link, of another
- *  size, not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ *  reader is closed. readers: so many of this process read at once; up to two have a thread and a second buffer, which
+ *  read the next chunk while the caller uses this one. ZR_ERR_DATA naming the file: damaged (bytes), missing, not in
+ * the manifest, a link, of another size, not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name,
-                                                   zr_chunk_reader **reader);
+                                                   int readers, zr_chunk_reader **reader);
 /** Elements [first, first+n) of an F32 tensor into `out` (n). Not one element is written to `out` before the chunk it
  *  comes from has been checked. ZR_ERR_DATA naming file, bytes and tensor where a chunk is damaged, or no such tensor,
  *  or of another type; ZR_ERR_ARG the range; ZR_ERR_IO. */

@@ -166,6 +166,8 @@ ZR_API bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
 /** The world's lowest rank whose process has ended, as far as this host's can be seen; -1: none. Nobody should look
  *  once ranks end because all is done. */
 ZR_API int zr_comm_gone(const zr_comm *comm);
+/** Of its ranks, how many are in this process, this one included: all where ranks are threads, else 1. */
+ZR_API int zr_comm_process_ranks(const zr_comm *comm);
 /** One rank of a host tells why the job ends: is it this one, the first to ask? */
 ZR_API bool zr_comm_first(zr_comm *comm);
 /** Has a rank of this host asked so? */

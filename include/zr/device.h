@@ -158,6 +158,9 @@ typedef struct zr_device_ops {
     /** One pass of unscale, clip, update and cast. ZR_ERR_UNSUPPORTED when there is no such rule. */
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
     zr_status (*zero)(zr_device *device, void *x, int64_t bytes);
+    /** Take the pages of memory that is written soon, where memory gets them only when it is touched; what stands there
+     *  stays. */
+    void (*populate)(zr_device *device, void *memory, int64_t bytes);
     /** From one of F32, BF16 and F16 to another, or a plain copy. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** *sum += (n) F32, exactly. */

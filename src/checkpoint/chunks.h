@@ -2,7 +2,7 @@
 #ifndef ZR_CHECKPOINT_CHUNKS_H
 #define ZR_CHECKPOINT_CHUNKS_H
 
-#include "base/file.h"
+#include "base/file_queue.h"
 #include "zr/checkpoint.h"
 
 /** Where a chunk that begins at `offset` ends at the latest. */
@@ -21,19 +21,29 @@ typedef struct zr__chunk_list {
 } zr__chunk_list;
 ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk);
 
-/** A file of a checkpoint of which only checked bytes are given out, through a buffer of one chunk. */
+/** Open a file of a checkpoint that has the manifest's size. ZR_ERR_DATA naming the file: missing, not in the manifest,
+ * a link, of another size. */
+ZR_NODISCARD zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file);
+
+#define ZR__NO_CHUNK (-1)
+
+/** A file of a checkpoint of which only checked bytes are given out, a chunk at a time. */
 typedef struct zr__checked_file {
     zr__file file;
     const zr_manifest_file *listed;
-    unsigned char *buffer;
-    int64_t held; /* the chunk that the buffer holds, checked; -1: none */
+    zr__file_queue queue;
+    int part;             /* of the queue, with the chunk loaded last */
+    int64_t held, loaded; /* the chunk that is there, checked, or ZR__NO_CHUNK; the one that was asked for last */
+    int64_t ahead;        /* the chunk that the other part reads or has read; ZR__NO_CHUNK */
 } zr__checked_file;
 
-/** ZR_ERR_DATA naming the file: missing, not in the manifest, a link, of another size. Close it in either case. */
-ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name,
+/** As zr__listed_open. readers: so many of this process read at once; two have a part each that is read ahead, more
+ * overlap among themselves. Close it in either case. */
+ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read chunk i and check it: ZR_ERR_DATA naming file and bytes. */
+/** Read chunk i and check it: ZR_ERR_DATA naming file and bytes. While chunks are asked for in a row, the next is read
+ * meanwhile. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Bytes [offset, offset + n) of the file, all checked before the first is copied from its chunk. `tensor` (may be
  * NULL): whose they are, for the message. ZR_ERR_DATA also where the file ends before. */

@@ -3,47 +3,82 @@
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- checked bytes --------------------------------------------------------------------------- */
 
-zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, zr__checked_file *file)
+zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file)
 {
     char shown[ZR_FILE_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
-    *file = (zr__checked_file){.file = {.fd = -1}, .listed = zr_manifest_find(manifest, name), .held = -1};
-    ZR_CHECK(file->listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
+    const zr_manifest_file *listed = zr_manifest_find(manifest, name);
+    *file = (zr__file){.fd = -1};
+    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
              zr__text_escape(name, shown, sizeof(shown)));
-    zr_status st = zr__file_open_in(dir, name, &file->file);
+    zr_status st = zr__file_open_in(dir, name, file);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
-    ZR_CHECK(file->file.bytes == file->listed->bytes, ZR_ERR_DATA, "%s: %lld bytes, the manifest has %lld",
-             file->file.name, (long long)file->file.bytes, (long long)file->listed->bytes);
-    return ZR_OK;
+    if (file->bytes == listed->bytes) return ZR_OK;
+    st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld bytes, the manifest has %lld", file->name, (long long)file->bytes,
+                 (long long)listed->bytes);
+    zr__file_close(file);
+    return st;
+}
+
+zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
+                           zr__checked_file *file)
+{
+    char path[PATH_MAX];
+    *file = (zr__checked_file){.file = {.fd = -1}, .held = ZR__NO_CHUNK, .loaded = ZR__NO_CHUNK, .ahead = ZR__NO_CHUNK};
+    ZR_TRY(zr__listed_open(dir, manifest, name, &file->file));
+    file->listed = zr_manifest_find(manifest, name);
+    const bool small = file->listed->bytes <= ZR_CHUNK_BYTES;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return zr__queue_open(&file->queue, &file->file, path, false, small || readers > 2 ? 1 : ZR__QUEUE_PARTS,
+                          small ? file->listed->bytes : ZR_CHUNK_BYTES);
 }
 
 void zr__checked_close(zr__checked_file *file)
 {
+    zr__queue_close(&file->queue);
     zr__file_close(&file->file);
-    zr_free(file->buffer);
-    file->buffer = NULL;
+}
+
+static void give(zr__checked_file *file, int part, int64_t i)
+{
+    file->queue.part[part].offset = file->listed->chunk[i].offset;
+    file->queue.part[part].n = file->listed->chunk[i].bytes;
+    zr__queue_give(&file->queue, part);
+}
+
+/* Chunk i into file->part, unchecked. */
+static zr_status take(zr__checked_file *file, int64_t i)
+{
+    const int other = (file->part + 1) % file->queue.n_parts;
+    zr_status st = zr__queue_take(&file->queue, other);
+    if (file->ahead != i) {
+        give(file, other, i);
+        st = zr__queue_take(&file->queue, other);
+    }
+    file->part = other;
+    file->ahead = ZR__NO_CHUNK;
+    return st;
 }
 
 zr_status zr__checked_load(zr__checked_file *file, int64_t i)
 {
     const zr_chunk *chunk = &file->listed->chunk[i];
     if (file->held == i) return ZR_OK;
-    if (!file->buffer) {
-        int64_t room = file->listed->bytes < ZR_CHUNK_BYTES ? file->listed->bytes : ZR_CHUNK_BYTES;
-        file->buffer = zr_alloc((size_t)room);
-        ZR_CHECK(file->buffer, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)room, file->file.name);
+    const bool in_a_row = file->loaded != ZR__NO_CHUNK && i == file->loaded + 1;
+    file->held = ZR__NO_CHUNK;
+    file->loaded = i;
+    ZR_TRY(take(file, i));
+    if (in_a_row && file->queue.n_parts > 1 && i + 1 < file->listed->n_chunks) {
+        file->ahead = i + 1;
+        give(file, 1 - file->part, i + 1);
     }
-    file->held = -1;
-    /* While this chunk is checked and used, the disk works on those behind it. */
-    enum { AHEAD_BYTES = 16 << 20 };
-    zr__file_ahead(&file->file, chunk->offset + chunk->bytes, AHEAD_BYTES);
-    ZR_TRY(zr__file_read(&file->file, chunk->offset, file->buffer, chunk->bytes, ZR_ERR_DATA));
-    ZR_CHECK(zr__chunk_hash(file->buffer, chunk->bytes) == chunk->hash, ZR_ERR_DATA,
+    ZR_CHECK(zr__chunk_hash(zr__part_bytes(&file->queue.part[file->part]), chunk->bytes) == chunk->hash, ZR_ERR_DATA,
              "%s: bytes %lld .. %lld are damaged: they do not have the manifest's checksum", file->file.name,
              (long long)chunk->offset, (long long)(chunk->offset + chunk->bytes - 1));
     file->held = i;
@@ -82,7 +117,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
         ZR_TRY(load_for(file, i, tensor));
         int64_t past = offset - file->listed->chunk[i].offset, left = file->listed->chunk[i].bytes - past;
         now = n < left ? n : left;
-        memcpy(to, file->buffer + past, (size_t)now);
+        memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + past, (size_t)now);
     }
     return ZR_OK;
 }
@@ -90,7 +125,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
 zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
 {
     zr__checked_file file;
-    zr_status st = zr__checked_open(dir, manifest, name, &file);
+    zr_status st = zr__checked_open(dir, manifest, name, 1, &file);
     for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i++) st = zr__checked_load(&file, i);
     zr__checked_close(&file);
     ZR_TRY(st);
@@ -119,21 +154,23 @@ struct zr_chunk_reader {
     zr_safetensors tensors; /* without a descriptor: it names tensors and reads none */
 };
 
-static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name)
+static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,
+                              int readers)
 {
-    ZR_TRY(zr__checked_open(dir, manifest, name, &r->file));
+    ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
     r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
     memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
     ZR_TRY(zr__checked_tensors(&r->file, &r->tensors));
     return ZR_OK;
 }
 
-zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, zr_chunk_reader **reader)
+zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
+                               zr_chunk_reader **reader)
 {
     zr_chunk_reader *r = zr_alloc(sizeof(*r));
     *reader = NULL;
     ZR_CHECK(r, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*r));
-    zr_status st = open_tensors(r, dir, manifest, name);
+    zr_status st = open_tensors(r, dir, manifest, name, readers);
     if (st == ZR_OK)
         *reader = r;
     else

@@ -384,9 +384,9 @@ zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
     ZR_TRY(zr__manifest_load(dir, manifest));
     zr_status st = ZR_OK;
     for (int i = 0; st == ZR_OK && i < (*manifest)->n_files; i++) {
-        zr__checked_file file;
-        st = zr__checked_open(dir, *manifest, (*manifest)->file[i].name, &file);
-        zr__checked_close(&file);
+        zr__file file;
+        st = zr__listed_open(dir, *manifest, (*manifest)->file[i].name, &file);
+        zr__file_close(&file);
     }
     if (st != ZR_OK) zr_manifest_free(manifest);
     ZR_TRY(st);

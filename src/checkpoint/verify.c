@@ -107,7 +107,7 @@ static zr_status check_chunks(verifier *v)
 static zr_status check_file(verifier *v, const zr_manifest_file *listed)
 {
     v->tensors = (zr_safetensors){.file = {.fd = -1}};
-    zr_status st = zr__checked_open(v->dir, v->manifest, listed->name, &v->file);
+    zr_status st = zr__checked_open(v->dir, v->manifest, listed->name, 1, &v->file);
     if (st == ZR_OK) {
         st = check_chunks(v);
     } else if (st != ZR_ERR_MEMORY) {

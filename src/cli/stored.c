@@ -39,7 +39,7 @@ static zr_status open_checkpoint(const char *dir, cli_files *files)
         cli_file *file = &files->file[files->n];
         *file = (cli_file){.name = listed->name, .bytes = listed->bytes};
         if (holds_tensors(listed->name)) {
-            ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, &file->reader));
+            ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
             file->tensors = zr_chunk_reader_tensors(file->reader);
         }
         files->n++;

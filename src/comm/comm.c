@@ -365,6 +365,11 @@ bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     return true;
 }
 
+int zr_comm_process_ranks(const zr_comm *comm)
+{
+    return strcmp(comm->transport, "threads") == 0 ? comm->size : 1;
+}
+
 int zr_comm_gone(const zr_comm *comm)
 {
     zr_comm_board b;

@@ -74,8 +74,7 @@ static zr_status populate(void *arg, zr_device *device, int64_t index)
 {
     const zr_engine *e = arg;
     const zr_buffer *buffer = &e->plan->persistent[index];
-    (void)device;
-    if (!e->saving.gone) zr_alloc_populate(zr__buffer(e, buffer), buffer->bytes);
+    if (!e->saving.gone) device->ops->populate(device, zr__buffer(e, buffer), buffer->bytes);
     return ZR_OK;
 }
 

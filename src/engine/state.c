@@ -54,6 +54,7 @@ static zr_status check_state(const zr_engine *e, int state)
 /* Elements [at, at + n) of a unit, on their way by the host's memory. */
 typedef struct passing {
     const zr_engine *engine;
+    int which; /* ZR_STATE_PARAM ... */
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
@@ -122,15 +123,41 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     return ZR_OK;
 }
 
-zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
+/* The pages of a unit's state. A disk that is read and memory that is touched for the first time would otherwise wait
+ * for each other. */
+static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
+{
+    const passing *p = arg;
+    const zr_state *state = state_of(p->engine->plan, (int32_t)unit, p->which);
+    if (state->buffer == ZR_NONE) return ZR_OK;
+    const zr_buffer *buffer = &p->engine->plan->persistent[state->buffer];
+    device->ops->populate(device, zr__buffer(p->engine, buffer), buffer->bytes);
+    return ZR_OK;
+}
+
+static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
 {
     const zr_graph *g = any_graph(e->plan);
+    const zr_device_ops *ops = e->device->ops;
+    const zr_queue_config config = {.beside = true, .most = e->plan->n_units};
+    passing all = {.engine = e, .which = state};
+    zr_queue *beside = NULL;
+    zr_status st = fn ? ops->queue_create(e->device, &config, &beside) : ZR_OK;
+    for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
+        st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
+    for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
+        st = fill_param(e, state, zr_graph_param(g, i), fn, arg);
+    if (beside) ops->cancel(beside);
+    ops->queue_destroy(beside);
+    return st;
+}
+
+zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
+{
     ZR_TRY(check_state(e, state));
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
-    zr_status st = ZR_OK;
-    for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
-        st = fill_param(e, state, zr_graph_param(g, i), fn, arg);
+    zr_status st = fill_params(e, state, fn, arg);
     ZR_TRY(zr_comm_agree(e->comm, st)); /* a rank that cannot read its part must not leave the others waiting */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;

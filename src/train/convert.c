@@ -49,7 +49,7 @@ static zr_status open_checkpoint(convert *c)
     ZR_TRY(zr_checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, &c->model));
-    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, weights_name, &c->reader));
+    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, weights_name, 1, &c->reader));
     return ZR_OK;
 }
 
@@ -94,10 +94,7 @@ static zr_status read_piece(const convert *c, const char *name, int64_t first, i
         ZR_TRY(zr_chunk_reader_f32(c->reader, name, first, n, c->piece));
     else
         ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
-    for (int64_t i = 0; i < n; i++)
-        ZR_CHECK(isfinite(c->piece[i]), ZR_ERR_DATA, "%s: tensor %s: element %lld is %g; weights must be finite",
-                 c->did->from.path, name, (long long)(first + i), (double)c->piece[i]);
-    return ZR_OK;
+    return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }
 
 /* ---- to --------------------------------------------------------------------------------------- */

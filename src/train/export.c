@@ -1,5 +1,6 @@
 #include "train/export.h"
 
+#include "base/finite.h"
 #include "train/family.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
@@ -226,9 +227,8 @@ typedef struct seen {
 static zr_status look(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     seen *s = arg;
-    bool bad = false;
+    const bool bad = zr__first_bad(in, n) >= 0;
     (void)first;
-    for (int64_t i = 0; i < n; i++) bad |= !isfinite(in[i]);
     for (int32_t p = 0; bad && p < s->bad && p < zr_graph_params(s->graph); p++)
         if (zr_graph_param(s->graph, p) == param) s->bad = p;
     return ZR_OK;

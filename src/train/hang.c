@@ -345,7 +345,7 @@ static void free_all(zr__hang *h)
 
 zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr__hang **hang)
 {
-    bool watched = comm->rank > 0 && strcmp(comm->transport, "threads") == 0;
+    bool watched = comm->rank > 0 && zr_comm_process_ranks(comm) > 1;
     *hang = NULL;
     if (!observer->hang || watched) return ZR_OK;
     zr__hang *h = zr_alloc(sizeof(*h));

@@ -1,8 +1,7 @@
 #include "train/inputs.h"
 
+#include "base/finite.h"
 #include "train/family.h"
-
-#include <math.h>
 
 zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
 {
@@ -53,13 +52,18 @@ zr_status zr__weights_of_dir(const char *dir, zr_family_model *model, zr_weights
     return st;
 }
 
+zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x, int64_t n)
+{
+    const int64_t bad = zr__first_bad(x, n);
+    if (bad < 0) return ZR_OK;
+    return ZR_FAIL(ZR_ERR_DATA, "%s%stensor %s: element %lld is %g; weights must be finite", where, *where ? ": " : "",
+                   tensor, (long long)(first + bad), (double)x[bad]);
+}
+
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     ZR_TRY(zr_weights_read(arg, param->name, first, n, out));
-    for (int64_t i = 0; i < n; i++)
-        ZR_CHECK(isfinite(out[i]), ZR_ERR_DATA, "tensor %s: element %lld is %g; weights must be finite", param->name,
-                 (long long)(first + i), (double)out[i]);
-    return ZR_OK;
+    return zr__weights_finite("", param->name, first, out, n);
 }
 
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "train/host.h"
+#include "train/inputs.h"
 #include "train/save_files.h"
 
 #include <dirent.h>
@@ -257,10 +258,7 @@ static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t f
 static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     ZR_TRY(zr_chunk_reader_f32(arg, param->name, first, n, out));
-    for (int64_t i = 0; i < n; i++)
-        ZR_CHECK(isfinite(out[i]), ZR_ERR_DATA, "tensor %s: element %lld is %g; weights must be finite", param->name,
-                 (long long)(first + i), (double)out[i]);
-    return ZR_OK;
+    return zr__weights_finite("", param->name, first, out, n);
 }
 
 static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
@@ -294,7 +292,7 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
     ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
     if (state > 0 && !zr_manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
-    ZR_TRY(zr_chunk_reader_open(path, manifest, name, reader));
+    ZR_TRY(zr_chunk_reader_open(path, manifest, name, zr_comm_process_ranks(r->comm), reader));
     return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], zr_chunk_reader_tensors(*reader));
 }
 

@@ -102,13 +102,13 @@ static zr_status check_plan(zr__run *r)
 {
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
-    bool threads = strcmp(r->comm->transport, "mpi") != 0;
+    const int in_process = zr_comm_process_ranks(r->comm);
     zr_device_config device = ZR_DEVICE_CONFIG_INIT;
     device.threads = zr_train_threads(r->config, r->comm->local_size);
     ZR_TRY(zr_device_create_cpu(&device, &r->device));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
-    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, threads));
-    if (!threads || r->comm->rank == 0) ZR_TRY(check_room(r, threads ? r->comm->local_size : 1));
+    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
+    if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
     ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
     zr__hang_plan(r->hang, r->plan);
     r->result->planned = zr_report_planned(r->plan);

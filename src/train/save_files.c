@@ -2,10 +2,10 @@
  *  and says in the manifest what is in them. */
 #include "train/save_files.h"
 
+#include "base/finite.h"
 #include "train/family.h"
 #include "train/save.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,9 +74,7 @@ static zr_status open_file(zr__save *s, int file)
     s->file = file;
     ZR_TRY(zr__path_join(path, s->tmp, s->part[file].name));
     ZR_TRY(zr_safetensors_open(path, &s->layout));
-    const zr_comm *comm = s->run->comm;
-    bool threads = strcmp(comm->transport, "threads") == 0;
-    return zr_chunk_writer_open(path, threads ? comm->local_size : 1, &s->writer);
+    return zr_chunk_writer_open(path, zr_comm_process_ranks(s->run->comm), &s->writer);
 }
 
 /** States come one after the other: a file other than `file` is done. */
@@ -93,14 +91,12 @@ static zr_status close_other(zr__save *s, int file)
 /** A weight that is not finite is refused: a checkpoint of it is of no use. */
 static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
-    bool bad = false;
     if (s->begin_sec == 0) s->begin_sec = zr_clock_sec();
     ZR_TRY(close_other(s, file));
     if (s->file < 0) ZR_TRY(open_file(s, file));
     const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
     ZR_ASSERT(tensor);
-    for (int64_t i = 0; file == 0 && i < n; i++) bad |= !isfinite(in[i]);
-    ZR_CHECK(!bad, ZR_ERR_DIVERGED, "%s is not finite", param->name);
+    ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
     return zr_chunk_writer_put(s->writer, tensor->offset + 4 * first, in, 4 * n);
 }
 

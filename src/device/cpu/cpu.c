@@ -295,6 +295,12 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
     return ZR_OK;
 }
 
+static void cpu_populate(zr_device *device, void *memory, int64_t bytes)
+{
+    (void)device;
+    zr_alloc_populate(memory, bytes);
+}
+
 static zr_status cpu_zero(zr_device *device, void *x, int64_t bytes)
 {
     const int64_t piece = (int64_t)1 << 20;
@@ -387,6 +393,7 @@ static const zr_device_ops cpu_ops = {
     .first_bad = cpu_first_bad,
     .update = cpu_update,
     .zero = cpu_zero,
+    .populate = cpu_populate,
     .cast = cpu_cast,
     .total = cpu_total,
     .normal = cpu_normal,

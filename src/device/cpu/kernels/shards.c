@@ -1,6 +1,7 @@
 /*
  * The steps of ZeRO that compute: sum of pieces, square norm, search for what is not finite, cast.
  */
+#include "base/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
 #include "device/cpu/stream.h"
@@ -124,23 +125,14 @@ static double square_sum(int threads, const void *x, zr_dtype dtype, int64_t n)
     return total;
 }
 
-static bool finite_all(const float *x, int64_t n)
-{
-    uint32_t bad = 0;
-    for (int64_t i = 0; i < n; i++) bad |= (zr__bits(x[i]) & 0x7f800000u) == 0x7f800000u;
-    return !bad;
-}
-
 static int64_t first_bad(const void *x, zr_dtype dtype, int64_t n)
 {
     float wide[ZR_CHUNK];
     for (int64_t first = 0; first < n; first += ZR_CHUNK) {
         int64_t length = zr__min64(ZR_CHUNK, n - first);
         zr__load(wide, x, dtype, first, length);
-        if (finite_all(wide, length)) continue;
-        int64_t i = 0;
-        while (finite_all(wide + i, 1)) i++;
-        return first + i;
+        int64_t bad = zr__first_bad(wide, length);
+        if (bad >= 0) return first + bad;
     }
     return -1;
 }
@@ -166,7 +158,8 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
+    enum { ALONE_ELEMS = 1 << 15 }; /* a thread does these before another has begun */
+#pragma omp parallel for num_threads(threads) schedule(static) if (n > ALONE_ELEMS)
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;
         zr__share(n, ZR_CHUNK, t, threads, &begin, &end);

@@ -1,0 +1,184 @@
+#include "base/file_queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a part ---------------------------------------------------------------------------------- */
+
+static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n)
+{
+    return q->writes ? zr__file_write(q->file, offset, bytes, n)
+                     : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
+}
+
+/* Whole blocks past the page cache; *done: as many of n bytes as went. A file system that refuses is not asked again;
+ * where a file ends, move_plain says so. */
+static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
+{
+    *done = 0;
+    while (q->direct >= 0 && *done < n && *done % ZR__BLOCK_BYTES == 0) {
+        ssize_t moved = q->writes ? pwrite(q->direct, bytes + *done, (size_t)(n - *done), offset + *done)
+                                  : pread(q->direct, bytes + *done, (size_t)(n - *done), offset + *done);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0 && errno == EINVAL) {
+            close(q->direct);
+            q->direct = -1;
+            return ZR_OK;
+        }
+        if (moved == 0 && !q->writes) return ZR_OK;
+        ZR_CHECK(moved > 0, ZR_ERR_IO, "%s: cannot %s at byte %lld: %s", q->file->name, q->writes ? "write" : "read",
+                 (long long)(offset + *done), moved < 0 ? strerror(errno) : "nothing was taken");
+        *done += moved;
+    }
+    return ZR_OK;
+}
+
+/* What lies between multiples of a block goes from or to its place directly. The rest, at the ends of a range, may
+ * share its block with another writer's bytes and goes through the page cache, which keeps the two apart. */
+static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
+{
+    unsigned char *bytes = zr__part_bytes(part);
+    int64_t head = (ZR__BLOCK_BYTES - part->offset % ZR__BLOCK_BYTES) % ZR__BLOCK_BYTES;
+    if (head > part->n) head = part->n;
+    ZR_TRY(move_plain(q, part->offset, bytes, head));
+    const int64_t blocks = (part->n - head) / ZR__BLOCK_BYTES * ZR__BLOCK_BYTES;
+    int64_t done = 0;
+    ZR_TRY(move_direct(q, part->offset + head, bytes + head, blocks, &done));
+    done += head;
+    ZR_TRY(move_plain(q, part->offset + done, bytes + done, part->n - done));
+    return ZR_OK;
+}
+
+static void move_and_tell(zr__file_queue *q, zr__file_part *part)
+{
+    part->status = move_part(q, part);
+    if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* The part given first: they are given in turn, but for a queue of reads that goes somewhere else. */
+static zr__file_part *next_given(zr__file_queue *q, int *turn)
+{
+    for (int i = 0; i < q->n_parts; i++) {
+        int at = (*turn + i) % q->n_parts;
+        if (!q->part[at].given) continue;
+        *turn = (at + 1) % q->n_parts;
+        return &q->part[at];
+    }
+    return NULL;
+}
+
+static void *run_queue(void *arg)
+{
+    zr__file_queue *q = arg;
+    int turn = 0;
+    pthread_mutex_lock(&q->lock);
+    while (!q->quit) {
+        zr__file_part *part = next_given(q, &turn);
+        if (!part) {
+            pthread_cond_wait(&q->changed, &q->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&q->lock);
+        move_and_tell(q, part);
+        pthread_mutex_lock(&q->lock);
+        part->given = false;
+        pthread_cond_signal(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* ---- the caller ------------------------------------------------------------------------------ */
+
+/* Direct I/O is a matter of speed: where the file system has none, nothing is said. */
+static int open_direct(const char *path, const zr__file *file, bool writes)
+{
+    struct stat mine, same;
+    /* On larger pages the ends of a range would share theirs with what another writer sends past the cache. */
+    if (sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
+    int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return -1;
+    if (fstat(fd, &mine) == 0 && fstat(file->fd, &same) == 0 && mine.st_dev == same.st_dev &&
+        mine.st_ino == same.st_ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static zr_status start_thread(zr__file_queue *q)
+{
+    q->locks = pthread_mutex_init(&q->lock, NULL) == 0 && pthread_cond_init(&q->changed, NULL) == 0;
+    ZR_CHECK(q->locks, ZR_ERR_MEMORY, "no memory for a lock");
+    sigset_t all, before; /* signals are for the threads that know them */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&q->thread, NULL, run_queue, q);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    q->started = error == 0;
+    ZR_CHECK(q->started, ZR_ERR_MEMORY, "cannot start a thread for %s: %s", q->file->name, strerror(error));
+    return ZR_OK;
+}
+
+zr_status zr__queue_open(zr__file_queue *q, const zr__file *file, const char *path, bool writes, int n_parts,
+                         int64_t part_bytes)
+{
+    *q = (zr__file_queue){.file = file, .direct = -1, .writes = writes, .n_parts = n_parts};
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* before its first byte, and to align it */
+    for (int i = 0; i < n_parts; i++) {
+        q->part[i].memory = zr_alloc((size_t)room);
+        ZR_CHECK(q->part[i].memory, ZR_ERR_MEMORY, "%lld bytes for a part of %s", (long long)room, file->name);
+        uintptr_t past = (uintptr_t)q->part[i].memory % ZR__BLOCK_BYTES;
+        q->part[i].bytes = (unsigned char *)q->part[i].memory + (past ? ZR__BLOCK_BYTES - past : 0);
+    }
+    q->direct = open_direct(path, file, writes);
+    if (n_parts > 1) ZR_TRY(start_thread(q));
+    return ZR_OK;
+}
+
+void zr__queue_close(zr__file_queue *q)
+{
+    if (q->started) {
+        pthread_mutex_lock(&q->lock);
+        q->quit = true;
+        pthread_cond_signal(&q->changed);
+        pthread_mutex_unlock(&q->lock);
+        pthread_join(q->thread, NULL);
+    }
+    if (q->locks) {
+        pthread_cond_destroy(&q->changed);
+        pthread_mutex_destroy(&q->lock);
+    }
+    if (q->n_parts > 0 && q->direct >= 0) close(q->direct);
+    for (int i = 0; i < q->n_parts; i++) zr_free(q->part[i].memory);
+    *q = (zr__file_queue){0};
+}
+
+void zr__queue_give(zr__file_queue *q, int part)
+{
+    if (q->started) pthread_mutex_lock(&q->lock);
+    q->part[part].given = true;
+    if (!q->started) return;
+    pthread_cond_signal(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+}
+
+zr_status zr__queue_take(zr__file_queue *q, int part)
+{
+    zr__file_part *p = &q->part[part];
+    if (q->started) {
+        pthread_mutex_lock(&q->lock);
+        while (p->given) pthread_cond_wait(&q->changed, &q->lock);
+        pthread_mutex_unlock(&q->lock);
+    } else if (p->given) {
+        move_and_tell(q, p);
+        p->given = false;
+    }
+    return p->status == ZR_OK ? ZR_OK : ZR_FAIL(p->status, "%s", p->message);
+}
