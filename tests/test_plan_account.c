@@ -177,12 +177,11 @@ typedef struct work {
 } work;
 
 static work done;
-typedef int32_t (*clocks)[ZR_STREAMS];
-zr_status __real_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed);
-zr_status __wrap_zr__pack(const zr_plan *plan, zr_schedule *s, clocks clock, zr__packed *packed)
+zr_status __real_zr__pack(const zr__order *order, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr__order *order, zr__packed *packed);
+zr_status __wrap_zr__pack(const zr__order *order, zr__packed *packed)
 {
-    zr_status st = __real_zr__pack(plan, s, clock, packed);
+    zr_status st = __real_zr__pack(order, packed);
     done.looks += packed->looks;
     return st;
 }

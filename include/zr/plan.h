@@ -232,7 +232,7 @@ typedef enum zr_step_kind {
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
 /** From one rank of a group to the next: so many elements further. */
-typedef struct zr_stride {
+typedef struct __attribute__((packed, aligned(4))) zr_stride {
     int64_t elems;
     int32_t group;
 } zr_stride;
@@ -247,7 +247,7 @@ typedef struct zr_range {
 /** A use of a buffer by a step: these elements of it. */
 typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: an optional operand that is absent */
-    zr_dtype dtype;
+    zr_dtype dtype : 8;
     bool reads, writes;
     bool each;      /* the ranges of all ranks along range.by, not this rank's alone */
     zr_range range; /* in elements of dtype; count 0: all of the buffer, of no type */
@@ -265,17 +265,17 @@ typedef enum zr_when {
 
 /** One step. */
 typedef struct zr_step {
-    zr_step_kind kind;
-    zr_stream stream;
-    int32_t group; /* the ranks that take part */
+    zr_step_kind kind : 8;
+    zr_stream stream : 8;
+    zr_when when : 8;
+    bool replay;    /* RUN: computed again in the backward, by the policy or because it is cheap */
+    bool adds;      /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
+    bool any_ranks; /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    int32_t group;  /* the ranks that take part */
     int32_t unit;
     int32_t op;
-    int32_t owner; /* REDUCE, BROADCAST: the place in the group; -1 */
-    int32_t slot;  /* SAVE: which state of the optimizer; -1: the parameters */
-    bool replay;   /* RUN: computed again in the backward, by the policy or because it is cheap */
-    zr_when when;
-    bool adds;              /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
-    bool any_ranks;         /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    int32_t owner;          /* REDUCE, BROADCAST: the place in the group; -1 */
+    int32_t slot;           /* SAVE: which state of the optimizer; -1: the parameters */
     int64_t rounds;         /* REPEAT; reductions: so many add up */
     zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
     int32_t uses, n_uses;   /* in the schedule's use list */

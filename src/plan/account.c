@@ -18,14 +18,15 @@ static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory 
         const zr_step *step = &s->step[i];
         for (int32_t pass = 0; pass < 2; pass++)
             for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-                int32_t b = s->use[u].buffer;
-                bool seen = b < plan->n_persistent; /* persistent, absent, or named twice by this step */
-                for (int32_t v = step->uses; v < u && !seen; v++) seen = s->use[v].buffer == b;
-                if (seen) continue;
+                const int32_t b = s->use[u].buffer;
+                if (b < plan->n_persistent) continue; /* or absent */
                 const zr_buffer *buffer = &s->buffer[b];
+                bool seen = i != (pass == 0 ? buffer->first_step : buffer->last_step);
+                for (int32_t v = step->uses; v < u && !seen; v++) seen = s->use[v].buffer == b; /* named twice */
+                if (seen) continue;
                 zr_ledger *its = &ledger[buffer->space];
-                if (pass == 0 && buffer->first_step == i) zr_ledger_take(its, buffer->category, buffer->bytes);
-                if (pass == 1 && buffer->last_step == i) zr_ledger_give(its, buffer->category, buffer->bytes);
+                if (pass == 0) zr_ledger_take(its, buffer->category, buffer->bytes);
+                if (pass == 1) zr_ledger_give(its, buffer->category, buffer->bytes);
             }
     }
     for (int space = 0; space < ZR_SPACES; space++)

@@ -115,7 +115,11 @@ void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_
 zr_status zr__list_finish(zr__list *l);
 
 /* Make room for one more entry than n; false after a failure. */
-bool zr__grow(zr_status *status, void **array, int32_t n, int32_t *room, size_t each);
+bool zr__grow_now(zr_status *status, void **array, int32_t n, int32_t *room, size_t each);
+static inline bool zr__grow(zr_status *status, void **array, int32_t n, int32_t *room, size_t each)
+{
+    return (n < *room && *status == ZR_OK) || zr__grow_now(status, array, n, room, each);
+}
 
 /* ---- waits (order.c) --------------------------------------------------------------------------- */
 
@@ -138,14 +142,23 @@ void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_
 /* Raise `time` to the latest times painted on any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
+/* Of a buffer: the last time at which each stream has read it, or written it. -1: none. */
+typedef struct zr__touched {
+    int32_t read[ZR_STREAMS], written[ZR_STREAMS];
+    bool again; /* in the second round */
+} zr__touched;
+
 typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
     const int32_t *position, *id; /* id -> position of the step, and back */
     int64_t rounds;
+    int32_t repeat, end; /* positions of REPEAT and END, -1: none */
     int32_t (*clock)[ZR_STREAMS];
-    struct zr__touched *touched; /* by buffer */
+    zr__touched *touched;        /* by buffer */
+    int32_t *of_all[ZR_STREAMS]; /* each stream's steps, ascending */
+    int32_t n_of[ZR_STREAMS];
     int32_t last[ZR_STREAMS];
     zr__painted painted[ZR_SPACES]; /* the first round's uses of transient buffers */
     zr__found *found;
@@ -153,7 +166,7 @@ typedef struct zr__order {
     zr_status status;
 } zr__order;
 
-/* The waits within a round, and the clocks by which buffers may share bytes. */
+/* The lifetimes of buffers, the waits within a round, and the clocks by which buffers may share bytes. */
 zr_status zr__order_steps(zr__order *order);
 /* Once buffers have their places: the waits for the round before. Writes all waits into the schedule. */
 zr_status zr__order_rounds(zr__order *order);
@@ -308,7 +321,7 @@ typedef struct zr__packed {
 } zr__packed;
 
 /* Give every transient buffer its offset. clock: per step, the last step of each stream that comes before. */
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed);
+zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
 /* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);

@@ -8,9 +8,9 @@
 
 /* ---- arrays that grow ------------------------------------------------------------------------ */
 
-bool zr__grow(zr_status *status, void **array, int32_t n, int32_t *room, size_t each)
+bool zr__grow_now(zr_status *status, void **array, int32_t n, int32_t *room, size_t each)
 {
-    if (*status != ZR_OK || n < *room) return *status == ZR_OK;
+    if (*status != ZR_OK) return false;
     if (*room > INT32_MAX / 2) {
         *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: ask for larger buckets", *room);
         return false;
@@ -177,16 +177,6 @@ void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_
 
 /* ---- the finished schedule ------------------------------------------------------------------- */
 
-static void note_life(zr_schedule *s, int32_t step)
-{
-    for (int32_t u = s->step[step].uses; u < s->step[step].uses + s->step[step].n_uses; u++) {
-        zr_buffer *b = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
-        if (!b || b->persistent) continue;
-        if (b->first_step < 0) b->first_step = step;
-        b->last_step = step;
-    }
-}
-
 /* The schedule takes over what stands in the list's arrays; steps are put in order where the list was edited. */
 static zr_status take_steps(zr__list *l)
 {
@@ -207,14 +197,16 @@ static zr_status take_steps(zr__list *l)
     return ZR_OK;
 }
 
-/* Steps in order, which position each id has, and back; how often the body of REPEAT runs. */
-static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, int64_t *rounds)
+/* Steps in order, which position each id has, and back; where the body of REPEAT is, and how often it runs. */
+static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
 {
     ZR_TRY(take_steps(l));
     int32_t at = 0;
     for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next, at++) {
-        note_life(l->schedule, at);
-        if (l->schedule->step[at].kind == ZR_STEP_REPEAT) *rounds = l->schedule->step[at].rounds;
+        const zr_step *step = &l->schedule->step[at];
+        if (step->kind == ZR_STEP_REPEAT) order->rounds = step->rounds;
+        if (step->kind == ZR_STEP_REPEAT) order->repeat = at;
+        if (step->kind == ZR_STEP_END) order->end = at;
         id_at[at] = id;
         position[id] = at;
     }
@@ -226,13 +218,14 @@ zr_status zr__list_finish(zr__list *l)
     zr_status st = l->status;
     int32_t *position = zr_alloc(sizeof *position * 2 * (size_t)(l->n + 1)),
             *id = position ? position + l->n + 1 : NULL;
-    zr__order order = {.plan = l->plan, .schedule = l->schedule, .list = l, .position = position, .id = id};
+    zr__order order = {
+        .plan = l->plan, .schedule = l->schedule, .list = l, .position = position, .id = id, .repeat = -1, .end = -1};
     if (st == ZR_OK && !position) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
     if (st != ZR_OK) goto done;
-    ZR_TRY_GOTO(st, lay_out(l, position, id, &order.rounds), done);
+    ZR_TRY_GOTO(st, lay_out(l, position, id, &order), done);
     ZR_TRY_GOTO(st, zr__order_steps(&order), done);
     zr__packed packed;
-    ZR_TRY_GOTO(st, zr__pack(l->plan, l->schedule, order.clock, &packed), done);
+    ZR_TRY_GOTO(st, zr__pack(&order, &packed), done);
     for (int space = 0; space < ZR_SPACES; space++)
         if (packed.bytes[space] > l->plan->space_bytes[space]) l->plan->space_bytes[space] = packed.bytes[space];
     ZR_TRY_GOTO(st, zr__order_rounds(&order), done);

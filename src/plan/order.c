@@ -8,12 +8,6 @@
  */
 #include "plan/internal.h"
 
-/* Of a buffer: the last time at which each stream has read it, or written it. -1: none. */
-struct zr__touched {
-    int32_t read[ZR_STREAMS], written[ZR_STREAMS];
-    bool again; /* in the second round */
-};
-
 /* What one step must come after: the latest time of each other stream, -1: none. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
@@ -25,44 +19,52 @@ static int32_t later(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-static int stream_at(const zr__order *o, int32_t time)
+/* The step that runs at a time. */
+static const zr_step *step_at(const zr__order *o, int32_t time)
 {
-    return (int)o->schedule->step[time % o->schedule->n_steps].stream;
+    const int32_t n = o->schedule->n_steps;
+    return &o->schedule->step[time < n ? time : time - n];
 }
 
 /* Steps that save run in few training steps: in the others nothing may rest on their order. */
-static bool is_known(const zr__order *o, const zr_step *by, int32_t time)
+static bool is_known(const zr_step *step, const zr_step *by)
 {
-    return o->schedule->step[time % o->schedule->n_steps].when != ZR_WHEN_SAVE || by->when == ZR_WHEN_SAVE;
+    return step->when != ZR_WHEN_SAVE || by->when == ZR_WHEN_SAVE;
+}
+
+static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
+{
+    for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
 }
 
 /* Into the clock of step `by`: all that comes before `time`, and `time` itself. */
 static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
-    for (int s = 0; s < ZR_STREAMS && is_known(o, by, time); s++) clock[s] = later(clock[s], o->clock[time][s]);
-    clock[stream_at(o, time)] = later(clock[stream_at(o, time)], time);
+    const zr_step *step = step_at(o, time);
+    if (is_known(step, by)) raise(clock, o->clock[time]);
+    clock[step->stream] = later(clock[step->stream], time);
 }
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
-
-static void after(earlier *e, int stream, int32_t time)
-{
-    if (time <= e->at[stream]) return;
-    e->at[stream] = time;
-    e->pace[stream] = false;
-}
 
 static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &o->schedule->use[u];
         if (use->buffer == ZR_NONE) continue;
-        const struct zr__touched *t = &o->touched[use->buffer];
-        for (int s = 0; s < ZR_STREAMS; s++) {
-            if (s == (int)step->stream) continue;
-            after(e, s, t->written[s]);
-            if (use->writes) after(e, s, t->read[s]);
-        }
+        raise(e->at, o->touched[use->buffer].written);
+        if (use->writes) raise(e->at, o->touched[use->buffer].read);
+    }
+}
+
+/* In the second round: the last uses, in the first, of the bytes that this step is the first to write. */
+static void after_bytes(const zr__order *o, const zr_step *step, earlier *e)
+{
+    const zr_schedule *s = o->schedule;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_buffer *buffer = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
+        if (!buffer || buffer->persistent || o->touched[s->use[u].buffer].again) continue;
+        zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
     }
 }
 
@@ -71,25 +73,10 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
     const zr__list *l = o->list;
     for (int32_t p = l->link[o->id[step]].pace; p != ZR_NONE; p = l->pace[p].next) {
         int32_t time = o->position[l->pace[p].step] + round * o->schedule->n_steps;
-        int stream = stream_at(o, time);
-        if (stream == (int)o->schedule->step[step].stream || time <= e->at[stream]) continue;
+        const zr_stream stream = step_at(o, time)->stream;
+        if (time <= e->at[stream]) continue;
         e->at[stream] = time;
         e->pace[stream] = true;
-    }
-}
-
-/* In the second round: the last uses, in the first, of the bytes that this step is the first to write. */
-static void after_bytes(const zr__order *o, int32_t step, earlier *e)
-{
-    const zr_schedule *s = o->schedule;
-    for (int32_t u = s->step[step].uses; u < s->step[step].uses + s->step[step].n_uses; u++) {
-        const zr_buffer *buffer = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
-        if (!buffer || buffer->persistent || o->touched[s->use[u].buffer].again) continue;
-        int32_t last[ZR_STREAMS];
-        for (int k = 0; k < ZR_STREAMS; k++) last[k] = -1;
-        zr__painted_latest(&o->painted[buffer->space], buffer, last);
-        for (int k = 0; k < ZR_STREAMS; k++)
-            if (k != (int)s->step[step].stream) after(e, k, last[k]);
     }
 }
 
@@ -109,7 +96,8 @@ static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, b
     for (int s = 0; s < ZR_STREAMS && record; s++) {
         bool implied = e->at[s] < 0 || clock[s] >= e->at[s], before = time >= n && e->at[s] < n;
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
-            implied = k != s && e->at[k] >= 0 && is_known(o, its, e->at[k]) && o->clock[e->at[k]][s] >= e->at[s];
+            implied =
+                k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
         /* Waits within a round are found in the first one in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (!implied && (before || time / n == first_round))
@@ -124,9 +112,14 @@ static void touch(const zr__order *o, const zr_step *step, int32_t time)
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &o->schedule->use[u];
         if (use->buffer == ZR_NONE) continue;
-        if (use->reads) o->touched[use->buffer].read[step->stream] = time;
-        if (use->writes) o->touched[use->buffer].written[step->stream] = time;
-        o->touched[use->buffer].again = time >= o->schedule->n_steps;
+        zr_buffer *buffer = &o->schedule->buffer[use->buffer];
+        zr__touched *touched = &o->touched[use->buffer];
+        if (use->reads) touched->read[step->stream] = time;
+        if (use->writes) touched->written[step->stream] = time;
+        touched->again = time >= o->schedule->n_steps;
+        if (touched->again || buffer->persistent) continue;
+        if (buffer->first_step < 0) buffer->first_step = time;
+        if (buffer->last_step < time) buffer->last_step = time;
     }
 }
 
@@ -146,8 +139,9 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
         if (*last >= 0) follow(o, step, o->clock[time], *last);
         if (idle) continue;
         after_uses(o, step, &e);
-        if (round > 0) after_bytes(o, i, &e);
+        if (round > 0) after_bytes(o, step, &e);
         after_paces(o, i, round, &e);
+        e.at[step->stream] = -1; /* in order by itself */
         settle(o, i, time, &e, record);
         touch(o, step, time);
         *last = time;
@@ -163,6 +157,20 @@ static void begin(zr__order *o)
     for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
 }
 
+/* Each stream has room for all steps; what is not used is not touched. */
+static zr_status sort_streams(zr__order *o)
+{
+    const int32_t n = o->schedule->n_steps;
+    o->of_all[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * ((size_t)n + 1));
+    ZR_CHECK(o->of_all[0], ZR_ERR_MEMORY, "no memory to order %d steps", n);
+    for (int s = 1; s < ZR_STREAMS; s++) o->of_all[s] = o->of_all[s - 1] + n + 1;
+    for (int32_t i = 0; i < n; i++) {
+        const int s = (int)o->schedule->step[i].stream;
+        o->of_all[s][o->n_of[s]++] = i;
+    }
+    return ZR_OK;
+}
+
 zr_status zr__order_steps(zr__order *o)
 {
     size_t n = (size_t)o->schedule->n_steps;
@@ -170,6 +178,7 @@ zr_status zr__order_steps(zr__order *o)
     o->clock = zr_alloc(sizeof *o->clock * ((again ? 2 : 1) * n + 1));
     o->touched = zr_alloc(sizeof *o->touched * (size_t)(o->schedule->n_buffers + 1));
     ZR_CHECK(o->clock && o->touched, ZR_ERR_MEMORY, "no memory to order %zu steps", n);
+    ZR_TRY(sort_streams(o));
     begin(o);
     walk(o, 0, o->schedule->n_steps, 0, true);
     return o->status;
@@ -212,17 +221,11 @@ static zr_status write_waits(const zr__order *o)
 
 zr_status zr__order_rounds(zr__order *o)
 {
-    const zr_schedule *s = o->schedule;
-    int32_t repeat = -1, end = -1;
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
-        if (s->step[i].kind == ZR_STEP_END) end = i;
-    }
     if (o->rounds > 1) {
         begin(o);
-        walk(o, 0, end + 1, 0, false);
+        walk(o, 0, o->end + 1, 0, false);
         ZR_TRY(paint(o));
-        walk(o, repeat + 1, end, 1, true);
+        walk(o, o->repeat + 1, o->end, 1, true);
         ZR_TRY(o->status);
     }
     return write_waits(o);
@@ -232,6 +235,7 @@ void zr__order_end(zr__order *o)
 {
     zr_free(o->clock);
     zr_free(o->touched);
+    zr_free(o->of_all[0]);
     zr_free(o->found);
     for (int space = 0; space < ZR_SPACES; space++) zr__painted_end(&o->painted[space]);
 }

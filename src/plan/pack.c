@@ -12,19 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRETCHES = 64 };
+/* More stretches leave fewer neighbours in each, but a buffer is put into all that it lives in: as many as let it
+ * live in so many on average at most. */
+enum { STRETCHES_MOST = 64, STRETCHES_LIVED = 4 };
 
 typedef struct span {
     int64_t bytes, offset;
     int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before its first one, which writes it */
     int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
-    int32_t buffer, from, to;  /* from, to: stretches that it may be alive in */
+    int32_t buffer, from, to;  /* from, to: steps, then stretches, that it may be alive in */
     zr_space space;
 } span;
 
 typedef struct placed {
+    int64_t offset, end; /* span's */
+    int64_t reach;       /* the highest end of this and all before it */
     const span *span;
-    int64_t reach; /* the highest end of this and all before it */
 } placed;
 
 /* What is placed and may be alive in one stretch, by offset. */
@@ -36,14 +39,16 @@ typedef struct stretch {
 typedef struct packing {
     span *span; /* by space, largest first */
     int64_t looks;
-    stretch stretch[STRETCHES];
+    int32_t n_stretches;
+    stretch stretch[STRETCHES_MOST];
 } packing;
 
+/* Without a branch a stream: the two are held against each other more often than anything else is done here. */
 static bool before(const span *a, const span *b)
 {
-    for (int s = 0; s < ZR_STREAMS; s++)
-        if (a->last[s] > b->first[s]) return false;
-    return true;
+    int32_t later = 0;
+    for (int s = 0; s < ZR_STREAMS; s++) later |= a->last[s] > b->first[s];
+    return !later;
 }
 
 static int by_size(const void *x, const void *y)
@@ -54,48 +59,56 @@ static int by_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
- * later is ordered with it. next[s][i]: the first step of stream s at i or later. */
-static void find_stretches(span *x, int32_t first_step, int32_t n_steps, int32_t *const next[ZR_STREAMS])
+/* The first step of a stream behind `step`; all steps there are where none is. */
+static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
-    int32_t first = first_step, last = first_step;
-    for (int s = 0; s < ZR_STREAMS; s++) {
-        int32_t open = next[s][x->first[s] + 1];
-        if (open < first) first = open;
-        if (x->last[s] > last) last = x->last[s];
+    int32_t begin = 0, end = o->n_of[stream];
+    while (begin < end) {
+        int32_t middle = begin + (end - begin) / 2;
+        if (o->of_all[stream][middle] <= step)
+            begin = middle + 1;
+        else
+            end = middle;
     }
-    x->from = (int32_t)((int64_t)first * STRETCHES / n_steps);
-    x->to = (int32_t)((int64_t)last * STRETCHES / n_steps);
+    return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-static zr_status find_spans(span *of, const zr_plan *plan, const zr_schedule *s, int32_t (*clock)[ZR_STREAMS])
+/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
+ * later is ordered with it. */
+static void find_life(const zr__order *o, span *x, int32_t first_step)
 {
-    int32_t *next[ZR_STREAMS], each = s->n_steps + 1;
-    next[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * (size_t)each);
-    ZR_CHECK(next[0], ZR_ERR_MEMORY, "no memory to order %d steps", s->n_steps);
-    for (int i = 1; i < ZR_STREAMS; i++) next[i] = next[0] + (size_t)i * (size_t)each;
-    for (int i = 0; i < ZR_STREAMS; i++) next[i][s->n_steps] = s->n_steps;
-    for (int32_t at = s->n_steps - 1; at >= 0; at--)
-        for (int i = 0; i < ZR_STREAMS; i++) next[i][at] = (int)s->step[at].stream == i ? at : next[i][at + 1];
-    for (int32_t i = plan->n_persistent; i < s->n_buffers; i++) {
-        const zr_buffer *b = &s->buffer[i];
-        span *x = &of[i - plan->n_persistent];
-        *x = (span){.buffer = i, .bytes = b->bytes, .space = b->space};
-        for (int j = 0; j < ZR_STREAMS; j++) {
-            x->first[j] = clock[b->first_step][j];
-            x->last[j] = -1;
-        }
+    x->from = x->to = first_step;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        int32_t open = next_of(o, s, x->first[s]);
+        if (open < x->from) x->from = open;
+        if (x->last[s] > x->to) x->to = x->last[s];
     }
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        const zr_step *step = &s->step[i];
-        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-            if (s->use[u].buffer >= plan->n_persistent)
-                of[s->use[u].buffer - plan->n_persistent].last[step->stream] = i;
+}
+
+static span find_span(const zr__order *o, int32_t buffer)
+{
+    const zr_buffer *b = &o->schedule->buffer[buffer];
+    const zr__touched *touched = &o->touched[buffer];
+    span x = {.buffer = buffer, .bytes = b->bytes, .space = b->space};
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        x.first[s] = o->clock[b->first_step][s];
+        x.last[s] = touched->read[s] > touched->written[s] ? touched->read[s] : touched->written[s];
     }
-    for (int32_t i = plan->n_persistent; i < s->n_buffers; i++)
-        find_stretches(&of[i - plan->n_persistent], s->buffer[i].first_step, s->n_steps, next);
-    zr_free(next[0]);
-    return ZR_OK;
+    find_life(o, &x, b->first_step);
+    return x;
+}
+
+static void cut(packing *k, int32_t n, int32_t n_steps)
+{
+    int64_t lived = 1, steps = (int64_t)n * n_steps;
+    for (int32_t i = 0; i < n; i++) lived += k->span[i].to - k->span[i].from;
+    k->n_stretches = 1; /* a power of two: the same for models that differ little in this */
+    while (k->n_stretches < STRETCHES_MOST && 2 * k->n_stretches * lived <= STRETCHES_LIVED * steps)
+        k->n_stretches *= 2;
+    for (int32_t i = 0; i < n; i++) {
+        k->span[i].from = (int32_t)((int64_t)k->span[i].from * k->n_stretches / n_steps);
+        k->span[i].to = (int32_t)((int64_t)k->span[i].to * k->n_stretches / n_steps);
+    }
 }
 
 /* Lowest place for `item` at `offset` or above in one stretch. */
@@ -110,11 +123,11 @@ static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t of
             end = middle;
     }
     for (int32_t i = begin; i < s->n; i++) {
-        const span *p = s->placed[i].span;
+        const placed *p = &s->placed[i];
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
-        if (p->offset + p->bytes <= offset || before(p, item) || before(item, p)) continue;
-        offset = p->offset + p->bytes;
+        if (p->end <= offset || before(p->span, item) || before(item, p->span)) continue;
+        offset = p->end;
     }
     return offset;
 }
@@ -132,11 +145,12 @@ static zr_status insert(stretch *s, const span *item)
     }
     int32_t at = s->n++;
     int64_t end = item->offset + item->bytes;
-    for (; at > 0 && s->placed[at - 1].span->offset > item->offset; at--) {
+    for (; at > 0 && s->placed[at - 1].offset > item->offset; at--) {
         s->placed[at] = s->placed[at - 1];
         if (s->placed[at].reach < end) s->placed[at].reach = end;
     }
-    s->placed[at] = (placed){item, at > 0 && s->placed[at - 1].reach > end ? s->placed[at - 1].reach : end};
+    s->placed[at] = (placed){.offset = item->offset, .end = end, .reach = end, .span = item};
+    if (at > 0 && s->placed[at - 1].reach > end) s->placed[at].reach = s->placed[at - 1].reach;
     return ZR_OK;
 }
 
@@ -150,21 +164,24 @@ static zr_status place(packing *k, span *item)
     return ZR_OK;
 }
 
-zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[ZR_STREAMS], zr__packed *packed)
+zr_status zr__pack(const zr__order *order, zr__packed *packed)
 {
     packing k = {0};
     zr_status st = ZR_OK;
+    const zr_plan *plan = order->plan;
+    zr_schedule *schedule = order->schedule;
     const int32_t n = schedule->n_buffers - plan->n_persistent;
     *packed = (zr__packed){0};
     for (int s = 0; s < ZR_SPACES; s++) packed->bytes[s] = plan->persistent_bytes[s];
     if (n == 0) return ZR_OK;
     k.span = zr_alloc(sizeof *k.span * (size_t)n);
     ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
-    ZR_TRY_GOTO(st, find_spans(k.span, plan, schedule, clock), done);
+    for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
+    cut(&k, n, schedule->n_steps);
     qsort(k.span, (size_t)n, sizeof *k.span, by_size);
     for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
-        for (int j = 0; j < STRETCHES && i > 0 && item->space != k.span[i - 1].space; j++) k.stretch[j].n = 0;
+        for (int j = 0; j < k.n_stretches && i > 0 && item->space != k.span[i - 1].space; j++) k.stretch[j].n = 0;
         ZR_TRY_GOTO(st, place(&k, item), done);
         const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
         schedule->buffer[item->buffer].offset = offset;
@@ -172,7 +189,7 @@ zr_status zr__pack(const zr_plan *plan, zr_schedule *schedule, int32_t (*clock)[
     }
     packed->looks = k.looks;
 done:
-    for (int i = 0; i < STRETCHES; i++) zr_free(k.stretch[i].placed);
+    for (int i = 0; i < k.n_stretches; i++) zr_free(k.stretch[i].placed);
     zr_free(k.span);
     return st;
 }
