@@ -100,21 +100,32 @@ def compare(what, ours, plain):
 SAVED, STEPS = 8, 14
 
 
+def waited_ms(trace):
+    """What computing waited in the traced training steps for other streams, of which a process alone has but the copies
+    and writes of a checkpoint."""
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    return sum(event["args"]["wait_us"] for event in events if event["cat"] not in ("save", "copy")) / 1e3
+
+
 def stalled(rounds, **keys):
-    """The medians of: what training waited for a checkpoint between steps and in them, how much longer the steps behind
-    it were than those before, a step's median, what of it are updates, and the copy (ms)."""
+    """The medians of: what training waited for a checkpoint in the steps behind it and between them, how much longer
+    these steps were than those before, a step's median, what of it are updates, and the copy (ms)."""
     runs = []
+    trace = measure.OUT / "trace.json"
     for _ in range(rounds):
         config = measure.gpt2_config(steps=STEPS)
         config["train"] |= {"save_interval": SAVED, "keep_last": 1}
         config |= keys
-        told = measure.train(config, arguments=["--timings"], timeout=600)
-        waited = 1e3 * said(told.more["stderr"], rf"saved step-0*{SAVED} .*waited ([0-9.e+-]+) s", "what it waited")
+        arguments = ["--timings", f"--trace={trace}", f"--trace-steps={SAVED + 1}:{STEPS}"]
+        told = measure.train(config, arguments=arguments, timeout=600)
+        waited = waited_ms(trace)
+        waited += 1e3 * said(told.more["stderr"], rf"saved step-0*{SAVED} .*waited ([0-9.e+-]+) s", "what it waited")
+        trace.unlink()
         step_ms = [line["step_ms"] for line in told.more["metrics"] if "step_ms" in line]
         usual = statistics.median(step_ms[2:SAVED])
         kinds = {kind["kind"]: kind["ms"] for kind in told.more["run"]["timings"]["kinds"]}
-        behind = sum(ms - usual for ms in step_ms[SAVED:])
-        runs.append((waited, behind, usual, kinds["update"], kinds.get("copy", 0) * told.more["run"]["timings"]["steps"]))
+        copy = kinds.get("copy", 0) * told.more["run"]["timings"]["steps"]
+        runs.append((waited, sum(ms - usual for ms in step_ms[SAVED:]), usual, kinds["update"], copy))
     return [statistics.median(numbers) for numbers in zip(*runs)]
 
 

@@ -198,8 +198,8 @@ def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
         lines = [json.loads(text) for text in (folder / "run/metrics.jsonl").read_text().splitlines()]
         step_ms = [line["step_ms"] for line in lines if "step_ms" in line]
         processes = 1 if launch else ranks  # thread ranks share a process: its memory is divided among them
-        return Steps(step_ms[1:], ended.rss_bytes // processes, wall_sec=ended.wall_sec, stdout=ended.stdout, stderr=ended.stderr,
-                     metrics=lines, run=json.loads((folder / "run/run.json").read_text()))
+        return Steps(step_ms[1:], ended.rss_bytes // processes, wall_sec=ended.wall_sec, stdout=ended.stdout,
+                     stderr=ended.stderr, metrics=lines, run=json.loads((folder / "run/run.json").read_text()))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -182,14 +182,14 @@ ZR_API void zr_manifest_free(zr_manifest **manifest);
 ZR_API const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name);
 
 /** Reads one safetensors file of a checkpoint, for one thread of the caller's: every chunk is read once into a buffer
- * of at most ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row; past the page cache (O_DIRECT)
- * where the file system allows it. */
+ * of at most ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row. */
 typedef struct zr_chunk_reader zr_chunk_reader;
 
 /** Opens dir/name; the header's chunks are checked and the tensors read from them. `manifest` is borrowed until the
- *  reader is closed. readers: so many of this process read at once; up to two have a thread and a second buffer, which
- *  read the next chunk while the caller uses this one. ZR_ERR_DATA naming the file: damaged (bytes), missing, not in
- * the manifest, a link, of another size, not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ *  reader is closed. readers: so many of this host's ranks read this file at once. One or two have a thread and a
+ * second buffer each, which read the next chunk, past the page cache, while the caller uses this one. ZR_ERR_DATA
+ * naming the file: damaged (bytes), missing, not in the manifest, a link, of another size, not a safetensors file;
+ * ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name,
                                                    int readers, zr_chunk_reader **reader);
 /** Elements [first, first+n) of an F32 tensor into `out` (n). Not one element is written to `out` before the chunk it
@@ -201,8 +201,8 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_reader_f32(zr_chunk_reader *reader, const
 ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader);
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
-/** Check every byte of one file of a checkpoint, config.json before it is read. ZR_ERR_DATA naming the file and the
- *  first damage; ZR_ERR_IO. */
+/** Check every byte of one file of a checkpoint before it is read, from the page cache where memory allows it.
+ * ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name);
 
 /** Check every byte of a checkpoint. `report` (size bytes): a line for each damage, "FILE: what", and for each file

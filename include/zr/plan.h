@@ -231,7 +231,8 @@ typedef enum zr_step_kind {
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
-/** From one rank of a group to the next: so many elements further. */
+/** From one rank of a group to the next: so many elements further. Packed, since a schedule may have millions of these:
+ *  copy elems rather than point to it. */
 typedef struct __attribute__((packed, aligned(4))) zr_stride {
     int64_t elems;
     int32_t group;

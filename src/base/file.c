@@ -126,6 +126,11 @@ zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t
     return ZR_OK;
 }
 
+void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes)
+{
+    (void)posix_fadvise(file->fd, offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes)
 {
     const char *from = in;

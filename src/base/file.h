@@ -40,6 +40,9 @@ ZR_NODISCARD zr_status zr__file_unchanged(const zr__file *file);
 ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes,
                                      zr_status short_status);
 
+/** These bytes are read next: the system may fetch them meanwhile. */
+void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes);
+
 /** Read all of the file once, in pieces of ZR__FILE_PIECE_BYTES: fn (may be NULL) is given each, which begins at byte
  * `at` and lies at a multiple of 64, and may refuse it; *hash (may be NULL): XXH3-64 of all bytes. */
 #define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)

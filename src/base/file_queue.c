@@ -62,7 +62,7 @@ static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The part given first: they are given in turn, but for a queue of reads that goes somewhere else. */
+/* The part given first. They are given in turn, but that a reader who jumps in the file gives one part twice. */
 static zr__file_part *next_given(zr__file_queue *q, int *turn)
 {
     for (int i = 0; i < q->n_parts; i++) {
@@ -101,8 +101,9 @@ static void *run_queue(void *arg)
 static int open_direct(const char *path, const zr__file *file, bool writes)
 {
     struct stat mine, same;
+    if (!path) return -1;
     /* On larger pages the ends of a range would share theirs with what another writer sends past the cache. */
-    if (sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
+    if (writes && sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
     int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
     if (fstat(fd, &mine) == 0 && fstat(file->fd, &same) == 0 && mine.st_dev == same.st_dev &&
@@ -126,20 +127,29 @@ static zr_status start_thread(zr__file_queue *q)
     return ZR_OK;
 }
 
+static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
+{
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* before its first byte, and to align it */
+    zr__file_part *p = &q->part[part];
+    p->memory = zr_alloc((size_t)room);
+    ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",
+             q->file->name);
+    const uintptr_t past = (uintptr_t)p->memory % ZR__BLOCK_BYTES;
+    p->bytes = (unsigned char *)p->memory + (past ? ZR__BLOCK_BYTES - past : 0);
+    return ZR_OK;
+}
+
 zr_status zr__queue_open(zr__file_queue *q, const zr__file *file, const char *path, bool writes, int n_parts,
                          int64_t part_bytes)
 {
     *q = (zr__file_queue){.file = file, .direct = -1, .writes = writes, .n_parts = n_parts};
-    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* before its first byte, and to align it */
-    for (int i = 0; i < n_parts; i++) {
-        q->part[i].memory = zr_alloc((size_t)room);
-        ZR_CHECK(q->part[i].memory, ZR_ERR_MEMORY, "%lld bytes for a part of %s", (long long)room, file->name);
-        uintptr_t past = (uintptr_t)q->part[i].memory % ZR__BLOCK_BYTES;
-        q->part[i].bytes = (unsigned char *)q->part[i].memory + (past ? ZR__BLOCK_BYTES - past : 0);
-    }
+    ZR_TRY(take_part(q, 0, part_bytes));
     q->direct = open_direct(path, file, writes);
-    if (n_parts > 1) ZR_TRY(start_thread(q));
-    return ZR_OK;
+    if (n_parts == 1) return ZR_OK;
+    zr_status st = take_part(q, 1, part_bytes);
+    if (st == ZR_OK) st = start_thread(q);
+    if (!writes && st != ZR_OK) q->n_parts = 1;
+    return writes ? st : ZR_OK;
 }
 
 void zr__queue_close(zr__file_queue *q)
@@ -156,7 +166,7 @@ void zr__queue_close(zr__file_queue *q)
         pthread_mutex_destroy(&q->lock);
     }
     if (q->n_parts > 0 && q->direct >= 0) close(q->direct);
-    for (int i = 0; i < q->n_parts; i++) zr_free(q->part[i].memory);
+    for (int i = 0; i < ZR__QUEUE_PARTS; i++) zr_free(q->part[i].memory);
     *q = (zr__file_queue){0};
 }
 

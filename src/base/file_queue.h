@@ -38,7 +38,8 @@ typedef struct zr__file_queue {
 } zr__file_queue;
 
 /** A queue of writes, or else of reads, with n_parts of part_bytes each; a single part needs no thread: zr__queue_take
- *  moves it. `file` is borrowed, `path` the name it was opened by. ZR_ERR_MEMORY. Close it in either case. */
+ *  moves it. A queue of reads whose second part or thread cannot be had does with one. `file` is borrowed; `path`: the
+ *  name it was opened by, NULL: all goes through the page cache. ZR_ERR_MEMORY. Close it in either case. */
 ZR_NODISCARD zr_status zr__queue_open(zr__file_queue *queue, const zr__file *file, const char *path, bool writes,
                                       int n_parts, int64_t part_bytes);
 /** Ended or not: what was given and not yet begun is not done. A queue of zeros is fine. */

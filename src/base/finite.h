@@ -22,6 +22,7 @@ static inline bool zr__finite_all(const float *x, int64_t n)
 static inline int64_t zr__first_bad(const float *x, int64_t n)
 {
     enum { BLOCK = 1024 };
+    /* The length of a whole block is a constant: compilers make vectors of that. */
     for (int64_t first = 0, length; first < n; first += length) {
         length = n - first < BLOCK ? n - first : BLOCK;
         if (length == BLOCK ? zr__finite_all(x + first, BLOCK) : zr__finite_all(x + first, length)) continue;

@@ -32,13 +32,15 @@ typedef struct zr__checked_file {
     zr__file file;
     const zr_manifest_file *listed;
     zr__file_queue queue;
+    bool direct;
     int part;             /* of the queue, with the chunk loaded last */
     int64_t held, loaded; /* the chunk that is there, checked, or ZR__NO_CHUNK; the one that was asked for last */
     int64_t ahead;        /* the chunk that the other part reads or has read; ZR__NO_CHUNK */
 } zr__checked_file;
 
-/** As zr__listed_open. readers: so many of this process read at once; two have a part each that is read ahead, more
- * overlap among themselves. Close it in either case. */
+/** As zr__listed_open. readers: so many ranks of this host read at once. One or two read past the page cache, and each
+ * reads the next chunk in a thread of its own; more of them read by turns anyway, and the same chunks, which the page
+ * cache then keeps, as it does for 0 (one reader, of what is read again soon). Close it in either case. */
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);

@@ -34,9 +34,10 @@ zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const c
     ZR_TRY(zr__listed_open(dir, manifest, name, &file->file));
     file->listed = zr_manifest_find(manifest, name);
     const bool small = file->listed->bytes <= ZR_CHUNK_BYTES;
+    file->direct = readers == 1 || readers == 2;
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return zr__queue_open(&file->queue, &file->file, path, false, small || readers > 2 ? 1 : ZR__QUEUE_PARTS,
-                          small ? file->listed->bytes : ZR_CHUNK_BYTES);
+    return zr__queue_open(&file->queue, &file->file, file->direct ? path : NULL, false,
+                          file->direct && !small ? ZR__QUEUE_PARTS : 1, small ? file->listed->bytes : ZR_CHUNK_BYTES);
 }
 
 void zr__checked_close(zr__checked_file *file)
@@ -73,6 +74,8 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     const bool in_a_row = file->loaded != ZR__NO_CHUNK && i == file->loaded + 1;
     file->held = ZR__NO_CHUNK;
     file->loaded = i;
+    enum { AHEAD_BYTES = 16 << 20 };
+    if (!file->direct) zr__file_ahead(&file->file, chunk->offset + chunk->bytes, AHEAD_BYTES);
     ZR_TRY(take(file, i));
     if (in_a_row && file->queue.n_parts > 1 && i + 1 < file->listed->n_chunks) {
         file->ahead = i + 1;
@@ -125,7 +128,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
 zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
 {
     zr__checked_file file;
-    zr_status st = zr__checked_open(dir, manifest, name, 1, &file);
+    zr_status st = zr__checked_open(dir, manifest, name, 0, &file);
     for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i++) st = zr__checked_load(&file, i);
     zr__checked_close(&file);
     ZR_TRY(st);

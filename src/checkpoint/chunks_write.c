@@ -62,6 +62,7 @@ failed:
 /* Hand the part over, where anything is in it, and take the other when it is free. */
 static void pass_on(zr_chunk_writer *w)
 {
+    if (w->failed != ZR_OK) w->queue.part[w->filling].n = 0; /* nothing is written behind a failure */
     if (w->queue.part[w->filling].n == 0) return;
     zr__queue_give(&w->queue, w->filling);
     w->filling = (w->filling + 1) % ZR__QUEUE_PARTS;

@@ -54,7 +54,6 @@ static zr_status check_state(const zr_engine *e, int state)
 /* Elements [at, at + n) of a unit, on their way by the host's memory. */
 typedef struct passing {
     const zr_engine *engine;
-    int which; /* ZR_STATE_PARAM ... */
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
@@ -123,15 +122,23 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     return ZR_OK;
 }
 
+typedef struct filling {
+    const zr_engine *engine;
+    int state;
+} filling;
+
 /* The pages of a unit's state. A disk that is read and memory that is touched for the first time would otherwise wait
  * for each other. */
 static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
-    const passing *p = arg;
-    const zr_state *state = state_of(p->engine->plan, (int32_t)unit, p->which);
-    if (state->buffer == ZR_NONE) return ZR_OK;
-    const zr_buffer *buffer = &p->engine->plan->persistent[state->buffer];
-    device->ops->populate(device, zr__buffer(p->engine, buffer), buffer->bytes);
+    const filling *f = arg;
+    const zr_plan *plan = f->engine->plan;
+    const int32_t taken[] = {state_of(plan, (int32_t)unit, f->state)->buffer,
+                             f->state == ZR_STATE_PARAM ? plan->unit[unit].param.buffer : ZR_NONE};
+    for (int i = 0; i < 2; i++) {
+        const zr_buffer *buffer = taken[i] == ZR_NONE ? NULL : &plan->persistent[taken[i]];
+        if (buffer) device->ops->populate(device, zr__buffer(f->engine, buffer), buffer->bytes);
+    }
     return ZR_OK;
 }
 
@@ -140,15 +147,18 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     const zr_graph *g = any_graph(e->plan);
     const zr_device_ops *ops = e->device->ops;
     const zr_queue_config config = {.beside = true, .most = e->plan->n_units};
-    passing all = {.engine = e, .which = state};
+    filling all = {e, state};
     zr_queue *beside = NULL;
-    zr_status st = fn ? ops->queue_create(e->device, &config, &beside) : ZR_OK;
+    zr_status st = ZR_OK;
+    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL; /* it goes on without */
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
     for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
         st = fill_param(e, state, zr_graph_param(g, i), fn, arg);
-    if (beside) ops->cancel(beside);
-    ops->queue_destroy(beside);
+    if (beside) {
+        ops->cancel(beside);
+        ops->queue_destroy(beside);
+    }
     return st;
 }
 

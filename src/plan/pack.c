@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More stretches leave fewer neighbours in each, but a buffer is put into all that it lives in: as many as let it
- * live in so many on average at most. */
+/* More stretches leave fewer neighbours in each, but a buffer is put into all that it lives in: the most stretches of
+ * which a buffer lives in at most STRETCHES_LIVED on average. */
 enum { STRETCHES_MOST = 64, STRETCHES_LIVED = 4 };
 
 typedef struct span {

@@ -65,7 +65,7 @@ static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr_comm_process_ranks(r->comm);
     double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && in_process == 1) mine += (double)r->plan->space_bytes[ZR_SPACE_STAGING];
+    if (mine >= 0.0 && in_process < r->comm->size) mine += (double)r->plan->space_bytes[ZR_SPACE_STAGING];
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
     r->result->promised_rss_bytes = zr_train_process_bytes(zr_memory_taken(&r->result->planned.memory), in_process);

@@ -25,7 +25,8 @@ ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr_family_model *mode
                                           size_t size);
 
 /** ZR_ERR_DATA naming where (if not ""), the tensor and the first of its elements [first, first+n), x, not finite. */
-zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x, int64_t n);
+ZR_NODISCARD zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x,
+                                          int64_t n);
 /** A zr_fill_fn; arg is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 

@@ -292,7 +292,7 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
     ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
     if (state > 0 && !zr_manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
-    ZR_TRY(zr_chunk_reader_open(path, manifest, name, zr_comm_process_ranks(r->comm), reader));
+    ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
     return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], zr_chunk_reader_tensors(*reader));
 }
 

@@ -158,7 +158,7 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-    enum { ALONE_ELEMS = 1 << 15 }; /* a thread does these before another has begun */
+    enum { ALONE_ELEMS = 1 << 15 }; /* fewer take less time than waking a second thread */
 #pragma omp parallel for num_threads(threads) schedule(static) if (n > ALONE_ELEMS)
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;
