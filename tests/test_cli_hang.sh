@@ -14,6 +14,7 @@ if [ -n "$mpirun" ]; then
     start mpi2 hang:0@gather:2
     start mpi2 stop:1@exchange:2
     start mpi3 kill:1@backward:2
+    start mpi2 stop:1@forward:2 ZR_MPI=p2p
     start mpi3 stop:2@forward:2 ZR_MPI=p2p
 fi
 
@@ -42,8 +43,11 @@ if [ -n "$mpirun" ]; then
     ended "mpi, hangs" mpi2-hang:0@gather:2 "rank 0 has been stuck .*$(where_is gather).*The run ends" 82
     ended "mpi, stopped" mpi2-stop:1@exchange:2 "rank 1 has been stuck .*$(where_is exchange).*The run ends" 82
     killed "mpi, killed" mpi3-kill:1@backward:2
-    check "mpi, stopped, on another host" test "$(cat mpi3-stop:2@forward:2/code)" = 82
-    check "... is named by those that wait" grep -q 'rank 2 has not come .*training step 2.*The run ends' mpi3-stop:2@forward:2/out
+    check "mpi, stopped, on another host" test "$(cat mpi2-stop:1@forward:2/code)" = 82
+    check "... is named by the rank that waits" grep -q 'rank 1 has not come .*training step 2.*The run ends' mpi2-stop:1@forward:2/out
+    # Of three, one may wait for another that waits for the one that is stopped.
+    check "mpi, stopped, one of two other hosts" test "$(cat mpi3-stop:2@forward:2/code)" = 82
+    check "... is named, or who waits for it" grep -q 'rank [12], or one that it waits for itself, has not come .*training step 2.*The run ends' mpi3-stop:2@forward:2/out
 else
     skip "ranks under mpirun" "no mpirun, or built without MPI"
 fi

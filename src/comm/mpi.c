@@ -75,14 +75,18 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    enum { LONG_POLLS = 10000 }; /* some tenths of a second */
+    enum { CLOCK_POLLS = 128 }; /* a poll takes microseconds, on a busy machine milliseconds */
+    const double long_sec = 0.25;
+    double shown_sec = zr_clock_sec();
     int done = 0;
     for (int polls = 0; !done; polls++) {
         ZR_TRY(check_cancelled(me));
         int code = MPI_Testall(n, request, &done, me->statuses);
         if (code != MPI_SUCCESS) return zr__mpi_fail(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
         if (!done) relax(me, polls);
-        if (!done && polls % LONG_POLLS == LONG_POLLS - 1) show_awaited(me, n, request, peer);
+        if (done || polls % CLOCK_POLLS != CLOCK_POLLS - 1 || zr_clock_sec() < shown_sec + long_sec) continue;
+        show_awaited(me, n, request, peer);
+        shown_sec = zr_clock_sec();
     }
     return ZR_OK;
 }

@@ -228,6 +228,14 @@ static void tell_of_ranks(const zr__hang *h)
     }
 }
 
+/* Ranks of other hosts, of which one may wait for another. */
+static int count_unseen(const zr__hang *h)
+{
+    int n = 0;
+    for (int r = 0; r < h->n; r++) n += !h->rows[r].seen;
+    return n;
+}
+
 static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
@@ -237,8 +245,9 @@ static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewh
     if (!elsewhere)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
     else if (at->board.awaited > 0)
-        n = snprintf(line, sizeof(line), "rank %lld has not come for %.1f s, for which rank %d waits in %s",
-                     (long long)at->board.awaited - 1, at->age_sec, behind, where);
+        n = snprintf(line, sizeof(line), "rank %lld%s has not come for %.1f s, for which rank %d waits in %s",
+                     (long long)at->board.awaited - 1, count_unseen(h) > 1 ? ", or one that it waits for itself," : "",
+                     at->age_sec, behind, where);
     else
         n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
                      at->age_sec, behind, where);
