@@ -250,7 +250,7 @@ static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_
 /* On thread ranks, as many as the layout has. */
 static inline void trainer_run(trainer *run)
 {
-    zr_status st = zr_comm_threads_run(run->layout.ranks, trainer_rank, run);
+    zr_status st = zr_comm_threads_run(run->layout.ranks * run->layout.tensor, trainer_rank, run);
     if (st != ZR_OK)
         fail_msg("stage %d, %d ranks, %lld micro-batches: %s\n%s", run->layout.stage, run->layout.ranks,
                  (long long)run->layout.accum, zr_error_message(), zr_error_trace());

@@ -48,6 +48,7 @@ typedef struct zr_runtime {
     int64_t step;      /* from 0: random numbers of dropout */
     int64_t first_row; /* index of this micro-batch's first row in the global batch */
     int64_t position;  /* DECODE: tokens already in the cache */
+    int64_t place;     /* of the ranks that share a layer (zr_graph_spec.tensor): which this one is */
     float loss_seed;   /* loss scale / losses of the global batch: the gradient of each loss */
 } zr_runtime;
 

@@ -3,6 +3,10 @@
  * with the functions of zr/ops.h; the graph knows shapes, costs and adjoints, and nothing of ZeRO,
  * ranks or devices.
  *
+ * Tensor parallelism (Shoeybi et al. 2019): the author says of a weight how it may be cut (zr_param_cut). A graph of
+ * degree M is what one of M ranks computes: it holds an M-th of such weights, and where that makes a part of a sum, ops
+ * that add the parts of all M ranks are put in. All M ranks have the same graph; the model's code does not know M.
+ *
  * Values are written once (SSA). A failing builder call latches its error in the graph and returns
  * ZR_NONE, later calls do nothing, and zr_graph_finish reports the first error: model code needs no
  * check per line.
@@ -41,6 +45,7 @@ typedef struct zr_graph_spec {
     int64_t cache_len;   /* DECODE: longest sequence; otherwise 0 */
     zr_dtype dtype;      /* parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32, BF16 or F16 */
+    int64_t tensor;      /* M, ranks that share the work of each layer; 0 and 1: none do */
 } zr_graph_spec;
 
 typedef enum zr_value_kind {
@@ -62,6 +67,7 @@ typedef struct zr_value_info {
     int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
     int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
+    bool cut;         /* each of the M ranks has its own part of the columns, of heads or of a hidden layer */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
@@ -70,13 +76,21 @@ typedef struct zr_init {
     double std; /* NORMAL: standard deviation, mean 0 */
 } zr_init;
 
+/** How a parameter may be cut: dimension `dim` is `parts` equal parts one after the other (3 of queries, keys and
+ *  values, else 1), and of each part each of the M ranks has one of M equal pieces, in the order of the ranks. */
+typedef struct zr_cut {
+    int32_t dim, parts; /* parts 0: it is not cut, and every rank has all of it */
+} zr_cut;
+
 typedef struct zr_param_info {
     char name[ZR_NAME_MAX];
-    zr_shape shape;
+    zr_shape shape; /* what one rank has; the last rank's piece of a dimension that M does not divide ends in padding */
+    zr_shape whole; /* of the model: in files, of initial values */
+    zr_cut cut;
     zr_init init;
     int32_t unit;
-    int64_t unit_offset; /* first element within its unit's flat buffer */
-    int64_t first;       /* first element within the whole model (random numbers) */
+    int64_t unit_offset; /* first element of what one rank has within its unit's flat buffer */
+    int64_t first;       /* first element of the whole within the whole model (random numbers) */
     zr_value value;
     zr_value grad; /* ZR_NONE when nothing contributes: no update then touches the parameter */
 } zr_param_info;
@@ -85,7 +99,7 @@ typedef struct zr_param_info {
 typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
-    int64_t elems; /* unpadded */
+    int64_t elems; /* of one rank; unpadded */
 } zr_unit_info;
 
 /** Attributes of an op; each op's comment in zr/ops.h says what its numbers mean. */
@@ -93,6 +107,13 @@ typedef struct zr_op_attr {
     int64_t i[4];
     double f[4];
 } zr_op_attr;
+
+/** What an op wants of the M ranks that share a layer. The planner writes it as moves in place of a kernel's run. */
+typedef enum zr_join {
+    ZR_JOIN_NONE,
+    ZR_JOIN_SUM,   /* output: the sum of all ranks' operands, in a fixed binary tree over the ranks, rounded once */
+    ZR_JOIN_GATHER /* output: all ranks' operands, one behind the other in a new first dimension */
+} zr_join;
 
 struct zr_op {
     const zr_op_def *def;
@@ -133,6 +154,10 @@ struct zr_op_def {
      *  inputs of the same byte size are taken, and the kernel must allow it. Where output i is a parameter's gradient
      *  and the input an earlier part of it, that part is made in the gradient's place. */
     int8_t in_place[ZR_OP_OUTS];
+    zr_join join; /* it has no kernel */
+    /** What of an output's columns a rank has follows from what it has of the operands' columns (elementwise functions,
+     *  heads): where these are cut the output is. Other ops refuse a cut operand. */
+    bool keeps_cut;
 };
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -146,6 +171,11 @@ ZR_API void zr_graph_unit(zr_graph *graph, const char *format, ...) ZR_PRINTF(2,
 
 /** A parameter. Weight decay is a matter of its rank (two and more dimensions). */
 ZR_API zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...) ZR_PRINTF(4, 5);
+
+/** A parameter of the whole `shape` that may be cut; with M = 1 the same as zr_param. Latches ZR_ERR_CONFIG where M
+ * does not divide its parts; a first dimension of one part, a vocabulary's, is padded instead. */
+ZR_API zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut, const char *format, ...)
+    ZR_PRINTF(5, 6);
 
 /** An input, filled by the caller; order of declaration = order in the caller's batch. */
 ZR_API zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape);
@@ -206,7 +236,11 @@ ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
 /** ZR_NONE when not named. In TRAIN mode a backward op may have taken over making the losses (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
-/** Parameters of the model (Psi), unpadded. */
+/** Of elements [first, first + n) of what rank `place` of M has of a parameter: the element of the whole at which the
+ *  first stands, and how many follow each other there as well; -1: padding. n >= 1. */
+ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
+                              int64_t *run);
+/** Parameters of the whole model (Psi), unpadded. */
 ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */

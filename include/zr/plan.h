@@ -61,14 +61,15 @@ typedef enum zr_save {
 
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
-    size_t size;                 /* sizeof(zr_layout) */
-    int ranks;                   /* N, data-parallel degree */
-    int stage;                   /* ZeRO stage 0 .. 3 */
-    zr_dtype dtype;              /* parameters and activations */
-    zr_dtype wire_dtype;         /* gradients on the wire; F32 when dtype is F32 */
-    int64_t batch;               /* B, rows of a micro-batch on one rank */
-    int64_t seq;                 /* T */
-    int64_t accum;               /* k, micro-batches of a step */
+    size_t size;         /* sizeof(zr_layout) */
+    int ranks;           /* N, data-parallel degree */
+    int tensor;          /* M, ranks that share each layer, neighbours: there are N * M ranks. With 1, none do */
+    int stage;           /* ZeRO stage 0 .. 3 */
+    zr_dtype dtype;      /* parameters and activations */
+    zr_dtype wire_dtype; /* gradients on the wire; F32 when dtype is F32 */
+    int64_t batch;       /* B, rows of a micro-batch on one rank */
+    int64_t seq;         /* T */
+    int64_t accum;       /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
     int shard_ranks;   /* MiCS: states are sharded over so many consecutive ranks and replicated across; 0: all */
@@ -118,8 +119,8 @@ typedef struct zr_layout {
 /* By place, in the order of the fields: C++ before C++20 knows no names here. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        sizeof(zr_layout), 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0,   \
-            false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,              \
+        sizeof(zr_layout), 1, 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0,   \
+            0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,           \
             ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT              \
     }
 
@@ -142,9 +143,17 @@ typedef struct zr_group {
     int32_t size;              /* ranks of one such group */
 } zr_group;
 
-/** Every plan has the first two. The others are there where the data axis is split: consecutive ranks (of a host, of a
- *  shard group), and those that have the same place among these. */
-enum { ZR_GROUP_SELF, ZR_GROUP_DATA, ZR_GROUP_LOCAL, ZR_GROUP_ACROSS, ZR_GROUPS_MAX = 8 };
+/** Every plan has the first two. LOCAL and ACROSS are there where the data axis is split: consecutive ranks (of a host,
+ *  of a shard group), and those that have the same place among these; TENSOR and ALL where ranks share layers. */
+enum {
+    ZR_GROUP_SELF,
+    ZR_GROUP_DATA,
+    ZR_GROUP_LOCAL,
+    ZR_GROUP_ACROSS,
+    ZR_GROUP_TENSOR, /* ranks that share each layer; all see the same data */
+    ZR_GROUP_ALL,
+    ZR_GROUPS_MAX = 8
+};
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
 
@@ -274,12 +283,12 @@ typedef struct zr_step {
     bool any_ranks; /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
     int32_t group;  /* the ranks that take part */
     int32_t unit;
-    int32_t op;
-    int32_t owner;          /* REDUCE, BROADCAST: the place in the group; -1 */
-    int32_t slot;           /* SAVE: which state of the optimizer; -1: the parameters */
-    int64_t rounds;         /* REPEAT; reductions: so many add up */
-    zr_range range;         /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
-    int32_t uses, n_uses;   /* in the schedule's use list */
+    int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join); else -1 */
+    int32_t owner;        /* REDUCE, BROADCAST: the place in the group; -1 */
+    int32_t slot;         /* SAVE: which state of the optimizer; -1: the parameters */
+    int64_t rounds;       /* REPEAT; reductions: so many add up */
+    zr_range range;       /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
+    int32_t uses, n_uses; /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
 
@@ -393,12 +402,12 @@ typedef struct zr_plan {
     int32_t optim_group, grad_group, param_group; /* the stage: ranks that share one copy of each; SELF: not sharded */
     int64_t recompute_every;                      /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
     zr_save save;                                 /* the layout's, or what ZR_SAVE_AUTO chose */
-    int ranks;
-    bool side_by_side;             /* streams may run at the same time */
-    bool norm_first;               /* the whole gradient's norm is known before the first update */
-    double losses;                 /* of a step, over all ranks */
-    int64_t decode_len;            /* tokens of the cache; 0: it does not decode */
-    zr_optimizer optimizer;        /* name NULL: it does not train */
+    int ranks;                                    /* all of them, N * M */
+    bool side_by_side;                            /* streams may run at the same time */
+    bool norm_first;                              /* the whole gradient's norm is known before the first update */
+    double losses;                                /* of a step, over all ranks */
+    int64_t decode_len;                           /* tokens of the cache; 0: it does not decode */
+    zr_optimizer optimizer;                       /* name NULL: it does not train */
     bool consume_grad;             /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
     bool two_levels;               /* gradients are summed first over the group LOCAL, then over ACROSS */
     bool sum_f32;                  /* gradients are summed into fp32 accumulators, which the update reads */
@@ -410,7 +419,7 @@ typedef struct zr_plan {
     int64_t padding_elems; /* over all units */
     zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
     int32_t n_persistent, persistent_room;
-    bool moves;                             /* bytes go between ranks */
+    bool moves;                             /* units go between ranks */
     int32_t n_moves;                        /* steps of a micro-batch that move units, about */
     int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, ZR_NONE: it has none */
     int32_t loss, verdict, numbers, output; /* of results: this rank's loss (zr_exact), a zr_verdict, what ranks
@@ -429,6 +438,12 @@ typedef struct zr_plan {
 
 /** A rank's place in a group, 0 .. size-1. */
 ZR_API int zr_plan_place(const zr_plan *plan, int32_t group, int rank);
+
+/** Do layers run on several ranks each? */
+static inline bool zr_plan_shares_layers(const zr_plan *plan)
+{
+    return plan->layout.tensor > 1;
+}
 
 /** Which of a unit's N shards a rank's own is. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);

@@ -25,7 +25,8 @@ static zr_status take_memory(zr_engine *e)
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr_plan_place(plan, g, e->comm->rank);
     e->by_shard = zr_alloc(sizeof *e->by_shard * (size_t)plan->ranks);
     ZR_CHECK(e->by_shard, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", plan->ranks);
-    for (int r = 0; r < plan->ranks; r++) e->by_shard[zr_plan_shard(plan, r)] = r;
+    for (int r = 0; r < plan->ranks; r++)
+        e->by_shard[zr_plan_shard(plan, r) * plan->layout.tensor + zr_plan_place(plan, ZR_GROUP_TENSOR, r)] = r;
     return ZR_OK;
 }
 
@@ -51,8 +52,11 @@ static zr_status take_queues(zr_engine *e)
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    e->group_comm[ZR_GROUP_DATA] = e->comm;
-    for (int32_t g = ZR_GROUP_DATA + 1; g < plan->n_groups; g++) {
+    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+        if (plan->group[g].size == plan->ranks) {
+            e->group_comm[g] = e->comm;
+            continue;
+        }
         if (plan->staging[g] == ZR_NONE) continue;
         int color = e->comm->rank; /* the group's rank with all coordinates 0 */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
@@ -115,6 +119,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
         e->device = device;
         e->comm = comm;
         e->runtime.seed = seed;
+        e->runtime.place = zr_plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
         st = take_memory(e);
         if (st == ZR_OK) st = take_queues(e);
     }
@@ -146,7 +151,8 @@ void zr_engine_destroy(zr_engine **engine)
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* What was on its way from or into it when a call was stopped may still be: until the process ends, or MPI does. */
     bool in_use = e->stopped && e->comm->concurrent;
-    for (int32_t g = ZR_GROUP_DATA + 1; g < ZR_GROUPS_MAX; g++) zr_comm_destroy(&e->group_comm[g]);
+    for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
+        if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);
     if (e->memory[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->memory[ZR_SPACE_HOST]);
     zr_free(e->by_shard);
@@ -154,11 +160,19 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
+/* Has the group a communicator that no group before it has? */
+static bool counts(const zr_engine *e, int32_t group)
+{
+    for (int32_t g = ZR_GROUP_DATA; g < group; g++)
+        if (e->group_comm[g] == e->group_comm[group]) return false;
+    return e->group_comm[group] != NULL;
+}
+
 /* `sign` times what the communicators have counted so far. */
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
-        for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
+        for (int k = 0; k < ZR_TRAFFIC_KINDS && counts(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)

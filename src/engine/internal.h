@@ -52,7 +52,8 @@ struct zr_engine {
     char *memory[ZR_SPACES];            /* STAGING: NULL, only comm touches it */
     int64_t taken_bytes[ZR_SPACES];     /* what was really taken for each */
     int place[ZR_GROUPS_MAX];           /* this rank's place in each group */
-    int32_t *by_shard;                  /* the rank that has the first shard of a unit, the second ... */
+    int32_t *by_shard;                  /* the rank that has the first shard of a unit, the second ...; of each shard
+                                           those of all ranks that share the layers */
     zr_queue *queue[ZR_STREAMS];        /* streams that one thread runs share one */
     bool beside;                        /* the comm stream's queue runs beside */
     zr__bound bound[ZR_SCHEDULES];
@@ -125,6 +126,11 @@ typedef struct zr__span {
     int64_t begin, end;
 } zr__span;
 zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
+/* The element of the whole parameter that stands at an element of its unit on this rank; -1: padding. *n: at most so
+ * many, as many as follow there as well. */
+int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
+/* Does this rank read and save it? What all ranks that share a layer have, the first of them does. */
+bool zr__is_told(const zr_engine *engine, const zr_param_info *param);
 
 /* Steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);

@@ -16,13 +16,15 @@ static zr_status put_param(const zr__running *r, const zr_param_info *param)
     const zr__span mine = zr__meet(e, param, range);
     const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
     const bool in_place = r->use[1].buffer != ZR_NONE;
-    for (int64_t at = mine.begin, n; at < mine.end; at += n) {
+    for (int64_t at = zr__is_told(e, param) ? mine.begin : mine.end, n; at < mine.end; at += n) {
         n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
+        const int64_t whole = zr__whole_of(e, param, at, &n);
+        if (whole < 0) continue; /* padding */
         ZR_CHECK(!e->saving.gone, ZR_ERR_STOPPED, "the engine is gone");
         const char *from = zr__at(r, 0) + (at - zr__first(e, range)) * zr_dtype_bytes(r->use->dtype);
         if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n));
         const void *out = in_place ? zr__at(r, 1) : from;
-        ZR_TRY(sink->put(sink->arg, state, param, at - param->unit_offset, n, out));
+        ZR_TRY(sink->put(sink->arg, state, param, whole, n, out));
         zr__moved_part(e);
     }
     return ZR_OK;

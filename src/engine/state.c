@@ -28,16 +28,28 @@ zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range
     return (zr__span){begin < first ? first : begin, end > first + range->count ? first + range->count : end};
 }
 
-void zr__moved_part(zr_engine *e)
-{
-    zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
-}
-
 static const zr_graph *any_graph(const zr_plan *plan)
 {
     return plan->graph[ZR_SCHEDULE_TRAIN]  ? plan->graph[ZR_SCHEDULE_TRAIN]
            : plan->graph[ZR_SCHEDULE_EVAL] ? plan->graph[ZR_SCHEDULE_EVAL]
                                            : plan->graph[ZR_SCHEDULE_DECODE];
+}
+
+int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t element, int64_t *n)
+{
+    const zr_graph *g = any_graph(e->plan);
+    const int32_t index = zr_graph_value(g, param->value)->param;
+    return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
+}
+
+bool zr__is_told(const zr_engine *e, const zr_param_info *param)
+{
+    return e->runtime.place == 0 || param->cut.parts > 0;
+}
+
+void zr__moved_part(zr_engine *e)
+{
+    zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
 }
 
 static zr_status check_state(const zr_engine *e, int state)
@@ -57,8 +69,9 @@ typedef struct passing {
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
-    float *host;  /* NULL: initial values, made where they live */
-    bool rounded; /* the parameters in their own type as well */
+    int64_t whole; /* the element of the whole parameter that stands at `at` */
+    float *host;   /* NULL: initial values, made where they live */
+    bool rounded;  /* the parameters in their own type as well */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -71,7 +84,7 @@ static zr_status set_part(void *arg, zr_device *device, int64_t index)
         ZR_TRY(device->ops->cast(device, place, p->state->dtype, p->host, ZR_F32, p->n));
     } else {
         const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
-        uint64_t first = (uint64_t)(p->param->first + p->at - p->param->unit_offset);
+        uint64_t first = (uint64_t)(p->param->first + p->whole);
         device->ops->normal(device, &rng, first, p->n, (float)p->param->init.std, (float *)place);
     }
     const zr_state *param = &e->plan->unit[p->param->unit].param;
@@ -88,7 +101,7 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 
 /* ---- filling ----------------------------------------------------------------------------------- */
 
-/* The model's own initial values (zr_init): a function of seed and element alone. */
+/* The model's own initial values (zr_init): a function of seed and element of the whole model alone. */
 static zr_status initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
@@ -111,11 +124,16 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < most ? mine.end - p.at : most;
-        p.host = made_there ? NULL : zr__result(e, e->plan->passing);
-        if (fn)
-            ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
+        p.whole = zr__whole_of(e, param, p.at, &p.n);
+        const bool padding = p.whole < 0;
+        if (padding && p.n > ZR_PASSING_ELEMS) p.n = ZR_PASSING_ELEMS;
+        p.host = made_there && !padding ? NULL : zr__result(e, e->plan->passing);
+        if (padding)
+            memset(p.host, 0, sizeof(float) * (size_t)p.n);
+        else if (fn)
+            ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
         else if (!made_there)
-            ZR_TRY(initial(e, param, p.at - param->unit_offset, p.n, p.host));
+            ZR_TRY(initial(e, param, p.whole, p.n, p.host));
         ZR_TRY(zr__call(e, set_part, &p));
         zr__moved_part(e);
     }
@@ -188,11 +206,13 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .host = zr__result(e, e->plan->passing)};
     const zr__span mine = zr__meet(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
-    for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
+    for (p.at = zr__is_told(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
+        p.whole = zr__whole_of(e, param, p.at, &p.n);
+        if (p.whole < 0) continue; /* padding */
         ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
-        ZR_TRY(fn(arg, param, p.at - param->unit_offset, p.n, p.host));
+        ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
         zr__moved_part(e);
     }
     return ZR_OK;

@@ -18,16 +18,42 @@ static int32_t bad_param(const zr__running *r)
     return -1;
 }
 
-zr_status zr__square(const zr__running *r)
+/* Add the squares of n elements from `first` of the step's range on. */
+static zr_status square_range(const zr__running *r, int64_t first, int64_t n, zr_square *square)
 {
     const zr_device_ops *ops = r->device->ops;
+    const void *x = zr__at(r, 0) + first * zr_dtype_bytes(r->use->dtype);
+    double sum = 0;
+    if (r->step->any_ranks) return ops->square_exact(r->device, x, r->use->dtype, n, &square->exact);
+    ZR_TRY(ops->square_sum(r->device, x, r->use->dtype, n, &sum));
+    square->sum += sum;
+    return ZR_OK;
+}
+
+/* Of ranks that share layers, the first counts what all of them have; the others only what they have apart. */
+static zr_status square_cut(const zr__running *r, zr_square *square)
+{
+    const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
+    const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
+    for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
+        const zr_param_info *param = zr_graph_param(g, i);
+        int64_t first = param->unit_offset, end = first + zr_shape_elems(&param->shape);
+        if (first < begin) first = begin;
+        if (end > stop) end = stop;
+        if (param->cut.parts > 0 && first < end) ZR_TRY(square_range(r, first - begin, end - first, square));
+    }
+    return ZR_OK;
+}
+
+zr_status zr__square(const zr__running *r)
+{
     zr_square *square = (zr_square *)zr__at(r, 1);
-    const int64_t n = r->step->range.count;
     *square = (zr_square){.bad_param = -1};
-    if (r->step->any_ranks)
-        ZR_TRY(ops->square_exact(r->device, zr__at(r, 0), r->use->dtype, n, &square->exact));
+    if (r->engine->runtime.place > 0)
+        ZR_TRY(square_cut(r, square));
     else
-        ZR_TRY(ops->square_sum(r->device, zr__at(r, 0), r->use->dtype, n, &square->sum));
+        ZR_TRY(square_range(r, 0, r->step->range.count, square));
     bool finite = r->step->any_ranks ? !square->exact.not_finite : isfinite(square->sum);
     if (!finite) square->bad_param = bad_param(r);
     return ZR_OK;
@@ -65,7 +91,7 @@ zr_status zr__agree(const zr__running *r)
     double mine[ZR_AGREE_SCALARS] = {square->bad_param >= 0 ? square->bad_param : INFINITY,
                                      ((const zr_exact *)zr__at(r, LOSS))->not_finite};
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_AGREE_SCALARS, all));
-    for (int i = 0; i < e->plan->group[r->step->group].size; i++) {
+    for (int i = 0; i < e->plan->ranks; i++) {
         bad = fmin(bad, all[ZR_AGREE_SCALARS * i]);
         loss += all[ZR_AGREE_SCALARS * i + 1];
     }
@@ -94,21 +120,21 @@ static agreed agree_in_order(const zr_engine *e, const double *all, int ranks)
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         sum.squares += all[ZR_NORM_SCALARS * e->by_shard[i]];
-        sum.loss += all[ZR_NORM_SCALARS * i + 1];
+        if (i % e->plan->layout.tensor == 0) sum.loss += all[ZR_NORM_SCALARS * i + 1]; /* the others have the same */
         sum.bad = fmin(sum.bad, all[ZR_NORM_SCALARS * i + 2]);
     }
     return sum;
 }
 
 /* Shards end elsewhere with another number of ranks: these sums do not feel it. */
-static agreed agree_exactly(const double *all, int ranks)
+static agreed agree_exactly(const zr_engine *e, const double *all, int ranks)
 {
     agreed sum = {.bad = INFINITY};
     zr_exact squares = {0}, loss = {0};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * i;
         zr_exact_unpack(&squares, its);
-        zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
+        if (i % e->plan->layout.tensor == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
     }
     sum.squares = zr_exact_value(&squares);
@@ -145,10 +171,10 @@ static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_ANY_RANKS])
 zr_status zr__norm(const zr__running *r)
 {
     zr_engine *e = r->engine;
-    const int ranks = e->plan->group[r->step->group].size;
+    const int ranks = e->plan->ranks;
     double mine[ZR_NORM_SCALARS_ANY_RANKS] = {0}, *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(zr_comm_scalars(e->comm, mine, say(r, mine), numbers));
-    agreed all = r->step->any_ranks ? agree_exactly(numbers, ranks) : agree_in_order(e, numbers, ranks);
+    agreed all = r->step->any_ranks ? agree_exactly(e, numbers, ranks) : agree_in_order(e, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);

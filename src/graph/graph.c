@@ -25,6 +25,7 @@ static zr_status check_spec(const zr_graph_spec *spec)
     else
         ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
                  "graph: cache_len %" PRId64 " belongs to decoding; wanted 0 in other modes", spec->cache_len);
+    ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
     ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
              zr_dtype_name(spec->dtype));
     ZR_CHECK(zr_dtype_is_float(spec->grad_dtype), ZR_ERR_DTYPE, "graph: grad_dtype is %s; wanted F32, BF16 or F16",
@@ -177,15 +178,38 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     graph->unit[graph->current_unit] = info;
 }
 
+/* What one rank has of it. */
+static zr_status cut_shape(const zr_graph *graph, zr_param_info *info)
+{
+    const int64_t M = graph->spec.tensor, parts = info->cut.parts;
+    info->shape = info->whole;
+    if (M <= 1 || parts == 0) {
+        info->cut = (zr_cut){0};
+        return ZR_OK;
+    }
+    ZR_CHECK(info->cut.dim >= 0 && info->cut.dim < info->whole.ndim && parts > 0, ZR_ERR_ARG,
+             "parameter %s: a cut of dimension %d in %d parts; it has %d dimensions", info->name, info->cut.dim,
+             info->cut.parts, info->whole.ndim);
+    const int64_t size = info->whole.dim[info->cut.dim];
+    ZR_CHECK(size % parts == 0 && (size / parts % M == 0 || (info->cut.dim == 0 && parts == 1 && size >= M)),
+             ZR_ERR_CONFIG,
+             "parameter %s: %" PRId64 " ranks do not divide its %" PRId64 " (%" PRId64 " parts): a degree that divides "
+             "%" PRId64 " is wanted",
+             info->name, M, size, parts, size / parts);
+    info->shape.dim[info->cut.dim] = (size / parts + M - 1) / M * parts;
+    return ZR_OK;
+}
+
 static zr_status param_add(zr_graph *graph, zr_param_info *info, zr_value *value)
 {
     ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "parameter %s: call zr_graph_unit before the first parameter",
              info->name);
     ZR_CHECK(!graph->backward, ZR_ERR_STATE, "parameter %s: an adjoint cannot declare parameters", info->name);
+    ZR_TRY(check_type(info->name, &(zr_type){graph->spec.dtype, info->whole}));
+    ZR_TRY(cut_shape(graph, info));
     zr_type type = {graph->spec.dtype, info->shape};
-    ZR_TRY(check_type(info->name, &type));
-    int64_t elems = zr_shape_elems(&info->shape), total = 0;
-    ZR_CHECK(!__builtin_add_overflow(graph->param_elems, elems, &total), ZR_ERR_CONFIG,
+    int64_t total = 0;
+    ZR_CHECK(!__builtin_add_overflow(graph->param_elems, zr_shape_elems(&info->whole), &total), ZR_ERR_CONFIG,
              "parameter %s: the model's parameters do not fit 63 bits", info->name);
     ZR_TRY(grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
     ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
@@ -197,23 +221,54 @@ static zr_status param_add(zr_graph *graph, zr_param_info *info, zr_value *value
     info->grad = ZR_NONE;
     graph->param[graph->n_params++] = *info;
     unit->n_params++;
-    unit->elems += elems;
+    unit->elems += zr_shape_elems(&info->shape);
     graph->param_elems = total;
     return ZR_OK;
+}
+
+static zr_value param_of(zr_graph *graph, zr_param_info info, const char *format, va_list args)
+{
+    zr_value value = ZR_NONE;
+    zr_status status = format_name(info.name, "parameter", format, args);
+    if (status == ZR_OK) status = param_add(graph, &info, &value);
+    zr__graph_latch(graph, status);
+    return status == ZR_OK ? value : ZR_NONE;
 }
 
 zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...)
 {
     if (zr__graph_closed(graph)) return ZR_NONE;
-    zr_param_info info = {.shape = shape, .init = init};
-    zr_value value = ZR_NONE;
     va_list args;
     va_start(args, format);
-    zr_status status = format_name(info.name, "parameter", format, args);
+    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .init = init}, format, args);
     va_end(args);
-    if (status == ZR_OK) status = param_add(graph, &info, &value);
-    zr__graph_latch(graph, status);
-    return status == ZR_OK ? value : ZR_NONE;
+    return value;
+}
+
+zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut, const char *format, ...)
+{
+    if (zr__graph_closed(graph)) return ZR_NONE;
+    va_list args;
+    va_start(args, format);
+    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .cut = cut, .init = init}, format, args);
+    va_end(args);
+    return value;
+}
+
+int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n, int64_t *run)
+{
+    const zr_param_info *info = &graph->param[param];
+    *run = n;
+    if (info->cut.parts == 0) return first;
+    /* Elements of a rank: [outer, part, here, inner]; of the whole: [outer, part, there, inner]. */
+    int64_t inner = 1, parts = info->cut.parts;
+    for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
+    const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
+    const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
+    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner; /* behind it: padding */
+    const int64_t end = past < valid ? valid : here * inner;
+    if (end - past < n) *run = end - past;
+    return past < valid ? (block * there + place * here) * inner + past : -1;
 }
 
 zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape)
@@ -276,11 +331,26 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
+/* Is any operand cut that is no parameter? Adjoints know what they have. */
+static zr_status check_cuts(const zr_graph *graph, const zr_op *op, bool *cut)
+{
+    if (op->backward) return ZR_OK;
+    for (int i = 0; i < op->n_in; i++) *cut |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.cut;
+    ZR_CHECK(!*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
+             "%s: of an operand each tensor-parallel rank has other columns: a product with a weight that is cut by "
+             "rows is wanted first",
+             op->def->name);
+    *cut &= op->def->join == ZR_JOIN_NONE;
+    return ZR_OK;
+}
+
 static zr_status op_add(zr_graph *graph, zr_op *op)
 {
     zr_type type[ZR_OP_OUTS] = {0};
     ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "%s: call zr_graph_unit before the first op", op->def->name);
     ZR_TRY(check_operands(graph, op));
+    bool cut = false;
+    ZR_TRY(check_cuts(graph, op, &cut));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
     ZR_TRY(grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
@@ -292,6 +362,7 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
         graph->value[op->out[i]].needed = needed;
         graph->value[op->out[i]].info.unit = op->unit;
         graph->value[op->out[i]].info.producer = graph->n_ops;
+        graph->value[op->out[i]].info.cut |= cut;
     }
     graph->op[graph->n_ops++] = *op;
     return ZR_OK;

@@ -104,6 +104,15 @@ zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 /** Rows of each block that a head cuts so many into; the last may have fewer. */
 int64_t zr__head_block(int64_t rows);
 
+/* ---- ops/tensor_parallel.c: of graphs of degree M > 1 -------------------------------------------- */
+
+/** *sum (ZR_NONE: a new value; or one from zr_grad_begin) = the sum of all ranks' `part`. */
+void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
+/** (M, ...): all ranks' x. */
+zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
+/** Has this rank a part of the parameter along this dimension? */
+bool zr__is_cut(const zr_graph *graph, zr_value param, int dim);
+
 /* ---- share.c --------------------------------------------------------------------------------- */
 
 /** Shape rule of an op whose n operands, called `names`, are of the graph's dtype and of one shape, as its output. */

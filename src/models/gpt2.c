@@ -72,18 +72,30 @@ static zr_init normal(double std)
     return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
 }
 
+static const zr_init zero = {.kind = ZR_INIT_ZERO};
+
 static zr_value norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const char *name)
 {
     zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->n_embd), "%s.weight", name);
-    zr_value bias = zr_param(graph, (zr_init){.kind = ZR_INIT_ZERO}, vector(c->n_embd), "%s.bias", name);
+    zr_value bias = zr_param(graph, zero, vector(c->n_embd), "%s.bias", name);
     return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
 }
 
-/* Hugging Face's Conv1D: a weight of (inputs, outputs). */
-static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, double std)
+/* Hugging Face's Conv1D: a weight of (inputs, outputs). Megatron's cut (Shoeybi et al. 2019, section 3): columns, of
+ * `parts` side by side, by heads or through the hidden layer; rows of what reads that. */
+static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
+                                 int parts, double std)
 {
-    zr_value w = zr_param(graph, normal(std), matrix(inputs, outputs), "%s.weight", name);
-    zr_value b = zr_param(graph, (zr_init){.kind = ZR_INIT_ZERO}, vector(outputs), "%s.bias", name);
+    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
+    zr_value b = zr_param_cut(graph, zero, vector(outputs), (zr_cut){0, parts}, "%s.bias", name);
+    return zr_linear(graph, x, w, b, false);
+}
+
+static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
+                              double std)
+{
+    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
+    zr_value b = zr_param(graph, zero, vector(outputs), "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
 
@@ -106,15 +118,15 @@ static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_va
     double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the stream */
 
     zr_value h = norm(graph, c, x, part(i, "ln_1").text);
-    h = dense(graph, h, part(i, "attn.c_attn").text, C, 3 * C, std);
+    h = dense_by_columns(graph, h, part(i, "attn.c_attn").text, C, 3 * C, 3, std);
     h = zr_attention(graph, h, c->n_head, c->attn_pdrop);
-    h = dense(graph, h, part(i, "attn.c_proj").text, C, C, residual_std);
+    h = dense_by_rows(graph, h, part(i, "attn.c_proj").text, C, C, residual_std);
     x = zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 
     h = norm(graph, c, x, part(i, "ln_2").text);
-    h = dense(graph, h, part(i, "mlp.c_fc").text, C, 4 * C, std);
+    h = dense_by_columns(graph, h, part(i, "mlp.c_fc").text, C, 4 * C, 1, std);
     h = zr_gelu(graph, h);
-    h = dense(graph, h, part(i, "mlp.c_proj").text, 4 * C, C, residual_std);
+    h = dense_by_rows(graph, h, part(i, "mlp.c_proj").text, 4 * C, C, residual_std);
     return zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 }
 
@@ -145,7 +157,8 @@ static void build(zr_graph *graph, const void *config)
 
     zr_graph_unit(graph, "embedding");
     zr_init init = normal(c->initializer_range);
-    zr_value wte = zr_param(graph, init, matrix(c->vocab_size, c->n_embd), "transformer.wte.weight");
+    zr_value wte =
+        zr_param_cut(graph, init, matrix(c->vocab_size, c->n_embd), (zr_cut){0, 1}, "transformer.wte.weight");
     zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");
     zr_value x = zr_position(graph, zr_embedding(graph, tokens, wte), wpe);
     x = zr_dropout(graph, x, c->embd_pdrop);

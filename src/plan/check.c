@@ -68,7 +68,7 @@ static zr_status check_updates(const zr__proof *p)
  * memory in chunks, and the smallest must have room there. */
 static zr_status check_comm(const zr__proof *p)
 {
-    if (p->plan->layout.ranks == 1) return ZR_OK;
+    if (p->plan->ranks == 1) return ZR_OK;
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
@@ -230,16 +230,18 @@ done:
 /* Each place of all ranks is one rank's. */
 static zr_status check_grid(const zr_plan *plan)
 {
-    const int n = plan->layout.ranks;
-    bool *taken = zr_alloc((size_t)n);
-    zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", n);
-    for (int r = 0; r < n && st == ZR_OK; r++) {
+    const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;
+    bool *taken = zr_alloc((size_t)all);
+    zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", all);
+    for (int r = 0; r < all && st == ZR_OK; r++) {
         int place = zr_plan_place(plan, ZR_GROUP_DATA, r), shard = zr_plan_shard(plan, r);
-        bool one = plan->group[ZR_GROUP_DATA].size == n && place == r && shard >= 0 && shard < n && !taken[shard];
+        int layer = zr_plan_place(plan, ZR_GROUP_TENSOR, r);
+        bool one = plan->group[ZR_GROUP_DATA].size == n && place == r / M && layer == r % M && shard >= 0 &&
+                   shard < n && !taken[shard * M + layer];
         if (one)
-            taken[shard] = true;
+            taken[shard * M + layer] = true;
         else
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, n, place, shard);
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, all, place, shard);
     }
     zr_free(taken);
     return st;

@@ -82,6 +82,42 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
+/* Pieces of a value, each some rank's, that are all of it. */
+static zr_use all_of(const zr__proof *p, const zr_use *pieces)
+{
+    const zr_range *r = &pieces->range;
+    zr_use use = *pieces;
+    const bool tiled = pieces->each && r->by.elems == r->count;
+    use.range = (zr_range){.first = r->first, .count = tiled ? r->count * p->plan->group[r->by.group].size : 0};
+    return use;
+}
+
+/* What ranks have parts of: they are summed into pieces, which are in no value's place yet, and pieces are gathered. */
+static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const bool sums = step->kind == ZR_STEP_REDUCE_SCATTER;
+    const zr_use all = all_of(p, &use[sums ? 0 : 1]);
+    if (sums) {
+        ZR_TRY(check_held(p, holder, i, op->in[0], &all));
+        holder[use[2].buffer] = ZR_NONE;
+        return ZR_OK;
+    }
+    if (op->def->join == ZR_JOIN_GATHER) {
+        ZR_TRY(check_held(p, holder, i, op->in[0], &use[0]));
+    } else {
+        const zr_step *sum = i > 0 ? &p->s->step[i - 1] : step;
+        const zr_use *summed = &p->s->use[sum->uses + 2];
+        bool follows = sum->kind == ZR_STEP_REDUCE_SCATTER && sum->op == step->op && summed->buffer == use[0].buffer &&
+                       summed->range.first == use[0].range.first && summed->range.count == use[0].range.count;
+        ZR_CHECK(follows, ZR_ERR_INTERNAL, "step %d gathers sums that the step before did not make", i);
+    }
+    holder[use[1].buffer] = op->out[0];
+    return check_held(p, holder, i, op->out[0], &all);
+}
+
 static zr_status check_step(const zr__proof *p, zr_value *holder, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -90,6 +126,7 @@ static zr_status check_step(const zr__proof *p, zr_value *holder, int32_t i)
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0]));
     if (step->kind == ZR_STEP_COPY) holder[use[1].buffer] = holder[use[0].buffer];
+    if (step->op >= 0 && step->kind != ZR_STEP_RUN) return check_join(p, holder, i);
     if (step->kind != ZR_STEP_RUN) return ZR_OK;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
     for (int j = 0; j < op->n_in; j++)

@@ -47,7 +47,7 @@ static zr_status check_choices(const zr_layout *l)
 static int split_of(const zr_layout *l)
 {
     int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : l->host_ranks;
-    return split < l->ranks ? split : 0;
+    return split < l->ranks && l->tensor == 1 ? split : 0;
 }
 
 int zr_plan_shard(const zr_plan *plan, int rank)
@@ -115,6 +115,14 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size,
              sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
+    ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / l->ranks, ZR_ERR_CONFIG,
+             "%d tensor-parallel ranks: at least one is needed", l->tensor);
+    ZR_CHECK(l->tensor == 1 || (l->shard_ranks == 0 && l->hpz_ranks == 0 && !l->hierarchical), ZR_ERR_UNSUPPORTED,
+             "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, "
+             "collectives.hierarchical) with %d tensor-parallel ranks: one of them is built",
+             l->tensor);
+    ZR_CHECK(l->tensor == 1 || l->decode_len == 0, ZR_ERR_UNSUPPORTED,
+             "decoding on %d tensor-parallel ranks: one rank is built", l->tensor);
     ZR_CHECK(l->stage >= 0 && l->stage <= 3, ZR_ERR_CONFIG, "ZeRO stage %d: stages are 0, 1, 2, 3", l->stage);
     ZR_CHECK(l->dtype == ZR_F32 || l->dtype == ZR_BF16 || l->dtype == ZR_F16, ZR_ERR_UNSUPPORTED,
              "parameters in %s: F32, BF16 and F16 are built", zr_dtype_name(l->dtype));
@@ -160,7 +168,8 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .batch = l->batch,
                           .seq = l->seq,
                           .dtype = l->dtype,
-                          .grad_dtype = l->wire_dtype};
+                          .grad_dtype = l->wire_dtype,
+                          .tensor = l->tensor};
     if (kind == ZR_SCHEDULE_DECODE) {
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;
@@ -230,12 +239,17 @@ int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
 
 static void make_groups(zr_plan *plan)
 {
-    const int ranks = plan->layout.ranks, split = split_of(&plan->layout);
+    const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->group[g] = (zr_group){.name = "self", .size = 1};
     plan->n_groups = ZR_GROUP_DATA + 1;
     if (split == 0) {
-        plan->axis[plan->n_axes++] = (zr_axis){"data", ranks, 1};
+        plan->axis[plan->n_axes++] = (zr_axis){"data", ranks, M};
         plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0}, .n_axes = 1, .size = ranks};
+        if (M == 1) return;
+        plan->axis[plan->n_axes++] = (zr_axis){"tensor", M, 1};
+        plan->group[ZR_GROUP_TENSOR] = (zr_group){.name = "tensor", .axis = {1}, .n_axes = 1, .size = M};
+        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1}, .n_axes = 2, .size = ranks * M};
+        plan->n_groups = ZR_GROUP_ALL + 1;
         return;
     }
     plan->axis[plan->n_axes++] = (zr_axis){"node", ranks / split, split};
@@ -254,7 +268,7 @@ static void partition(zr_plan *plan)
     bool lean = l->states == ZR_STATES_LEAN && l->train;
     plan->sum_f32 = l->accum > 1 || l->any_ranks;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
-    plan->ranks = l->ranks;
+    plan->ranks = l->ranks * l->tensor;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;

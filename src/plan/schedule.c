@@ -90,6 +90,61 @@ static void write_run(zr__writing *w, int32_t run)
     write_losses(w, run);
 }
 
+/* ---- what ranks of a layer have of each other ------------------------------------------------- */
+
+/* Between the ranks of a layer: a piece of each. */
+static zr__id join_step(zr__writing *w, int32_t run, zr_step_kind kind, int64_t piece)
+{
+    zr__list *l = &w->list;
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, zr__op_of(&w->decided, run)->unit);
+    zr_step *made = zr__list_newest(l);
+    made->op = w->decided.program.run[run].op;
+    made->replay = w->decided.program.run[run].role == ZR__REPLAY;
+    made->group = ZR_GROUP_TENSOR;
+    made->rounds = 1;
+    made->range = (zr_range){.count = piece, .by = {piece, ZR_GROUP_TENSOR}};
+    return step;
+}
+
+/* A use of the pieces of all ranks, or of mine among them. */
+static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
+{
+    use.range.count = piece;
+    use.range.by = (zr_stride){piece, ZR_GROUP_TENSOR};
+    use.each = each;
+    use.reads = reads;
+    use.writes = writes;
+    return use;
+}
+
+/* Sums are made piece by piece, one of each rank, and then gathered. */
+static void write_join(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr_op *op = zr__op_of(&w->decided, run);
+    const bool sums = op->def->join == ZR_JOIN_SUM;
+    const zr_use in = zr__place_input(w, op->in[0]), out = zr__place_output(w, ZR_NONE, run, 0),
+                 staging = zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true);
+    const int64_t piece = out.range.count / l->plan->group[ZR_GROUP_TENSOR].size;
+    if (sums) {
+        const bool in_place = in.buffer == out.buffer;
+        zr__id step = join_step(w, run, ZR_STEP_REDUCE_SCATTER, piece);
+        zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
+        zr__list_use(l, step, staging);
+        zr__list_use(l, step, piece_of(out, piece, false, in_place, true));
+    }
+    zr__id step = join_step(w, run, ZR_STEP_GATHER, piece);
+    if (sums)
+        zr__list_use(l, step, piece_of(out, piece, false, true, true));
+    else
+        zr__list_use(l, step, in);
+    zr__list_use(l, step, piece_of(out, piece, true, sums, true));
+    zr__list_use(l, step, staging);
+    l->schedule->value[op->out[0]] = out;
+    w->place[w->n_instances] = out.buffer;
+    w->instance[op->out[0]] = w->n_instances++;
+}
+
 /* A value goes to the host's space, or comes back from there to a place of its own. */
 static void write_copy(zr__writing *w, int32_t run)
 {
@@ -170,8 +225,10 @@ static void write_segments(zr__writing *w)
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
         if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
-        for (int32_t run = segment[i].first; run < segment[i].end; run++)
-            (zr__op_of(&w->decided, run) ? write_run : write_copy)(w, run);
+        for (int32_t run = segment[i].first; run < segment[i].end; run++) {
+            const zr_op *op = zr__op_of(&w->decided, run);
+            (!op ? write_copy : op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
+        }
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);

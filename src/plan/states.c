@@ -155,7 +155,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
                         u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
         u->update = l->train ? part_of(plan, u, plan->optim_group) : u->param.range;
     }
-    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->n_groups > ZR_GROUP_LOCAL && i < plan->n_units; i++)
+    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
+         i++)
         if (plan->unit[i].gathered)
             ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
                         &plan->unit[i].second));
@@ -196,6 +197,20 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
+/* The bytes of the largest value that the ranks of a layer have parts of. */
+static int64_t largest_joined(const zr_plan *plan)
+{
+    int64_t largest = 0;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        for (int32_t i = 0; plan->graph[k] && i < zr_graph_ops(plan->graph[k]); i++) {
+            const zr_op *op = zr_graph_get_op(plan->graph[k], i);
+            if (op->def->join == ZR_JOIN_NONE) continue;
+            const int64_t bytes = zr__value_bytes(zr_graph_value(plan->graph[k], op->out[0]));
+            if (bytes > largest) largest = bytes;
+        }
+    return largest;
+}
+
 /* Of the staging memory: pieces go through it in chunks, so that its size is constant (ZeRO section 6.2, C_B): one half
  * is filled while the other is read. Beyond this size, more brings no more speed. */
 #define STAGING_BYTES ((int64_t)4 << 20)
@@ -208,13 +223,16 @@ zr_status zr__plan_staging(zr_plan *plan)
     int64_t largest, all;
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
+    const int64_t joined = largest_joined(plan);
     plan->moves = l->ranks > 1 && largest > 0; /* whole parameters and no training: nothing is moved */
-    const bool split = plan->n_groups > ZR_GROUP_LOCAL;
+    const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* also what is saved passes there */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels};
-    for (int32_t g = ZR_GROUP_DATA; plan->moves && g < plan->n_groups; g++) {
-        if (!used[g]) continue;
+    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+        const bool shared = g == ZR_GROUP_TENSOR;
+        if (shared ? joined == 0 : !used[g] || !plan->moves) continue;
+        if (shared) largest = joined;
         int64_t ranks = plan->group[g].size;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > STAGING_BYTES ? ranks * STAGING_LEAST_BYTES : STAGING_BYTES;
         if (2 * largest < wanted) wanted = 2 * largest;
@@ -248,7 +266,7 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train) return ZR_OK;
     size_t scalars = l->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
     ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
-    ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)l->ranks, &plan->numbers));
+    ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         if (u->elems == 0) continue; /* a unit without parameters of its own has no gradient */

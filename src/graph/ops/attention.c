@@ -95,6 +95,7 @@ static const zr_op_def attention = {
     .name = "attention",
     .in_f32 = true,
     .selective = true,
+    .keeps_cut = true,
     .n_out = 2,
     .infer = attention_infer,
     .adjoint = attention_adjoint,
@@ -145,6 +146,16 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
     if (!zr__probability_ok(graph, "attention", dropout)) return ZR_NONE;
     zr_mode mode = zr_graph_get_spec(graph)->mode;
     const zr_value_info *info = zr_graph_value(graph, qkv);
+    if (info && info->cut) {
+        const int64_t ranks = zr_graph_get_spec(graph)->tensor;
+        if (n_head % ranks != 0)
+            zr_graph_error(graph, ZR_ERR_CONFIG,
+                           "attention: %" PRId64 " heads over %" PRId64 " tensor-parallel ranks: a degree that divides "
+                           "the heads is wanted",
+                           n_head, ranks);
+    }
+    const int64_t all_heads = n_head;
+    if (info && info->cut) n_head /= zr_graph_get_spec(graph)->tensor; /* this rank's */
     int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
     if (n_head < 1 || width < n_head) {
         zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,
@@ -152,7 +163,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
         return ZR_NONE;
     }
     zr_op_attr attr = {
-        .i = {n_head, zr__graph_stream(graph)},
+        .i = {n_head, zr__graph_stream(graph), all_heads},
         .f = {1.0 / sqrt((double)(width / n_head)), mode == ZR_MODE_TRAIN ? dropout : 0},
     };
     if (mode == ZR_MODE_DECODE) return attention_decode(graph, qkv, width, &attr);

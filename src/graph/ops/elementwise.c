@@ -31,7 +31,8 @@ typedef struct unary {
                     .infer = unary_infer,                                                                              \
                     .adjoint = unary_adjoint,                                                                          \
                     .cost = zr__cost_bytes,                                                                            \
-                    .cheap = true},                                                                                    \
+                    .cheap = true,                                                                                     \
+                    .keeps_cut = true},                                                                                \
         .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
     }
 enum { GELU, RELU, SILU };

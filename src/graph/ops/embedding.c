@@ -58,7 +58,7 @@ static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)
     zr_value ids = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
     if (!zr_grad_needed(graph, table)) return ZR_OK;
     zr_value dtable = zr_grad_begin(graph, table, &earlier);
-    zr_graph_op(graph, &embedding_dw, NULL, 3, (zr_value[]){ids, dy, earlier}, &dtable);
+    zr_graph_op(graph, &embedding_dw, &op->attr, 3, (zr_value[]){ids, dy, earlier}, &dtable);
     zr_grad_end(graph, table, dtable);
     return ZR_OK;
 }
@@ -71,11 +71,16 @@ static const zr_op_def embedding = {
     .cost = embedding_cost,
 };
 
+/* Of a table that is cut each rank looks up its own rows, and has zeros for the others': their sum is exact. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
-    zr_value y = ZR_NONE;
-    zr_graph_op(graph, &embedding, NULL, 2, (zr_value[]){ids, table}, &y);
-    return y;
+    const zr_value_info *info = zr_graph_value(graph, table);
+    const bool cut = zr__is_cut(graph, table, 0);
+    const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
+    zr_value y = ZR_NONE, whole = ZR_NONE;
+    zr_graph_op(graph, &embedding, &attr, 2, (zr_value[]){ids, table}, &y);
+    if (cut) zr__tensor_sum(graph, y, &whole);
+    return cut ? whole : y;
 }
 
 /* ---- position -------------------------------------------------------------------------------- */

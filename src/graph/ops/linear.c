@@ -110,6 +110,21 @@ static zr_status linear_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
+static void bias_gradient(zr_graph *graph, zr_value b, zr_value dy)
+{
+    zr_value earlier = ZR_NONE;
+    if (!zr_grad_needed(graph, b)) return;
+    zr_value db = zr_grad_begin(graph, b, &earlier);
+    zr_graph_op(graph, &linear_db, NULL, 2, (zr_value[]){dy, earlier}, &db);
+    zr_grad_end(graph, b, db);
+}
+
+/* Of w, that of y's columns. */
+static int output_dim(const zr_op_attr *attr)
+{
+    return attr->i[0] ? 0 : 1;
+}
+
 /* dw and db come first, dx last: x dies at dw, before the gradient that replaces it is made, and
  * the parameters' gradients are ready to travel while dx is computed. dy lives to the last op in any
  * order. */
@@ -121,14 +136,12 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
         zr_graph_op(graph, &linear_dw, &op->attr, 3, (zr_value[]){x, dy, earlier}, &dw);
         zr_grad_end(graph, w, dw);
     }
-    if (zr_grad_needed(graph, b)) {
-        zr_value db = zr_grad_begin(graph, b, &earlier);
-        zr_graph_op(graph, &linear_db, NULL, 2, (zr_value[]){dy, earlier}, &db);
-        zr_grad_end(graph, b, db);
-    }
+    bias_gradient(graph, b, dy);
     if (zr_grad_needed(graph, x)) {
-        zr_value dx = zr_grad_begin(graph, x, NULL);
-        zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, &dx);
+        zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
+        const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)); /* this rank's columns are a part of the sum */
+        zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
+        if (cut) zr__tensor_sum(graph, part, &dx);
         zr_grad_end(graph, x, dx);
     }
     return ZR_OK;
@@ -146,12 +159,59 @@ static const zr_op_def linear = {
     .infer = linear_infer,
     .adjoint = linear_adjoint,
     .cost = linear_cost,
+    .keeps_cut = true,
 };
+
+/* ---- bias ------------------------------------------------------------------------------------ */
+
+static zr_status bias_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    out[0] = *zr__in(graph, op, 0);
+    return zr__want(graph, op, 1, "b", g, ZR__SHAPE(zr_shape_cols(&out[0].shape)));
+}
+
+static zr_status bias_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value x = op->in[0], dy = zr_grad_of(graph, op->out[0]);
+    bias_gradient(graph, op->in[1], dy);
+    if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
+    return ZR_OK;
+}
+
+static const zr_op_def bias = {
+    .name = "bias",
+    .n_out = 1,
+    .infer = bias_infer,
+    .adjoint = bias_adjoint,
+    .cost = zr__cost_bytes,
+    .in_place = {1},
+};
+
+/* ---- builder --------------------------------------------------------------------------------- */
+
+/* Of a weight cut by rows each rank makes a part of the sum, to which b is added once. */
+static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
+{
+    const zr_value_info *info = zr_graph_value(graph, x);
+    zr_value part = ZR_NONE, y = ZR_NONE;
+    if (info && !info->cut)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "linear: of a weight that is cut by rows each rank needs its own columns of x; wanted what a "
+                       "weight that is cut by columns gives");
+    zr_graph_op(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE}, &part);
+    zr__tensor_sum(graph, part, &y);
+    return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});
+}
 
 zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
 {
     zr_value y = ZR_NONE;
     zr_op_attr attr = {.i = {transposed}};
+    if (zr__is_cut(graph, w, 1 - output_dim(&attr))) return linear_by_rows(graph, x, w, b, &attr);
     zr_graph_op(graph, &linear, &attr, 3, (zr_value[]){x, w, b}, &y);
+    if (y != ZR_NONE && zr__is_cut(graph, w, output_dim(&attr))) graph->value[y].info.cut = true;
     return y;
 }

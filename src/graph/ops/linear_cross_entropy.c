@@ -77,9 +77,9 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 /* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
  * What dw adds up to is read and written for every block but the first; where dw cannot hold it (16 bits hold the
  * product of one block, rounded once, and no sum), it is also written for the first, and read to be rounded. */
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x)
 {
-    sizes s = sizes_of(graph, op, 1);
+    sizes s = sizes_of(graph, op, x);
     zr_dtype dw = zr__out(graph, op, 1)->dtype, g = zr_graph_get_spec(graph)->dtype;
     zr_cost cost = cost_of(graph, op, s, 3, 5, 2);
     int64_t blocks = blocks_of(op, s);
@@ -87,6 +87,11 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
     int64_t passes = 2 * (in_dw ? blocks - 1 : blocks);
     cost.bytes += (double)passes * (double)s.V * (double)s.C * (double)zr_dtype_bytes(in_dw ? dw : ZR_F32);
     return cost;
+}
+
+static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+{
+    return gradients_cost(graph, op, 1);
 }
 
 static const zr_op_def linear_cross_entropy_dx = {
@@ -137,11 +142,114 @@ static const zr_op_def linear_cross_entropy = {
     .cost = cost,
 };
 
+/* ---- with a vocabulary that is cut ----------------------------------------------------------- */
+
+/*
+ * Each of M ranks has the logits of its own part of the vocabulary. A first pass over them gives the logarithm of the
+ * sum of their exponentials, and the target's logit where it is among them; from everyone's follow the losses. The
+ * gradient needs the whole sum, so the backward makes the logits once more.
+ */
+
+/* attr.i: rows of a block, the whole vocabulary. */
+static zr_status part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_at_most(op, 3));
+    ZR_TRY(want_operands(graph, op, 0));
+    const int64_t *x = zr__in(graph, op, 0)->shape.dim;
+    out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1], 2)};
+    return ZR_OK;
+}
+
+static const zr_op_def linear_cross_entropy_part = {
+    .name = "linear_cross_entropy_part",
+    .n_out = 1,
+    .infer = part_infer,
+    .cost = cost,
+};
+
+static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(want_operands(graph, op, 2));
+    const zr_type *x = zr__in(graph, op, 2), *w = zr__in(graph, op, 3);
+    const zr_shape rows = ZR__SHAPE(x->shape.dim[0], x->shape.dim[1]);
+    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, rows));
+    ZR_TRY(zr__want(graph, op, 1, "lse", ZR_F32, rows));
+    out[0] = *x;
+    out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    return ZR_OK;
+}
+
+static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
+{
+    return gradients_cost(graph, op, 2);
+}
+
+static const zr_op_def linear_cross_entropy_part_dx = {
+    .name = "linear_cross_entropy_part_dx",
+    .n_out = 2,
+    .infer = part_dx_infer,
+    .cost = part_dx_cost,
+    .in_place = {3},
+};
+
+/* all (M,B,T,2); x, w and targets are there for the adjoint. */
+static zr_status join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_at_most(op, 4));
+    ZR_TRY(want_operands(graph, op, 1));
+    const int64_t *x = zr__in(graph, op, 1)->shape.dim;
+    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, ZR__SHAPE(zr_graph_get_spec(graph)->tensor, x[0], x[1], 2)));
+    out[0] = out[1] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    return ZR_OK;
+}
+
+static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
+    bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
+    zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
+    zr_value out[2] = {ZR_NONE, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
+    zr_graph_op(graph, &linear_cross_entropy_part_dx, &op->attr, 5,
+                (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
+    part = out[0];
+    if (need_w) zr_grad_end(graph, w, out[1]);
+    if (!need_x) return ZR_OK;
+    zr__tensor_sum(graph, part, &dx);
+    zr_grad_end(graph, x, dx);
+    return ZR_OK;
+}
+
+/* Only the numbers of all ranks are read. */
+static zr_cost join_cost(const zr_graph *graph, const zr_op *op)
+{
+    return (zr_cost){.bytes = 4.0 * (double)(zr_shape_elems(&zr__in(graph, op, 0)->shape) +
+                                             2 * zr_shape_elems(&zr__out(graph, op, 0)->shape))};
+}
+
+static const zr_op_def linear_cross_entropy_join = {
+    .name = "linear_cross_entropy_join",
+    .n_out = 2,
+    .infer = join_infer,
+    .adjoint = join_adjoint,
+    .cost = join_cost,
+};
+
+static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value targets, zr_op_attr attr)
+{
+    zr_value out[2] = {ZR_NONE, ZR_NONE};
+    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
+    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
+    zr_value all = zr__tensor_gather(graph, part);
+    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
+    return out[0];
+}
+
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
     zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
     zr_value losses = ZR_NONE;
+    if (zr__is_cut(graph, w, 0)) return losses_of_parts(graph, x, w, targets, attr);
     zr_graph_op(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets}, &losses);
     return losses;
 }

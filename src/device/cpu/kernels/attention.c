@@ -18,6 +18,7 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
+    int64_t first_head, all_heads; /* where other ranks have some of them: this one's first, all */
     int64_t width;
     float scale;
     bool drops;
@@ -28,7 +29,11 @@ typedef struct head {
 static head head_make(const zr_kernel_args *args, const zr_tensor *qkv)
 {
     const zr_op_attr *attr = &args->op->attr;
-    head s = {.T = qkv->shape.dim[1], .C = qkv->shape.dim[2] / 3, .n_head = attr->i[0]};
+    head s = {.T = qkv->shape.dim[1],
+              .C = qkv->shape.dim[2] / 3,
+              .n_head = attr->i[0],
+              .first_head = args->runtime->place * attr->i[0],
+              .all_heads = attr->i[2] ? attr->i[2] : attr->i[0]};
     s.D = s.C / s.n_head;
     s.scale = (float)attr->f[0];
     s.drops = attr->f[1] > 0.0;
@@ -41,7 +46,8 @@ static void head_select(head *s, const zr_runtime *runtime, int64_t index, int64
     s->b = index / s->n_head;
     s->h = index % s->n_head;
     s->width = width;
-    s->dropout_first = (uint64_t)((runtime->first_row + s->b) * s->n_head + s->h) * (uint64_t)(s->T * s->T);
+    s->dropout_first =
+        (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
 }
 
 /* First element of token t of this head in q (part 0), k (1) or v (2) of qkv. */

@@ -16,17 +16,35 @@ static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
     return ZR_OK;
 }
 
+/* Of a table whose rows ranks share: the whole one's rows, and this rank's first. */
+typedef struct table_part {
+    int64_t all, first;
+} table_part;
+
+static table_part part_of(const zr_kernel_args *args, int64_t rows)
+{
+    const int64_t all = args->op->attr.i[0];
+    return all ? (table_part){all, args->runtime->place * rows} : (table_part){rows, 0};
+}
+
 static zr_status embedding(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *table = &args->in[1];
     const int32_t *id = ids->data;
     const int64_t n = zr_shape_elems(&ids->shape), C = zr_shape_cols(&table->shape);
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
-    ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), table->shape.dim[0]));
+    const int64_t rows = table->shape.dim[0];
+    const table_part part = part_of(args, rows);
+    ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), part.all));
 #pragma omp parallel for num_threads(zr__team(args, n *C)) schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        memcpy((char *)args->out[0].data + (size_t)i * row_bytes, (const char *)table->data + (size_t)id[i] * row_bytes,
-               row_bytes);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t row = id[i] - part.first;
+        char *out = (char *)args->out[0].data + (size_t)i * row_bytes;
+        if (row < 0 || row >= rows)
+            memset(out, 0, row_bytes);
+        else
+            memcpy(out, (const char *)table->data + (size_t)row * row_bytes, row_bytes);
+    }
     return ZR_OK;
 }
 
@@ -167,13 +185,18 @@ static zr_status embedding_dw(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *out = &args->out[0];
     const int32_t *id = ids->data;
-    const int64_t n = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
-    ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), V));
+    const int64_t tokens = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
+    const table_part part = part_of(args, V);
+    ZR_TRY(check_ids(id, tokens, zr_shape_cols(&ids->shape), part.all));
 
     uint64_t *keys = args->scratch;
-    float *rows = (float *)(keys + 2 * n);
-    for (int64_t i = 0; i < n; i++) keys[i] = (uint64_t)id[i] << 32 | (uint64_t)i;
-    const sorted_tokens sorted = {sort_by_id(keys, keys + n, n, V), n};
+    float *rows = (float *)(keys + 2 * tokens);
+    int64_t n = 0; /* those of this table */
+    for (int64_t i = 0; i < tokens; i++) {
+        const int64_t row = id[i] - part.first;
+        if (row >= 0 && row < V) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
+    }
+    const sorted_tokens sorted = {sort_by_id(keys, keys + tokens, n, V), n};
 
     const bool in_place = is_in_place(args);
     const int shares = zr__team(args, (n + (in_place ? 0 : V)) * C);

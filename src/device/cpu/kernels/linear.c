@@ -189,10 +189,31 @@ static zr_status run_db(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* ---- the bias of a sum over ranks ------------------------------------------------------------- */
+
+static zr_status run_bias(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *b = &args->in[1], *y = &args->out[0];
+    const int64_t rows = zr_shape_rows(&x->shape), cols = zr_shape_cols(&x->shape);
+#pragma omp parallel for num_threads(zr__team(args, rows *cols)) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        float wide[DB_COLS], wide_b[DB_COLS], sum[DB_COLS];
+        for (int64_t col = 0; col < cols; col += DB_COLS) {
+            const int64_t n = zr__min64(DB_COLS, cols - col);
+            const float *of_x = zr__view(wide, x->data, x->dtype, row * cols + col, n),
+                        *of_b = zr__view(wide_b, b->data, b->dtype, col, n);
+            for (int64_t i = 0; i < n; i++) sum[i] = of_x[i] + of_b[i];
+            zr__store(y->data, y->dtype, row * cols + col, sum, n);
+        }
+    }
+    return ZR_OK;
+}
+
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear)[] = {
     {"linear", .prepare = prepare_forward, .run = run_product, .release = release, .scratch_bytes = product_scratch},
     {"linear_dx", .prepare = prepare_dx, .run = run_product, .release = release, .scratch_bytes = product_scratch},
     {"linear_dw", .prepare = prepare_dw, .run = run_dw, .release = release, .scratch_bytes = dw_scratch},
     {"linear_db", .run = run_db},
+    {"bias", .run = run_bias},
     {0},
 };
