@@ -172,9 +172,11 @@ static void check_run(const trainer *run, const zr_graph *g)
     for (int i = 0; i < STEPS; i++) {
         double loss = golden.expected.loss[i], norm = golden.expected.norm[i];
         if (!(fabs(run->loss[i] - loss) <= 2e-5 * loss))
-            fail_msg("stage %d, %d ranks, step %d: loss %.9g, wanted %.9g", l->stage, l->ranks, i, run->loss[i], loss);
+            fail_msg("stage %d, %d x %d ranks, step %d: loss %.9g, wanted %.9g", l->stage, l->ranks, l->tensor, i,
+                     run->loss[i], loss);
         if (!(fabs(run->norm[i] - norm) <= 1e-4 * norm))
-            fail_msg("stage %d, %d ranks, step %d: norm %.9g, wanted %.9g", l->stage, l->ranks, i, run->norm[i], norm);
+            fail_msg("stage %d, %d x %d ranks, step %d: norm %.9g, wanted %.9g", l->stage, l->ranks, l->tensor, i,
+                     run->norm[i], norm);
     }
     check_gradients(g);
     check_weights(g);
@@ -197,6 +199,18 @@ static void check_training(void)
                 trainer_run(&run);
                 check_run(&run, g);
             }
+    for (int tensor = 2; tensor <= 4 && config.n_head % tensor == 0; tensor *= 2)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int ranks = 1; ranks <= 2; ranks++)
+                for (int recompute = 0; recompute < 3; recompute++) {
+                    memset(gradients.seen, 0, sizeof gradients.seen);
+                    memset(weights.seen, 0, sizeof weights.seen);
+                    trainer run = tiny(stage, ranks, 1 + (stage + recompute) % 2);
+                    run.layout.tensor = tensor;
+                    run.layout.recompute = (zr_recompute)recompute;
+                    trainer_run(&run);
+                    check_run(&run, g);
+                }
     zr_graph_destroy(&g);
 }
 

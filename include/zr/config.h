@@ -175,8 +175,8 @@ ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, 
  *  differs is an error (CONFIG). */
 ZR_API ZR_NODISCARD zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
 
-/** Settle everything for so many data-parallel ranks: the batch triple
- *  (train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks), sizes still
+/** Settle everything for so many ranks, parallel.tensor of which share each layer: the batch triple
+ *  (train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks), sizes still
  *  open (vocab_size: 256 for tokenizer "bytes", else 50257; the others GPT-2's smallest), sequence length,
  *  types, schedule. With preset or init the sizes must have been set. May be called again with the same ranks.
  *  Errors: CONFIG. */

@@ -180,9 +180,24 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-zr_status zr_config_resolve(zr_config *config, int ranks)
+/* Ranks that see other data. */
+static zr_status data_ranks(const zr_config *config, int ranks, int *found)
 {
+    const int64_t tensor = config->parallel.tensor;
     ZR_CHECK(ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", ranks);
+    if (ranks % tensor != 0)
+        return zr__config_refuse(config,
+                                 "parallel.tensor: %" PRId64 " ranks share each layer, of %d: a number of ranks that "
+                                 "is a multiple of %" PRId64 " is wanted, or a degree that divides them",
+                                 tensor, ranks, tensor);
+    *found = (int)(ranks / tensor);
+    return ZR_OK;
+}
+
+zr_status zr_config_resolve(zr_config *config, int all_ranks)
+{
+    int ranks = 1;
+    ZR_TRY(data_ranks(config, all_ranks, &ranks));
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));
     ZR_TRY(resolve_batch(config, ranks));

@@ -71,7 +71,9 @@ static const zr_key table[] = {
     CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL,
            .help = "shuffled: each pass over the file in an order of its own; sequential: as in the file"),
 
-    INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ONLY("1"), .help = "degree of tensor parallelism"),
+    INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ALL,
+        .help = "degree of tensor parallelism: so many neighbouring ranks share each layer, and divide the heads; the "
+                "others of all ranks are data-parallel"),
     INT("parallel.ranks_per_host", AUTO, FIELD(parallel.ranks_per_host), FROM(1), ALL,
         .help = "ranks of a host, consecutive. auto: as the transport finds them, in a plan all; a number pretends "
                 "hosts, for plans and tests"),
@@ -114,7 +116,8 @@ static const zr_key table[] = {
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
 
     INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
-        .help = "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks"),
+        .help =
+            "samples of a step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks"),
     INT("train_micro_batch_size_per_gpu", AUTO, FIELD(micro_batch_size), FROM(1), ALL,
         .help = "samples of a micro-batch on one rank; 1 when none of the three is given"),
     INT("gradient_accumulation_steps", AUTO, FIELD(accumulation_steps), FROM(1), ALL,

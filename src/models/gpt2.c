@@ -132,12 +132,28 @@ static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_va
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
+/* "1, 2, 4", as many as there is room for. */
+static const char *list_divisors(int64_t n, char *list, size_t bytes)
+{
+    size_t used = 0;
+    for (int64_t d = 1; d <= n && used + 24 < bytes; d++)
+        if (n % d == 0) used += (size_t)snprintf(list + used, bytes - used, used ? ", %" PRId64 : "%" PRId64, d);
+    return list;
+}
+
 static bool fits(zr_graph *graph, const zr_gpt2_config *c)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : spec->seq;
+    char degrees[128];
     if (zr_gpt2_check(c) != ZR_OK)
         zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
+    else if (spec->tensor > 1 && c->n_head % spec->tensor != 0)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "gpt2: n_head %" PRId64 " cannot be shared by %" PRId64
+                       " tensor-parallel ranks (parallel.tensor): "
+                       "%s would do",
+                       c->n_head, spec->tensor, list_divisors(c->n_head, degrees, sizeof degrees));
     else if (tokens > c->n_positions)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "gpt2: a sequence of %" PRId64 " tokens is longer than n_positions, %" PRId64, tokens,

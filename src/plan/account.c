@@ -167,7 +167,7 @@ static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    double times = (double)plan->layout.accum * plan->layout.ranks;
+    double times = (double)plan->layout.accum * plan->ranks;
     bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
     ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
     for (int32_t i = 0; i < s->n_steps; i++) {

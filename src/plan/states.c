@@ -137,6 +137,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
              (long long)zr_graph_param_elems(graph));
+    plan->params = zr_graph_param_elems(graph);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;
@@ -147,7 +148,6 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
             u->verdict = ZR_NONE;
         u->gathered = plan->param_group != ZR_GROUP_SELF && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
-        plan->params += u->elems;
         plan->padding_elems += u->padded_elems - u->elems;
         bool cast = l->train && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
         if (!cast)
@@ -228,7 +228,8 @@ zr_status zr__plan_staging(zr_plan *plan)
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* also what is saved passes there */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
-                                      [ZR_GROUP_ACROSS] = plan->two_levels};
+                                      [ZR_GROUP_ACROSS] = plan->two_levels,
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* likewise */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         const bool shared = g == ZR_GROUP_TENSOR;
         if (shared ? joined == 0 : !used[g] || !plan->moves) continue;
@@ -236,8 +237,8 @@ zr_status zr__plan_staging(zr_plan *plan)
         int64_t ranks = plan->group[g].size;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > STAGING_BYTES ? ranks * STAGING_LEAST_BYTES : STAGING_BYTES;
         if (2 * largest < wanted) wanted = 2 * largest;
-        if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
-        if (l->train && l->fused_buffer && all > wanted) wanted = all;
+        if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
+        if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
                                    &plan->staging[g]));
     }

@@ -25,13 +25,15 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
     reader r = {.text = text, .batch = layout->batch, .seq = layout->seq, .part = part};
-    int64_t rows = layout->batch * comm->size, windows = text->windows;
+    int64_t rows = layout->batch * layout->ranks, windows = text->windows;
     *part = (zr__eval_part){0};
     for (int64_t first = 0; first < windows; first += rows) {
-        zr_batch batch = {.first_row = first + comm->rank * layout->batch};
+        zr_batch batch = {.first_row = first + comm->rank / layout->tensor * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
         if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
+    /* Ranks that share layers have the same losses: the first of them tells. */
+    if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
     return ZR_OK;
 }
 

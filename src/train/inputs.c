@@ -10,7 +10,7 @@ zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t
     ZR_CHECK(*specs, ZR_ERR_MEMORY, "no memory for the names of %d parameters", (int)params);
     for (int32_t i = 0; i < params; i++) {
         const zr_param_info *info = zr_graph_param(graph, i);
-        (*specs)[i] = (zr_tensor_spec){info->name, info->shape};
+        (*specs)[i] = (zr_tensor_spec){info->name, info->whole};
     }
     *n = params;
     return ZR_OK;

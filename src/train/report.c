@@ -11,7 +11,7 @@ static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCA
 zr_report zr_report_planned(const zr_plan *plan)
 {
     zr_report report = {.params = plan->params,
-                        .ranks = plan->layout.ranks,
+                        .ranks = plan->ranks,
                         .stage = plan->layout.stage,
                         .memory = plan->memory,
                         .traffic = plan->traffic,

@@ -275,9 +275,9 @@ static zr_status check_shapes(const zr_graph *graph, const zr_safetensors *file)
     for (int32_t i = 0; i < zr_graph_params(graph); i++) {
         const zr_param_info *param = zr_graph_param(graph, i);
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
-        bool same = tensor && tensor->ndim == param->shape.ndim && strcmp(tensor->dtype, "F32") == 0;
-        for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->shape.dim[d];
-        zr_shape_print(&param->shape, wanted, sizeof(wanted));
+        bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
+        for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
+        zr_shape_print(&param->whole, wanted, sizeof(wanted));
         ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr_safetensors_path(file),
                  param->name, wanted);
     }

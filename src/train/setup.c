@@ -186,7 +186,7 @@ static void set_groups(const zr_config *config, zr_layout *layout)
                   host = config->parallel.ranks_per_host;
     layout->shard_ranks = shard > 0 ? at_most_ranks(shard) : 0;
     layout->hpz_ranks = hpz > 1 ? at_most_ranks(hpz) : 0;
-    layout->host_ranks = host > 0 && host < layout->ranks ? (int)host : 0;
+    layout->host_ranks = host > 0 && host < layout->ranks && layout->tensor == 1 ? (int)host : 0;
     layout->hierarchical = config->collectives.hierarchical == ZR_SWITCH_ON ||
                            (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
@@ -216,7 +216,8 @@ static void set_movement(const zr_config *config, zr_layout *layout)
 zr_layout zr_train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
-    layout.ranks = ranks;
+    layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
+    layout.ranks = ranks / layout.tensor;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
     layout.batch = config->micro_batch_size;

@@ -68,8 +68,8 @@ zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trac
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
     *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
     ZR_TRY(make_room(t));
-    t->start_sec = zr_alloc((size_t)plan->layout.ranks * sizeof(double));
-    ZR_CHECK(t->start_sec, ZR_ERR_MEMORY, "no memory for a trace of %d ranks", plan->layout.ranks);
+    t->start_sec = zr_alloc((size_t)plan->ranks * sizeof(double));
+    ZR_CHECK(t->start_sec, ZR_ERR_MEMORY, "no memory for a trace of %d ranks", plan->ranks);
     return ZR_OK;
 }
 
@@ -164,7 +164,7 @@ static void put_text(zr__trace *t)
 static void add_names(zr__trace *t)
 {
     zr__text_add(&t->text, HEAD);
-    for (int r = 0; r < t->plan->layout.ranks; r++) {
+    for (int r = 0; r < t->plan->ranks; r++) {
         zr__text_add(&t->text,
                      "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
                      "{\"ph\":\"M\", \"name\":\"process_sort_index\", \"pid\":%d, \"args\":{\"sort_index\":%d}}",
