@@ -74,7 +74,9 @@ static zr_status check_comm(const zr__proof *p)
         bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
-        bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE, staged = !moves;
+        bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
+        if (step->group != ZR_GROUP_SELF && p->plan->group[step->group].size == 1) moves = asks = false;
+        bool staged = !moves;
         ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && step->group != ZR_GROUP_SELF), ZR_ERR_INTERNAL,
                  "step %d is a call between ranks, but not on the comm stream or of no group", i);
         const int32_t staging = p->plan->staging[step->group];
