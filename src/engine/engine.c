@@ -58,7 +58,7 @@ static zr_status take_comms(zr_engine *e)
             continue;
         }
         if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue; /* a rank alone adds its own pieces */
-        int color = e->comm->rank; /* the group's rank with all coordinates 0 */
+        int color = e->comm->rank;                                       /* the group's rank with all coordinates 0 */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
             color -= e->comm->rank / axis->step % axis->size * axis->step;

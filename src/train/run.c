@@ -19,7 +19,10 @@ enum { SCALE_BYTES = 128 };
 static void log_line(zr__run *r, const char *line, int bytes)
 {
     if (zr__run_dir_log(&r->dir, line, (size_t)bytes)) return;
-    zr__run_note(r, "metrics.jsonl cannot be written (disk full?); training goes on without it");
+    char text[160];
+    snprintf(text, sizeof(text), "metrics.jsonl cannot be written: %s; training goes on without it",
+             strerror(r->dir.log_error));
+    zr__run_note(r, text);
 }
 
 /* ---- before anything is created -------------------------------------------------------------- */

@@ -332,6 +332,7 @@ bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
         n = write(dir->metrics, line, bytes);
     } while (n < 0 && errno == EINTR);
     dir->log_failed = n != (ssize_t)bytes;
+    dir->log_error = n < 0 ? errno : ENOSPC; /* what takes a part of a line has no room for more */
     off_t end = n > 0 && dir->log_failed ? lseek(dir->metrics, 0, SEEK_END) : -1;
     if (end >= n && ftruncate(dir->metrics, end - n) != 0) return false;
     return !dir->log_failed;

@@ -16,6 +16,7 @@ typedef struct zr__run_dir {
     uint64_t key;                    /* of the lock while it is held */
     char gone[ZR_LOCK_HOLDER_BYTES]; /* whose lock was left there and is taken over, "" */
     int metrics;                     /* file descriptor, -1: closed */
+    int log_error;                   /* errno of that */
     bool log_failed;                 /* metrics could not be written; noted once, training goes on */
 } zr__run_dir;
 

@@ -1,0 +1,74 @@
+#TEST timeout=120 mpi=1
+# Tensor parallelism from the command: as thread ranks and under mpirun, saved at one degree and resumed at another.
+. tests/command.inc
+
+numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
+near() { # A B: losses, validation losses and norms within 2e-4 of each other
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$1/metrics.jsonl" | cut -d: -f2 >a
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$2/metrics.jsonl" | cut -d: -f2 >b
+    [ -s a ] && paste a b | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-4 * $1) exit 1 }'
+}
+
+i=0
+while [ $i -lt 500 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 32},
+ "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 8,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.5,
+ "zero_optimization": {"stage": 3},
+ "train": {"steps": 4, "threads": 1, "eval_interval": 2, "eval_batches": 2, "save_interval": 2, "output_dir": "one"}}
+END
+check "one rank" "$ZR" train c.json --quiet
+train() { # DIR RANKS TENSOR KEYS...
+    dir=$1 ranks=$2 tensor=$3
+    shift 3
+    "$ZR" train c.json --ranks "$ranks" --quiet --parallel.tensor="$tensor" --train.output_dir="$dir" "$@"
+}
+for grid in '2 2' '4 2' '4 4'; do
+    dir=$(echo "$grid" | tr ' ' x)
+    check "$dir: ranks, of a layer" train "$dir" $grid
+    check "... the losses of one rank, but for rounding" near one "$dir"
+    check "... planned is measured" as_planned "$dir"
+done
+for stage in 0 2; do
+    check "stage $stage" train "stage$stage" 4 2 --zero_optimization.stage=$stage --activation_checkpointing.policy=unit
+    check "... to the bit" same 4x2 "stage$stage"
+done
+
+# Whole tensors in checkpoints: at any other degree the next loss is the one that it would have been, but for rounding.
+for grid in '1 1' '4 4' '3 1' '4 2'; do
+    dir=from4x2-$(echo "$grid" | tr ' ' x)
+    cp -r 4x2 "$dir"
+    rm -r "$dir/model" "$dir/step-00000004"
+    batch=8
+    [ "$grid" != '3 1' ] || batch=6
+    check "saved by 4x2, resumed by $grid" train "$dir" $grid --resume --train_batch_size=$batch
+    [ $batch = 6 ] || check "... goes on" near 4x2 "$dir"
+    check "... with the same bits in all states" sh -c "cmp $dir/step-00000002/exp_avg.safetensors 4x2/step-00000002/exp_avg.safetensors"
+done
+check "... by the same grid to the bit" same 4x2 from4x2-4x2
+
+mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    for grid in '2 2' '4 2'; do
+        dir=$(echo "$grid" | tr ' ' x)
+        check "$dir under mpirun" $mpirun -n ${grid% *} "$ZR" train c.json --quiet --parallel.tensor=${grid#* } \
+            --train.output_dir="mpi-$dir"
+        check "... to the bit" same "$dir" "mpi-$dir"
+        check "... planned is measured" as_planned "mpi-$dir"
+    done
+else
+    skip "tensor parallelism under mpirun" "no mpirun, or built without MPI"
+fi
+
+check "ranks that the degree does not divide" code 78 train odd 3 2
+check "... say what would do" grep -q 'parallel.tensor: 2 ranks share each layer, of 3' err
+check "heads that the degree does not divide" code 78 train heads 3 3
+check "... say what would do" grep -q 'n_head 4 cannot be shared by 3 tensor-parallel ranks (parallel.tensor): 1, 2, 4 would do' err
+check "more ranks than heads" code 78 train more 8 8
+echo "1..$n"
