@@ -127,6 +127,7 @@ struct zr_op {
 
 typedef struct zr_cost {
     double flops;             /* multiply and add count as two */
+    double again;             /* of the FLOPs: what another op of the model makes as well */
     double bytes;             /* read and written */
     zr_product_sizes product; /* of the matrix products that the FLOPs are; zeros: they are none, or none measured */
 } zr_cost;

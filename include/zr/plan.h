@@ -389,6 +389,7 @@ ZR_API void zr_memory_sum(zr_memory *memory);
 typedef enum zr_border {
     ZR_BORDER_GROUP, /* between groups of mics_shard_size, or of zero_hpz_partition_size, neighbouring ranks */
     ZR_BORDER_HOST,
+    ZR_BORDER_TENSOR, /* between ranks that share layers, for these: no step for ZeRO's sake counts */
     ZR_BORDERS
 } zr_border;
 

@@ -150,8 +150,9 @@ typedef struct zr_report {
 
 ZR_API zr_report zr_report_planned(const zr_plan *plan);
 
-/** What of a report's traffic stays within a group of neighbouring ranks (ZR_BORDER_GROUP). */
-ZR_API zr_traffic zr_report_within(const zr_report *report);
+/** What of a report's traffic does not cross a border: stays within a group of neighbouring ranks (ZR_BORDER_GROUP), is
+ *  for ZeRO's sake (ZR_BORDER_TENSOR). */
+ZR_API zr_traffic zr_report_within(const zr_report *report, zr_border border);
 
 /** From the engine's counters. FLOPs are the plan's: the engine ran each of its steps, and counts none.
  *  ZR_ERR_INTERNAL when the traffic is not a whole multiple of the steps. */

@@ -75,9 +75,13 @@ static void print_head(const planning *p, int64_t n_params)
                            : c->model.type,
            (long long)s->n_layer, (long long)s->n_embd, (long long)s->n_head, (long long)s->vocab_size,
            named ? "" : " (GPT-2's smallest, as none is given: --preset NAME or the section model)");
-    printf("parameters: %s, %s, %d rank%s, batch %lld x %lld tokens a rank\n"
+    char grid[96] = "";
+    if (c->parallel.tensor > 1)
+        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)",
+                 (long long)(p->ranks / c->parallel.tensor), (long long)c->parallel.tensor);
+    printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
-           cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
+           cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s", grid,
            (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
            c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.facts.name);
 }
@@ -373,13 +377,13 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 {
     plan_options o = {.stage = -1};
     const cli_option options[] = {
-        {"ranks", CLI_INT, &o.ranks, 1, "N", "data-parallel ranks, any number"},
+        {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, any number"},
         {"preset", CLI_TEXT, &o.preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"},
         {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
         {"stage", CLI_INT, &o.stage, 0, "S", "ZeRO stage 0-3"},
         {"batch", CLI_INT, &o.batch, 1, "B", "samples of a micro-batch on each rank"},
         {"seq", CLI_INT, &o.seq, 1, "T", "tokens of a sample"},
-        {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor-parallel ranks; 1 is built"},
+        {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor parallelism: so many of the ranks share each layer"},
         {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
         {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},

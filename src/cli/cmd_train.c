@@ -50,7 +50,7 @@ static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
     const double kept = 8 << 20, spare = 24 << 20;
-    double ranks = plan->layout.ranks;
+    double ranks = plan->ranks;
     if (ranks * kept > spare + 0.03 * ranks * (double)plan->memory.total_bytes) mallopt(M_MMAP_THRESHOLD, 256 << 10);
 #else
     (void)plan;

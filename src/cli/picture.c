@@ -74,7 +74,7 @@ static void draw_title(const cli_picture *p, const char *model)
     const zr_plan *plan = p->plan;
     const zr_layout *layout = &plan->layout;
     char params[32], total[32], states[32], policy[32], where[64] = "";
-    if (layout->ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", layout->ranks);
+    if (plan->ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", plan->ranks);
     svg_text(p->out, 40, 40, (svg_font){.size = 20, .color = PICTURE_DARK, .bold = true},
              "One training step of %s%s: %s", model, where, cli_bytes((double)plan->memory.total_bytes, total));
     svg_text(

@@ -66,7 +66,7 @@ static double cell(const zr_report *report, row_kind kind, int index)
     case ROW_TRAFFIC:
         return (double)report->traffic.bytes[index];
     case ROW_WITHIN: {
-        const zr_traffic within = zr_report_within(report);
+        const zr_traffic within = zr_report_within(report, (zr_border)index);
         return sum_of(&within);
     }
     case ROW_ACROSS:
@@ -137,8 +137,12 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
     print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
     if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
-        print_row(out, table, color, "of it within groups", ROW_WITHIN, 0);
+        print_row(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
         print_row(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
+    }
+    if (sum_of(&report->across[ZR_BORDER_TENSOR]) > 0) {
+        print_row(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
+        print_row(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
     }
     if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
         print_row(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
@@ -152,7 +156,7 @@ void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *ch
     for (int stage = 0; stage < 4; stage++) {
         zr_plan *other = NULL;
         bool made = stage == table->chosen;
-        if (!made && zr_train_plan(config, chosen->layout.ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
+        if (!made && zr_train_plan(config, chosen->ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
         table->report[stage] = zr_report_planned(made ? chosen : other);
         table->planned[stage] = true;
         zr_plan_destroy(&other);

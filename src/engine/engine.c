@@ -174,9 +174,12 @@ static void count_traffic(zr_engine *e, int sign)
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && counts(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
+            /* Scalars are everyone's, also where the ranks that share layers are all. */
+            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
-                e->moved.across[b].bytes[k] += sign * zr_plan_across(e->plan, g, (zr_border)b, e->comm->rank, bytes);
+                e->moved.across[b].bytes[k] +=
+                    sign * zr_plan_across(e->plan, group, (zr_border)b, e->comm->rank, bytes);
         }
 }
 

@@ -86,6 +86,7 @@ static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
 
 int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
 {
+    if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
     const int width = within(&plan->layout, border), size = plan->group[group].size;
     return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
 }
@@ -94,6 +95,7 @@ int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int
  * is nothing new. */
 static int most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
+    if (border == ZR_BORDER_TENSOR) return 0;
     const int width = within(&plan->layout, border);
     const int64_t all = (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
     int rank = 0;
@@ -173,9 +175,9 @@ static zr_status account_flops(zr_plan *plan)
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(g, s->step[i].op);
-        double flops = op->def->cost(g, op).flops * times;
-        plan->flops_hardware += flops;
-        if (!ran[s->step[i].op]) plan->flops_model += flops;
+        const zr_cost cost = op->def->cost(g, op);
+        plan->flops_hardware += cost.flops * times;
+        if (!ran[s->step[i].op]) plan->flops_model += (cost.flops - cost.again) * times;
         ran[s->step[i].op] = true;
     }
     zr_free(ran);

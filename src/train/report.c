@@ -21,11 +21,10 @@ zr_report zr_report_planned(const zr_plan *plan)
     return report;
 }
 
-zr_traffic zr_report_within(const zr_report *report)
+zr_traffic zr_report_within(const zr_report *report, zr_border border)
 {
     zr_traffic within = report->traffic;
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
-        within.bytes[kind] -= report->across[ZR_BORDER_GROUP].bytes[kind];
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) within.bytes[kind] -= report->across[border].bytes[kind];
     return within;
 }
 
@@ -113,13 +112,19 @@ static int set_part(json_t *object, const char *name, const zr_traffic *part)
 
 static json_t *traffic_json(const zr_report *report)
 {
-    const zr_traffic *groups = &report->across[ZR_BORDER_GROUP], *hosts = &report->across[ZR_BORDER_HOST];
+    const zr_traffic *groups = &report->across[ZR_BORDER_GROUP], *hosts = &report->across[ZR_BORDER_HOST],
+                     *layers = &report->across[ZR_BORDER_TENSOR];
     json_t *object = json_object();
     int failed = set_traffic(object, &report->traffic);
     if (total_of(groups) > 0) {
-        const zr_traffic within = zr_report_within(report);
+        const zr_traffic within = zr_report_within(report, ZR_BORDER_GROUP);
         failed |= set_part(object, "within", &within);
         failed |= set_part(object, "across", groups);
+    }
+    if (total_of(layers) > 0) {
+        const zr_traffic data = zr_report_within(report, ZR_BORDER_TENSOR);
+        failed |= set_part(object, "data", &data);
+        failed |= set_part(object, "tensor", layers);
     }
     if (total_of(hosts) > 0) failed |= set_part(object, "across_hosts", hosts);
     if (!failed) return object;

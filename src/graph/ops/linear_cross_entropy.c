@@ -160,11 +160,19 @@ static zr_status part_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
+/* In training the logits are made once more, with their gradient. */
+static zr_cost part_cost(const zr_graph *graph, const zr_op *op)
+{
+    zr_cost c = cost(graph, op);
+    if (zr_graph_get_spec(graph)->mode == ZR_MODE_TRAIN) c.again = c.flops;
+    return c;
+}
+
 static const zr_op_def linear_cross_entropy_part = {
     .name = "linear_cross_entropy_part",
     .n_out = 1,
     .infer = part_infer,
-    .cost = cost,
+    .cost = part_cost,
 };
 
 static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
