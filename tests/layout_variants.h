@@ -73,6 +73,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout = v->set;
     run->layout.size = had.size;
     run->layout.ranks = had.ranks;
+    run->layout.tensor = had.tensor;
     run->layout.stage = had.stage;
     run->layout.dtype = had.dtype;
     run->layout.wire_dtype = had.wire_dtype;

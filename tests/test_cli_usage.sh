@@ -83,7 +83,7 @@ expect "buckets of one element"   78 "raise reduce_bucket_size" "$ZR" plan --pre
     --zero_optimization.reduce_bucket_size=1 --zero_optimization.stage=2 --quiet
 expect "longer than the model"    78 "seq_length"     "$ZR" train c.json --data.seq_length=17
 expect "unknown preset"           2 "gpt2-124m"      "$ZR" plan --preset gpt3
-expect "tensor parallel"          69 "parallel.tensor" "$ZR" train c.json --parallel.tensor=2
+expect "tensor parallel"          78 "parallel.tensor" "$ZR" train c.json --parallel.tensor=2
 expect "data missing"             66 "nope.txt"       "$ZR" train c.json --data.train=nope.txt
 expect "data is a directory"      66 "directory"      "$ZR" train c.json --data.train=.
 expect "data too short"           65 "3 tokens"       "$ZR" train c.json --data.train=short.txt

@@ -80,11 +80,43 @@ static void losses_are_those_of_one_rank(void **state)
     }
 }
 
+/* Each way to keep and move states, against the same on one rank a layer. */
+static void every_layout_trains(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 7; way++) {
+        trainer run[2];
+        for (int k = 0; k < 2; k++) {
+            zr_layout *l = &run[k].layout;
+            run[k] = small(k ? 2 : 1, 2, 3);
+            l->states = way < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+            l->norm_first = l->two_pass = way == 1;
+            l->any_ranks = way == 2;
+            if (way == 3) l->dtype = l->wire_dtype = ZR_BF16;
+            if (way == 4) l->recompute = ZR_RECOMPUTE_UNIT;
+            l->offload_checkpoints = way == 4;
+            l->fused_buffer = way == 5;
+            if (way == 6) l->reduce = ZR_REDUCE_TO_OWNER;
+            if (way == 6) l->gather = ZR_GATHER_BROADCAST;
+            l->accum = way == 2 ? 2 : 1;
+            l->batch = way == 2 ? 1 : 2;
+            run[k].clip = way == 0 ? 0 : 1;
+            trainer_run(&run[k]);
+        }
+        const double loss = way == 3 ? 2e-2 : 2e-5, norm = way == 3 ? 5e-2 : 1e-4; /* 8 bits, rounded elsewhere */
+        for (int i = 0; i < run[0].steps; i++) {
+            close_to(run[1].loss[i], run[0].loss[i], loss);
+            close_to(run[1].norm[i], run[0].norm[i], norm);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initial_values_are_the_whole_models),
         cmocka_unit_test(losses_are_those_of_one_rank),
+        cmocka_unit_test(every_layout_trains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

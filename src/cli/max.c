@@ -14,7 +14,7 @@ static void set(const cli_search *s, int64_t n)
         c->model.sizes.n_layer = n;
     } else {
         c->micro_batch_size = n;
-        c->train_batch_size = n * c->accumulation_steps * s->ranks;
+        c->train_batch_size = n * c->accumulation_steps * (s->ranks / c->parallel.tensor);
     }
 }
 
@@ -49,7 +49,7 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
 static int64_t most_of(const cli_search *s)
 {
     if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
-    int64_t rows = INT64_MAX / (s->config->accumulation_steps * s->ranks);
+    int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->ranks / s->config->parallel.tensor));
     return rows < TRIED_ROWS ? rows : TRIED_ROWS;
 }
 

@@ -26,7 +26,8 @@ static zr_status take_memory(zr_engine *e)
     e->by_shard = zr_alloc(sizeof *e->by_shard * (size_t)plan->ranks);
     ZR_CHECK(e->by_shard, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", plan->ranks);
     for (int r = 0; r < plan->ranks; r++)
-        e->by_shard[zr_plan_shard(plan, r) * plan->layout.tensor + zr_plan_place(plan, ZR_GROUP_TENSOR, r)] = r;
+        e->by_shard[zr_plan_shard(plan, r) * plan->group[ZR_GROUP_TENSOR].size +
+                    zr_plan_place(plan, ZR_GROUP_TENSOR, r)] = r;
     return ZR_OK;
 }
 

@@ -120,7 +120,8 @@ static agreed agree_in_order(const zr_engine *e, const double *all, int ranks)
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         sum.squares += all[ZR_NORM_SCALARS * e->by_shard[i]];
-        if (i % e->plan->layout.tensor == 0) sum.loss += all[ZR_NORM_SCALARS * i + 1]; /* the others have the same */
+        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0)
+            sum.loss += all[ZR_NORM_SCALARS * i + 1]; /* the others have the same */
         sum.bad = fmin(sum.bad, all[ZR_NORM_SCALARS * i + 2]);
     }
     return sum;
@@ -134,7 +135,7 @@ static agreed agree_exactly(const zr_engine *e, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * i;
         zr_exact_unpack(&squares, its);
-        if (i % e->plan->layout.tensor == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
+        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
     }
     sum.squares = zr_exact_value(&squares);

@@ -75,8 +75,10 @@ static zr_status check_comm(const zr__proof *p)
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
         bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
-        if (step->group != ZR_GROUP_SELF && p->plan->group[step->group].size == 1) moves = asks = false;
+        if (step->group != ZR_GROUP_SELF && p->plan->group[step->group].size == 1) moves = false;
         bool staged = !moves;
+        ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
+                 "step %d asks %d of %d ranks", i, p->plan->group[step->group].size, p->plan->ranks);
         ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && step->group != ZR_GROUP_SELF), ZR_ERR_INTERNAL,
                  "step %d is a call between ranks, but not on the comm stream or of no group", i);
         const int32_t staging = p->plan->staging[step->group];

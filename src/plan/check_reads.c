@@ -272,7 +272,7 @@ static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
-    if (reduces(step)) return i > 0;
+    if (reduces(step)) return i > 0 && step->op < 0; /* sums of values are gathered as such */
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 

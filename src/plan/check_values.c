@@ -100,6 +100,8 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
     const bool sums = step->kind == ZR_STEP_REDUCE_SCATTER;
     const zr_use all = all_of(p, &use[sums ? 0 : 1]);
+    ZR_CHECK(step->group == ZR_GROUP_TENSOR && use[sums ? 0 : 1].range.by.group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
+             "step %d joins what ranks that share layers have, but not among them", i);
     if (sums) {
         ZR_TRY(check_held(p, holder, i, op->in[0], &all));
         holder[use[2].buffer] = ZR_NONE;

@@ -172,7 +172,7 @@ static int at_most_ranks(int64_t ranks)
 /** Can collectives be made in two levels, by hosts of so many ranks? */
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
-    bool cut = host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
+    bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
     bool plain = !l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL;
     bool alike =
         (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);

@@ -32,8 +32,8 @@ static head head_make(const zr_kernel_args *args, const zr_tensor *qkv)
     head s = {.T = qkv->shape.dim[1],
               .C = qkv->shape.dim[2] / 3,
               .n_head = attr->i[0],
-              .first_head = args->runtime->place * attr->i[0],
-              .all_heads = attr->i[2] ? attr->i[2] : attr->i[0]};
+              .first_head = attr->i[2] > attr->i[0] ? args->runtime->place * attr->i[0] : 0,
+              .all_heads = attr->i[2] > attr->i[0] ? attr->i[2] : attr->i[0]};
     s.D = s.C / s.n_head;
     s.scale = (float)attr->f[0];
     s.drops = attr->f[1] > 0.0;
