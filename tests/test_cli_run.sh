@@ -75,10 +75,11 @@ full() { (ulimit -f $1; shift; "$ZR" train c.json --model.n_embd=8 --model.n_lay
 check "a disk without room for the weights" code 74 full 8 --train.output_dir=none
 check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no room for .* bytes" err && test -z "$(ls -A none)"'
 check "a disk that fills while training" full 40 --train.output_dir=full --trace full.json
+cp err full.err
 check "... says so, in one note each" sh -c 'grep -q "the trace ends early: full.json" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
 check "... leaves the weights whole" sh -c 'test -f full/model/config.json -a ! -e full/lock -a ! -e full/model.tmp'
 check "... which evaluate" "$ZR" eval full
-check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)" || { ls -l full; tail -c 300 full/metrics.jsonl; exit 1; } >&2'
+check "... and whole lines" sh -c 'test -s full/metrics.jsonl && test -z "$(tail -c 1 full/metrics.jsonl)" || { ls -l full; tail -c 300 full/metrics.jsonl; cat full.err; exit 1; } >&2'
 check "... and a trace that ends early" test "$(tail -n 1 full.json)" = "]}"
 small() { (ulimit -v 1000000; "$ZR" train c.json --quiet --model.n_embd=1024 --model.n_layer=24 --train.output_dir=small); }
 case $(basename "$(dirname "$ZR")") in
