@@ -32,7 +32,7 @@ typedef struct cpu_queue {
     pthread_cond_t changed;
     int64_t issued, ended; /* tickets */
     int64_t reached;       /* as `ended`, without tasks that failed or stood behind one that did */
-    int64_t awaited;       /* the least ticket that someone sleeps for, 0: none */
+    int64_t awaited;       /* the least ticket that someone sleeps for; one that has ended: nobody does */
     double free_sec;       /* when the last task since sync ended, 0: there was none */
     bool quit;
     bool dropping, cancelled; /* nothing begins any more until sync; which then tells of no failure */
@@ -57,20 +57,24 @@ static void end_entry(cpu_queue *q, zr_status status)
     if (status != ZR_OK) q->dropping = true;
     q->ended++;
     if (!q->dropping) q->reached = q->ended;
-    bool wakes = q->dropping || (q->awaited > 0 && q->awaited <= q->ended);
+    bool wakes = q->dropping || q->awaited == q->ended;
     pthread_mutex_unlock(&q->lock);
     if (wakes) pthread_cond_broadcast(&q->changed);
+}
+
+/* Sleep until woken, which this ticket's end does. Whoever slept for one that has ended is being woken, and asks anew
+ * if need be. */
+static void sleep_for(cpu_queue *q, int64_t ticket)
+{
+    if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
+    pthread_cond_wait(&q->changed, &q->lock);
 }
 
 /* Wait until the queue has reached this ticket (true), or never will. */
 static bool await_ticket(cpu_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
-    while (q->reached < ticket && !q->dropping) {
-        if (q->awaited == 0 || ticket < q->awaited) q->awaited = ticket;
-        pthread_cond_wait(&q->changed, &q->lock);
-        if (q->awaited <= q->ended) q->awaited = 0;
-    }
+    while (q->reached < ticket && !q->dropping) sleep_for(q, ticket);
     bool reached = q->reached >= ticket;
     pthread_mutex_unlock(&q->lock);
     return reached;
@@ -163,11 +167,7 @@ zr_status zr__queue_sync(zr_queue *queue)
 {
     cpu_queue *q = of(queue);
     pthread_mutex_lock(&q->lock);
-    while (q->ended < q->issued) {
-        q->awaited = q->issued;
-        pthread_cond_wait(&q->changed, &q->lock);
-    }
-    q->awaited = 0;
+    while (q->ended < q->issued) sleep_for(q, q->issued);
     bool failed = q->status != ZR_OK && !q->cancelled;
     zr_status status = q->status;
     q->status = ZR_OK;
