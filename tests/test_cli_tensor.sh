@@ -38,6 +38,15 @@ for stage in 0 2; do
     check "... to the bit" same 4x2 "stage$stage"
 done
 
+# How checkpoints of activations are kept changes no bit.
+ac=--activation_checkpointing
+for kept in '' "$ac.cpu_checkpointing=true" "$ac.offload=host $ac.policy=selective"; do
+    dir=pieces$(echo "$kept" | tr -cd a-z)
+    check "checkpoints in pieces $kept" train "$dir" 4 2 $ac.policy=unit $ac.partition_activations=true $kept
+    check "... to the bit" same 4x2 "$dir"
+    check "... planned is measured" as_planned "$dir"
+done
+
 # Whole tensors in checkpoints: at any other degree the next loss is the one that it would have been, but for rounding.
 for grid in '1 1' '4 4' '3 1' '4 2'; do
     dir=from4x2-$(echo "$grid" | tr ' ' x)
@@ -62,6 +71,10 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
         check "... to the bit" same "$dir" "mpi-$dir"
         check "... planned is measured" as_planned "mpi-$dir"
     done
+    check "checkpoints in pieces under mpirun" $mpirun -n 4 "$ZR" train c.json --quiet --parallel.tensor=2 \
+        $ac.policy=unit $ac.partition_activations=true $ac.cpu_checkpointing=true --train.output_dir=mpi-pieces
+    check "... to the bit" same 4x2 mpi-pieces
+    check "... planned is measured" as_planned mpi-pieces
 else
     skip "tensor parallelism under mpirun" "no mpirun, or built without MPI"
 fi
@@ -70,5 +83,9 @@ check "ranks that the degree does not divide" code 78 train odd 3 2
 check "... say what would do" grep -q 'parallel.tensor: 2 ranks share each layer, of 3' err
 check "heads that the degree does not divide" code 78 train heads 3 3
 check "... say what would do" grep -q 'n_head 4 cannot be shared by 3 tensor-parallel ranks (parallel.tensor): 1, 2, 4 would do' err
+check "pieces of nothing" code 78 train nothing 2 2 $ac.partition_activations=true
+check "... say what would do" grep -q 'partition_activations: with activation_checkpointing.policy none there are no checkpoints; policy unit' err
+check "checkpoints on a disk" code 69 train disk 2 2 $ac.policy=unit $ac.offload=disk
+check "... are refused by name" grep -q 'activation_checkpointing.offload' err
 check "more ranks than heads" code 78 train more 8 8
 echo "1..$n"

@@ -63,9 +63,16 @@ static void losses_are_those_of_one_rank(void **state)
                 close_to(first.norm[i], one.norm[i], 1e-4);
             }
             for (int stage = 0; stage <= 3; stage++)
-                for (int recompute = 0; recompute < 3; recompute++) {
+                for (int way = 0; way < 7; way++) {
                     trainer run = small(tensor, ranks, stage);
-                    run.layout.recompute = (zr_recompute)recompute;
+                    run.layout.recompute = (zr_recompute)(way % 3);
+                    run.layout.partition_checkpoints = way > 3; /* P_a, P_a+cpu; without a policy there are none */
+                    run.layout.offload_checkpoints = way > 4;
+                    if (way == 3) continue;
+                    if (way == 6) run.layout.recompute = ZR_RECOMPUTE_UNIT;
+                    run.layout.overlap = way % 2;
+                    run.layout.save = (zr_save)(way % 3);
+                    run.layout.recompute_every = way == 6 ? 2 : 1;
                     run.layout.states = stage % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
                     run.layout.norm_first = true;
                     run.layout.reduce_bucket_elems = 700;
@@ -111,12 +118,61 @@ static void every_layout_trains(void **state)
     }
 }
 
+/* A model of which nothing is cut, at a degree that divides no value: pieces end in padding. */
+static void build_uncut(zr_graph *g, const void *config)
+{
+    enum { WIDE = 5, WORDS = 7 };
+    const zr_init normal = {ZR_INIT_NORMAL, 0.5};
+    (void)config;
+    const zr_graph_spec *spec = zr_graph_get_spec(g);
+    const zr_shape tokens = {2, {spec->batch, spec->seq}}, square = {2, {WIDE, WIDE}};
+    zr_graph_unit(g, "embed");
+    zr_value wte = zr_param(g, normal, (zr_shape){2, {WORDS, WIDE}}, "wte");
+    zr_value x = zr_embedding(g, zr_input(g, "ids", ZR_I32, tokens), wte);
+    for (int i = 0; i < 3; i++) {
+        zr_graph_unit(g, "h.%d", i);
+        x = zr_add(g, x,
+                   zr_linear(g, zr_gelu(g, zr_linear(g, x, zr_param(g, normal, square, "in.%d", i), ZR_NONE, 0)),
+                             zr_param(g, normal, square, "out.%d", i), ZR_NONE, 0));
+    }
+    zr_graph_unit(g, "head");
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, wte, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+static void pieces_that_do_not_divide_are_padded(void **state)
+{
+    (void)state;
+    const zr_model model = {.name = "uncut", .build = build_uncut};
+    for (int tensor = 1; tensor <= 3; tensor++) {
+        trainer whole = trainer_small(&model, 1, 7);
+        whole.config.vocab_size = 7;
+        whole.steps = 3;
+        whole.layout.tensor = tensor;
+        whole.layout.recompute = ZR_RECOMPUTE_UNIT;
+        trainer_run(&whole);
+        assert_true(whole.loss[2] > 0 && whole.loss[2] != whole.loss[0]);
+        for (int offload = 0; offload < 2; offload++) {
+            trainer run = whole;
+            run.layout.partition_checkpoints = true;
+            run.layout.offload_checkpoints = offload;
+            trainer_run(&run);
+            const zr_space space = offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+            const int64_t piece = ((35 + tensor - 1) / tensor * 4 + 63) / 64 * 64;
+            assert_int_equal(run.planned.space[space].category_bytes[ZR_CATEGORY_CHECKPOINT], 3 * piece);
+            assert_int_equal(run.measured.memory.space[space].category_bytes[ZR_CATEGORY_CHECKPOINT], 3 * piece);
+            for (int i = 0; i < run.steps; i++) assert_true(run.loss[i] == whole.loss[i]);
+            assert_true(run.weights == whole.weights);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initial_values_are_the_whole_models),
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(every_layout_trains),
+        cmocka_unit_test(pieces_that_do_not_divide_are_padded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

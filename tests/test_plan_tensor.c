@@ -11,7 +11,10 @@
 
 enum { B = 2, T = 24, H = 32, V = 61 };
 
-static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute recompute, zr_plan **plan)
+static const zr_layout usual = ZR_LAYOUT_INIT;
+
+/* `l`: recompute, and how checkpoints are kept. */
+static zr_status plan_as(zr_layout l, int64_t layers, int tensor, int ranks, zr_plan **plan)
 {
     const zr_gpt2_config config = {.n_layer = layers,
                                    .n_head = 8,
@@ -20,13 +23,11 @@ static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute rec
                                    .vocab_size = V,
                                    .layer_norm_epsilon = 1e-5,
                                    .initializer_range = 0.02};
-    zr_layout l = ZR_LAYOUT_INIT;
     l.ranks = ranks;
     l.tensor = tensor;
     l.stage = 3;
     l.batch = B;
     l.seq = T;
-    l.recompute = recompute;
     l.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     zr_profile profile = {0};
     profile.facts.threads = 1;
@@ -34,10 +35,17 @@ static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute rec
     return zr_plan_create(&model, &l, &profile, plan);
 }
 
-static int64_t within_layers(int64_t layers, int tensor, int ranks, zr_recompute recompute)
+static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute recompute, zr_plan **plan)
+{
+    zr_layout l = usual;
+    l.recompute = recompute;
+    return plan_as(l, layers, tensor, ranks, plan);
+}
+
+static int64_t within_layers(zr_layout l, int64_t layers, int tensor, int ranks)
 {
     zr_plan *plan = NULL;
-    assert_int_equal(plan_of(layers, tensor, ranks, recompute, &plan), ZR_OK);
+    assert_int_equal(plan_as(l, layers, tensor, ranks, &plan), ZR_OK);
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     const zr_traffic *between = &plan->across[ZR_BORDER_TENSOR];
     assert_int_equal(between->bytes[ZR_TRAFFIC_ALL_REDUCE], 0);
@@ -48,23 +56,105 @@ static int64_t within_layers(int64_t layers, int tensor, int ranks, zr_recompute
 
 /* Of b s h elements, times (M-1)/M: a block's two sums forward and two backward, each a reduce-scatter and a gather,
  * are 8; when a block is computed again its last product is not, so that one sum is made again: 10. Beside them the sum
- * of the embedding's parts and that of the head's gradient, 2 each, and two numbers a token from each of the others. */
+ * of the embedding's parts and that of the head's gradient, 2 each, and two numbers a token from each of the others.
+ * A checkpoint that is kept in pieces is gathered once more, in the host's space or not: 1 each (ZeRO section 7). */
 static void traffic_is_the_formula(void **state)
 {
     (void)state;
     static const struct {
         zr_recompute recompute;
-        int64_t each;
-    } policy[] = {{ZR_RECOMPUTE_NONE, 8}, {ZR_RECOMPUTE_SELECTIVE, 8}, {ZR_RECOMPUTE_UNIT, 10}};
+        int64_t every, each, checkpoints; /* of a block */
+    } policy[] = {{ZR_RECOMPUTE_NONE, 1, 8, 0},
+                  {ZR_RECOMPUTE_SELECTIVE, 1, 8, 2},
+                  {ZR_RECOMPUTE_UNIT, 1, 10, 1},
+                  {ZR_RECOMPUTE_UNIT, 2, 10, 1}};
     for (int tensor = 1; tensor <= 8; tensor *= 2)
         for (int ranks = 1; ranks <= 3; ranks++)
-            for (int p = 0; p < 3; p++)
+            for (int p = 0; p < 4; p++)
                 for (int64_t layers = 1; layers <= 3; layers++) {
+                    zr_layout l = usual;
+                    l.recompute = policy[p].recompute;
+                    l.recompute_every = policy[p].every;
                     const int64_t value = (int64_t)B * T * H * 4 / tensor * (tensor - 1);
                     const int64_t head = (tensor - 1) * (int64_t)B * T * 2 * 4;
-                    assert_int_equal(within_layers(layers, tensor, ranks, policy[p].recompute),
-                                     tensor == 1 ? 0 : (policy[p].each * layers + 4) * value + head);
+                    /* Of two units in a row, of which the embedding is one, the first's output is made again. */
+                    const int64_t again = policy[p].every == 1 ? 0 : 2 * ((layers + 1) / 2) * value;
+                    const int64_t whole = (policy[p].each * layers + 4) * value + head + again;
+                    assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole);
+                    if (l.recompute == ZR_RECOMPUTE_NONE) continue;
+                    const int64_t kept = policy[p].every == 1 ? policy[p].checkpoints * layers : layers / 2;
+                    l.partition_checkpoints = true;
+                    assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole + kept * value);
+                    l.offload_checkpoints = true;
+                    assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole + kept * value);
                 }
+}
+
+/* What a rank keeps of checkpoints: 2 b s h L / M bytes in bf16, on the device or on the host; and of those on the host
+ * no more than two units' are back on the device at any time. */
+static void checkpoints_are_kept_in_pieces(void **state)
+{
+    (void)state;
+    const int64_t value = (int64_t)B * T * H * 2;
+    for (int tensor = 1; tensor <= 8; tensor *= 2)
+        for (int64_t layers = 2; layers <= 6; layers += 4)
+            for (int way = 0; way < 4; way++) {
+                zr_plan *plan = NULL;
+                zr_layout l = usual;
+                l.dtype = l.wire_dtype = ZR_BF16;
+                l.recompute = ZR_RECOMPUTE_UNIT;
+                l.partition_checkpoints = true;
+                l.offload_checkpoints = way % 2;
+                l.overlap = way / 2;
+                assert_int_equal(plan_as(l, layers, tensor, 1, &plan), ZR_OK);
+                const int64_t *device = plan->memory.space[ZR_SPACE_DEVICE].category_bytes,
+                              *host = plan->memory.space[ZR_SPACE_HOST].category_bytes;
+                assert_int_equal(device[ZR_CATEGORY_CHECKPOINT], way % 2 ? 0 : layers * value / tensor);
+                assert_int_equal(host[ZR_CATEGORY_CHECKPOINT], way % 2 ? layers * value / tensor : 0);
+                const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+                int alive = 0, most = 0, fetched = 0;
+                for (int32_t i = 0; i < s->n_steps; i++)
+                    for (int32_t b = 0; b < s->n_buffers; b++) {
+                        if (strcmp(s->buffer[b].what, "fetched checkpoint") != 0) continue;
+                        fetched += s->buffer[b].first_step == i;
+                        alive += s->buffer[b].first_step == i;
+                        if (alive > most) most = alive;
+                        alive -= s->buffer[b].last_step == i;
+                    }
+                assert_int_equal(fetched, way % 2 || tensor > 1 ? layers : 0);
+                assert_in_range(most, 0, 2);
+                zr_plan_destroy(&plan);
+            }
+}
+
+/* Where a checkpoint's pieces go astray, the proof says so. */
+static void checkpoints_astray_are_seen(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 4; fault++) {
+        zr_plan *plan = NULL;
+        zr_layout l = usual;
+        l.recompute = ZR_RECOMPUTE_UNIT;
+        l.partition_checkpoints = true;
+        l.offload_checkpoints = fault == 3;
+        assert_int_equal(plan_as(l, 3, 2, 1, &plan), ZR_OK);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        int32_t gather[4], n = 0;
+        for (int32_t i = 0; i < s->n_steps && n < 4; i++) {
+            const zr_step *step = &s->step[i];
+            const zr_op *op = step->op < 0 ? NULL : zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], step->op);
+            if (step->kind == ZR_STEP_GATHER && op && op->def->join == ZR_JOIN_NONE) gather[n++] = i;
+        }
+        assert_int_equal(n, 3);
+        zr_step *first = &s->step[gather[0]], *second = &s->step[gather[1]];
+        if (fault == 0) s->use[first->uses].buffer = s->use[second->uses].buffer; /* another unit's */
+        if (fault == 1) first->group = ZR_GROUP_DATA;
+        if (fault == 2) first->op = second->op;
+        if (fault == 3) s->use[first->uses].buffer = s->use[first->uses + 1].buffer = s->use[second->uses].buffer;
+        assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+        zr_plan_destroy(&plan);
+    }
 }
 
 /* Parameters are the whole model's, a rank has an M-th of what is cut, and all FLOPs are those of the model but for the
@@ -146,10 +236,9 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_is_the_formula),
-        cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(every_element_has_a_place),
-        cmocka_unit_test(what_is_not_a_layout_is_refused),
+        cmocka_unit_test(traffic_is_the_formula),      cmocka_unit_test(checkpoints_are_kept_in_pieces),
+        cmocka_unit_test(checkpoints_astray_are_seen), cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(every_element_has_a_place),   cmocka_unit_test(what_is_not_a_layout_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

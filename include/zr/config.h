@@ -33,6 +33,7 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
 typedef enum zr_config_policy { ZR_POLICY_NONE, ZR_POLICY_UNIT, ZR_POLICY_SELECTIVE, ZR_POLICY_AUTO } zr_config_policy;
+typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
 typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_OWNER } zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
@@ -124,8 +125,10 @@ typedef struct zr_config {
     struct {
         zr_config_policy policy;
         int64_t every;
-        bool cpu; /* checkpoints are kept in the host's memory */
-    } recompute;  /* section activation_checkpointing */
+        bool partition; /* checkpoints are kept in pieces, one of each rank that shares a layer */
+        bool cpu;       /* they are kept in the host's memory, as with offload HOST */
+        zr_config_offload offload;
+    } recompute; /* section activation_checkpointing */
     struct {
         zr_config_reduce reduce;
         zr_config_gather gather;

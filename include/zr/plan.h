@@ -87,9 +87,11 @@ typedef struct zr_layout {
     bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes;      /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO; 0: none */
-    bool offload_checkpoints; /* what recompute keeps of the forward pass is kept in the host's space */
-    zr_save save;             /* only with `train` */
+    int64_t limit_bytes; /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO; 0: none */
+    /* What recompute keeps of the forward pass (ZeRO section 6.1): in pieces, one of each rank that shares the layer
+     * (P_a); in the host's space (P_a+cpu). */
+    bool partition_checkpoints, offload_checkpoints;
+    zr_save save; /* only with `train` */
     /* Stage 3, in elements. DeepSpeed's thresholds, by units: a unit is gathered, kept and freed as a whole. */
     int64_t prefetch_elems;      /* further units are gathered ahead until so many are on their way; 0: none */
     int64_t live_elems;          /* no unit is gathered ahead beyond so many whole ones; 0: one segment ahead */
@@ -121,7 +123,7 @@ typedef struct zr_layout {
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0,   \
             0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,           \
-            ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT              \
+            ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT       \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -209,7 +211,7 @@ ZR_API const char *zr_stream_name(zr_stream stream);
                                            rows of the global batch, in the first round; the next round takes those    \
                                            that follow the group's */                                                  \
     X(RUN, "run")                       /* op of the graph; uses: its inputs, outputs, scratch, in order */            \
-    X(ZERO, "zero")                     /* clear a range of a unit's gradient that no op writes */                     \
+    X(ZERO, "zero")                     /* clear a range that no op writes: of a unit's gradient, behind a value */    \
     X(CAST, "cast")                     /* from the master (mine) into the whole unit (mine) */                        \
     X(COPY, "copy")                     /* bytes from one buffer to another, in most cases of another space */         \
     X(GATHER, "gather")                 /* all-gather of parameters: mine, each, staging */                            \
@@ -283,7 +285,8 @@ typedef struct zr_step {
     bool any_ranks; /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
     int32_t group;  /* the ranks that take part */
     int32_t unit;
-    int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join); else -1 */
+    int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join), GATHER of
+                             a checkpoint: which has made it; else -1 */
     int32_t owner;        /* REDUCE, BROADCAST: the place in the group; -1 */
     int32_t slot;         /* SAVE: which state of the optimizer; -1: the parameters */
     int64_t rounds;       /* REPEAT; reductions: so many add up */

@@ -195,7 +195,7 @@ void cli_schedule_print(FILE *out, const zr_plan *plan)
         const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
         fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, zr_stream_name(step->stream), zr_step_kind_name(step->kind),
                 unit);
-        if (step->kind == ZR_STEP_RUN) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
+        if (step->op >= 0) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
         if (step->unit >= 0 && step->range.count > 0)
             fprintf(out, " elements %" PRId64 "+%" PRId64, step->range.first, step->range.count);
         print_conditions(out, plan, step);

@@ -100,6 +100,10 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
     if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
         return fail_key(source, "activation_checkpointing", "every", ZR_ERR_CONFIG,
                         "read with activation_checkpointing.policy unit only; leave it out");
+    if (config->recompute.partition && config->recompute.policy == ZR_POLICY_NONE && config->parallel.tensor > 1)
+        return fail_key(source, "activation_checkpointing", "partition_activations", ZR_ERR_CONFIG,
+                        "with activation_checkpointing.policy none there are no checkpoints; policy unit, selective "
+                        "or auto would do");
     if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1) {
         snprintf(message, sizeof(message),
                  "all_reduce gives every rank all sums, of which it keeps its own only at zero_optimization.stage "

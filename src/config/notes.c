@@ -164,8 +164,14 @@ zr_status zr__config_note_all(zr_config *config)
 {
     ZR_TRY(note_unused(config));
     ZR_TRY(note_autos(config));
-    if (config->recompute.cpu && config->recompute.policy == ZR_POLICY_NONE)
-        ZR_TRY(zr__config_note(config, "activation_checkpointing.cpu_checkpointing: there are no checkpoints with "
-                                       "activation_checkpointing.policy none, so nothing is kept on the host"));
+    if (config->recompute.partition && config->parallel.tensor == 1)
+        ZR_TRY(zr__config_note(config, "activation_checkpointing.partition_activations has no meaning here: with "
+                                       "parallel.tensor 1 there is nothing to divide"));
+    const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
+    if (host && config->recompute.policy == ZR_POLICY_NONE)
+        ZR_TRY(zr__config_note(config,
+                               "activation_checkpointing.%s: there are no checkpoints with "
+                               "activation_checkpointing.policy none, so nothing is kept on the host",
+                               config->recompute.cpu ? "cpu_checkpointing" : "offload"));
     return ZR_OK;
 }

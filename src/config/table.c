@@ -281,12 +281,15 @@ static const zr_key table[] = {
                    "it the memory that the host has left"),
     INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
         .help = "policy unit: of so many blocks in a row only the input of the first is kept"),
-    BOOL("activation_checkpointing.partition_activations", "false", UNUSED,
-         .help = "with parallel.tensor 1 there is nothing to divide"),
+    BOOL("activation_checkpointing.partition_activations", "false", FIELD(recompute.partition), ALL,
+         .help = "with a policy but none: of what is kept of the forward pass each of the parallel.tensor ranks keeps "
+                 "its piece, and all pieces are gathered before the backward pass needs them (ZeRO-R's Pa)"),
     BOOL("activation_checkpointing.cpu_checkpointing", "false", FIELD(recompute.cpu), ALL,
          .help = "with a policy but none: what is kept of the forward pass is copied to memory of the host until the "
-                 "backward pass (Pa+cpu). On processors that is the same memory, and `zr plan` shows what a device "
-                 "would keep"),
+                 "backward pass (with partition_activations: Pa+cpu). On processors that is the same memory, and `zr "
+                 "plan` shows what a device would keep"),
+    CHOICE("activation_checkpointing.offload", "none|host|disk", "\"none\"", FIELD(recompute.offload),
+           ONLY("none|host"), .help = "host: the same as cpu_checkpointing"),
     BOOL("activation_checkpointing.contiguous_memory_optimization", "false", UNUSED,
          .help = "memory is planned, never fragmented"),
     INT("activation_checkpointing.number_checkpoints", "null", UNUSED, FROM(1), .help = "follows from the model"),

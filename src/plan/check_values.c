@@ -92,6 +92,51 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
+/* What each buffer holds, all of a value or this rank's piece of one. */
+typedef struct held {
+    zr_value *all, *piece; /* by buffer */
+} held;
+
+/* This rank's among the pieces of a layer's ranks. */
+static bool is_piece(const zr_use *use)
+{
+    const zr_range *r = &use->range;
+    return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each;
+}
+
+/* Of a value that moves to another place, all or a piece, which may go back to its place among the others. */
+static void check_copy(const held *h, const zr_use *from, const zr_use *to)
+{
+    const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer];
+    h->all[to->buffer] = is_piece(from) || is_piece(to) ? ZR_NONE : all;
+    h->piece[to->buffer] = is_piece(from) ? all : piece;
+}
+
+/* A checkpoint that ranks have kept in pieces is put together. */
+static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const zr_value value = h->piece[use[0].buffer];
+    const zr_use all = all_of(p, &use[1]);
+    bool made = false;
+    for (int j = 0; j < op->n_out; j++) made |= value == op->out[j] && value != ZR_NONE;
+    ZR_CHECK(made && step->kind == ZR_STEP_GATHER && step->group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
+             "step %d gathers buffer %s, which holds no piece of what its op has made", i,
+             p->s->buffer[use[0].buffer].what);
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    const int64_t elems = zr_shape_elems(&info->type.shape), padding = all.range.count - elems;
+    ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size &&
+                 use[0].range.count == step->range.count && use[1].range.by.group == ZR_GROUP_TENSOR &&
+                 use[1].dtype == info->type.dtype && !info->cut,
+             ZR_ERR_INTERNAL, "step %d gathers %lld elements of value %d, which has %lld", i,
+             (long long)all.range.count, value, (long long)elems);
+    h->all[use[1].buffer] = value;
+    h->piece[use[1].buffer] = ZR_NONE;
+    return ZR_OK;
+}
+
 /* What ranks have parts of: they are summed into pieces, which are in no value's place yet, and pieces are gathered. */
 static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
 {
@@ -120,20 +165,25 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
     return check_held(p, holder, i, op->out[0], &all);
 }
 
-static zr_status check_step(const zr__proof *p, zr_value *holder, int32_t i)
+static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
 {
+    zr_value *holder = h->all;
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0]));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0]));
-    if (step->kind == ZR_STEP_COPY) holder[use[1].buffer] = holder[use[0].buffer];
-    if (step->op >= 0 && step->kind != ZR_STEP_RUN) return check_join(p, holder, i);
-    if (step->kind != ZR_STEP_RUN) return ZR_OK;
+    if (step->kind == ZR_STEP_COPY) check_copy(h, &use[0], &use[1]);
+    if (step->op < 0) return ZR_OK;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    if (step->kind != ZR_STEP_RUN)
+        return op->def->join == ZR_JOIN_NONE ? check_gathered(p, h, i) : check_join(p, holder, i);
     for (int j = 0; j < op->n_in; j++)
         if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j]));
-    for (int j = 0; j < op->n_out; j++) holder[use[op->n_in + j].buffer] = op->out[j];
+    for (int j = 0; j < op->n_out; j++) {
+        holder[use[op->n_in + j].buffer] = op->out[j];
+        h->piece[use[op->n_in + j].buffer] = ZR_NONE;
+    }
     for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j]));
     return ZR_OK;
 }
@@ -142,11 +192,13 @@ static zr_status check_step(const zr__proof *p, zr_value *holder, int32_t i)
  * check_order.c has shown; so whoever reads a value must find it the last that was written to its place. */
 zr_status zr__check_values(const zr__proof *p)
 {
-    zr_value *holder = zr_alloc(sizeof *holder * (size_t)(p->s->n_buffers + 1));
-    ZR_CHECK(holder, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
-    for (int32_t b = 0; b < p->s->n_buffers; b++) holder[b] = ZR_NONE;
+    const size_t buffers = (size_t)p->s->n_buffers + 1;
+    held h = {.all = zr_alloc(2 * sizeof *h.all * buffers)};
+    ZR_CHECK(h.all, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    h.piece = h.all + buffers;
+    for (size_t b = 0; b < 2 * buffers; b++) h.all[b] = ZR_NONE;
     zr_status st = ZR_OK;
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, holder, i);
-    zr_free(holder);
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, &h, i);
+    zr_free(h.all);
     return st;
 }

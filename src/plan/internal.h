@@ -7,12 +7,14 @@
 /* ---- what runs (program.c, recompute.c, auto.c) ------------------------------------------------ */
 
 typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__FETCH_BACK } zr__role;
-/* An op that runs; or a value that is kept in the host's space, or fetched back from there, which writes it anew. */
+/* An op that runs; or a value that is kept until the backward pass, or fetched back from there, which writes it anew.
+ */
 typedef struct zr__run_of {
     int32_t op; /* KEEP, FETCH: -1 */
     zr__role role;
     zr_value value; /* KEEP, FETCH */
     int32_t unit;   /* whose segment it belongs to */
+    bool pieces;    /* KEEP, FETCH: each rank of a layer keeps its piece */
 } zr__run_of;
 
 /* What runs in one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
@@ -30,8 +32,10 @@ void zr__program_emit(zr__program *program, zr__run_of run);
 /* The op that runs, NULL: none does. */
 const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, int32_t run);
 
-/* Activation checkpoints live in the host's space between forward and backward pass (offload.c). */
-zr_status zr__offload_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
+/* Where activation checkpoints are kept between forward and backward pass, and in pieces or whole (checkpoints.c). */
+zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
+/* Elements of one rank's piece of a value, of a layer's ranks; the last one's ends in padding. */
+int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
 /* Recompute policies of the units: the first so many, and the rest. */
 typedef struct zr__mix {
@@ -275,7 +279,7 @@ typedef struct zr__writing {
     zr__decided decided;
     zr__gathers gathers;
     int32_t *instance;    /* value -> its newest instance, -1: not written */
-    int32_t *kept;        /* value -> buffer of the host's space that it is kept in */
+    int32_t *kept;        /* value -> buffer that it is kept in */
     int32_t *place;       /* instance -> buffer */
     int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
     int32_t n_instances;

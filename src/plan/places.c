@@ -4,6 +4,14 @@
  */
 #include "plan/internal.h"
 
+/* The bytes of a value's place: one that may be kept in pieces has room for the last rank's padding. */
+static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
+{
+    const bool pieces = plan->layout.partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut;
+    return pieces ? zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size * zr_dtype_bytes(v->type.dtype)
+                  : zr__value_bytes(v);
+}
+
 /* Parameters and caches have none. */
 static int32_t instance_of(const zr__writing *w, zr_value value)
 {
@@ -36,9 +44,9 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->grad_buffer[unit];
 }
 
-/* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of this size, die
- * here, be no other operand as well, and not have been given to an earlier output. */
-static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes)
+/* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of the output's
+ * size, die here, be no other operand as well, and not have been given to an earlier output. */
+static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
     const zr_op *op = zr__op_of(&w->decided, run);
@@ -49,8 +57,10 @@ static int32_t donated(const zr__writing *w, int32_t run, int out, int64_t bytes
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
     for (int j = 0; j < out; j++)
         if (op->def->in_place[j] == op->def->in_place[out]) return ZR_NONE;
-    const zr_value_info *d = zr_graph_value(g, op->in[donor]);
-    return d->kind == ZR_VALUE_ACT && zr__value_bytes(d) == bytes ? w->place[given] : ZR_NONE;
+    const zr_value_info *d = zr_graph_value(g, op->in[donor]), *v = zr_graph_value(g, op->out[out]);
+    const zr_plan *plan = w->list.plan;
+    const bool fits = zr__value_bytes(d) == zr__value_bytes(v) && room_of(plan, d) >= room_of(plan, v);
+    return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
 /* Is this a part of a parameter's gradient to which its only reader adds the rest in place? Then it is made in the
@@ -97,9 +107,9 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     zr_category category =
         v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT; /* a part of a parameter's gradient, or an activation */
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
-    use.buffer = donated(w, run, out, zr__value_bytes(v));
+    use.buffer = donated(w, run, out);
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
-        use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, zr__value_bytes(v));
+        use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, room_of(l->plan, v));
     return use;
 }
 

@@ -19,7 +19,7 @@ const zr_op *zr__program_op(const zr__program *p, const zr_graph *g, int32_t run
 
 static void emit(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
 {
-    zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit});
+    zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
 /* The forward op whose output `value` has to be computed again and is not there yet, or -1. */
@@ -111,7 +111,9 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     zr_free(dropped);
     ZR_TRY(st);
     ZR_TRY(p->status);
-    return kind == ZR_SCHEDULE_TRAIN && plan->layout.offload_checkpoints ? zr__offload_checkpoints(p, plan, g) : ZR_OK;
+    const zr_layout *l = &plan->layout;
+    const bool moves = l->offload_checkpoints || (l->partition_checkpoints && zr_plan_shares_layers(plan));
+    return kind == ZR_SCHEDULE_TRAIN && moves ? zr__keep_checkpoints(p, plan, g) : ZR_OK;
 }
 
 void zr__program_free(zr__program *p)

@@ -71,11 +71,13 @@ static void find_inputs(const zr_graph *g, int64_t *input_bytes)
 static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
 {
     if (!is_forward(g, v)) return false;
+    /* Of all ranks of the layer, so that the same goes at every degree. */
+    const int64_t bytes = zr__value_bytes(v) * (v->cut ? plan->layout.tensor : 1);
     switch (plan->unit[v->unit].recompute) {
     case ZR_RECOMPUTE_UNIT:
         return true;
     case ZR_RECOMPUTE_SELECTIVE:
-        return zr_graph_get_op(g, v->producer)->def->selective || zr__value_bytes(v) > input_bytes[v->unit];
+        return zr_graph_get_op(g, v->producer)->def->selective || bytes > input_bytes[v->unit];
     case ZR_RECOMPUTE_NONE:
     case ZR_RECOMPUTE_AUTO:
         break;

@@ -64,6 +64,14 @@ static void write_losses(zr__writing *w, int32_t run)
     zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
+/* The value has a new instance, in this place. */
+static void now_at(zr__writing *w, zr_value value, zr_use place)
+{
+    w->list.schedule->value[value] = place;
+    w->place[w->n_instances] = place.buffer;
+    w->instance[value] = w->n_instances++;
+}
+
 static void write_run(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -77,11 +85,7 @@ static void write_run(zr__writing *w, int32_t run)
         made[j] = zr__place_output(w, step, run, j);
         zr__list_use(l, step, made[j]);
     }
-    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) {
-        l->schedule->value[op->out[j]] = made[j];
-        w->place[w->n_instances] = made[j].buffer;
-        w->instance[op->out[j]] = w->n_instances++;
-    }
+    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) now_at(w, op->out[j], made[j]);
     int64_t scratch = zr_device_facts_scratch(&l->plan->profile.facts, l->graph, op);
     if (scratch > 0) {
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
@@ -92,14 +96,13 @@ static void write_run(zr__writing *w, int32_t run)
 
 /* ---- what ranks of a layer have of each other ------------------------------------------------- */
 
-/* Between the ranks of a layer: a piece of each. */
-static zr__id join_step(zr__writing *w, int32_t run, zr_step_kind kind, int64_t piece)
+/* Between the ranks of a layer, for an op: a piece of each. */
+static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind kind, int64_t piece)
 {
     zr__list *l = &w->list;
-    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, zr__op_of(&w->decided, run)->unit);
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
     zr_step *made = zr__list_newest(l);
-    made->op = w->decided.program.run[run].op;
-    made->replay = w->decided.program.run[run].role == ZR__REPLAY;
+    made->op = op;
     made->group = ZR_GROUP_TENSOR;
     made->rounds = 1;
     made->range = (zr_range){.count = piece, .by = {piece, ZR_GROUP_TENSOR}};
@@ -117,57 +120,102 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     return use;
 }
 
+/* All ranks' pieces come to `out`: this rank's are there already, or at `mine`. */
+static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
+                                  int64_t piece)
+{
+    zr__list *l = &w->list;
+    zr__id step = join_step(w, op, unit, ZR_STEP_GATHER, piece);
+    zr__list_use(l, step, mine ? *mine : piece_of(out, piece, false, true, true));
+    zr__list_use(l, step, piece_of(out, piece, true, !mine, true));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    return step;
+}
+
 /* Sums are made piece by piece, one of each rank, and then gathered. */
 static void write_join(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
     const zr_op *op = zr__op_of(&w->decided, run);
+    const zr__run_of *of = &w->decided.program.run[run];
     const bool sums = op->def->join == ZR_JOIN_SUM;
-    const zr_use in = zr__place_input(w, op->in[0]), out = zr__place_output(w, ZR_NONE, run, 0),
-                 staging = zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true);
+    const zr_use in = zr__place_input(w, op->in[0]), out = zr__place_output(w, ZR_NONE, run, 0);
     const int64_t piece = out.range.count / l->plan->group[ZR_GROUP_TENSOR].size;
     if (sums) {
         const bool in_place = in.buffer == out.buffer;
-        zr__id step = join_step(w, run, ZR_STEP_REDUCE_SCATTER, piece);
+        zr__id step = join_step(w, of->op, op->unit, ZR_STEP_REDUCE_SCATTER, piece);
+        zr__list_newest(l)->replay = of->role == ZR__REPLAY;
         zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
-        zr__list_use(l, step, staging);
+        zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
         zr__list_use(l, step, piece_of(out, piece, false, in_place, true));
     }
-    zr__id step = join_step(w, run, ZR_STEP_GATHER, piece);
-    if (sums)
-        zr__list_use(l, step, piece_of(out, piece, false, true, true));
-    else
-        zr__list_use(l, step, in);
-    zr__list_use(l, step, piece_of(out, piece, true, sums, true));
-    zr__list_use(l, step, staging);
-    l->schedule->value[op->out[0]] = out;
-    w->place[w->n_instances] = out.buffer;
-    w->instance[op->out[0]] = w->n_instances++;
+    (void)write_gather_pieces(w, of->op, op->unit, sums ? NULL : &in, out, piece);
+    zr__list_newest(l)->replay = of->role == ZR__REPLAY;
+    now_at(w, op->out[0], out);
 }
 
-/* A value goes to the host's space, or comes back from there to a place of its own. */
-static void write_copy(zr__writing *w, int32_t run)
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
+{
+    const int64_t ranks = plan->group[ZR_GROUP_TENSOR].size;
+    return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
+}
+
+/* A value of the forward pass, or this rank's piece of it, goes to where it is kept. */
+static void write_keep(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
-    const bool keep = of->role == ZR__KEEP;
-    const int64_t bytes = zr__value_bytes(zr_graph_value(l->graph, of->value));
-    zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
-    if (keep)
-        w->kept[of->value] = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint", bytes);
-    zr_use host = zr__use_value(l->graph, of->value, w->kept[of->value], !keep, keep), device = host;
-    device.reads = keep;
-    device.writes = !keep;
-    device.buffer = keep ? w->place[w->instance[of->value]]
-                         : zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint", bytes);
-    zr__list_use(l, step, keep ? device : host);
-    zr__list_use(l, step, keep ? host : device);
-    if (keep) return;
+    const zr_value_info *value = zr_graph_value(l->graph, of->value);
+    const bool host = l->plan->layout.offload_checkpoints;
+    zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
+    if (of->pieces) {
+        const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
+        zr_use padding = from;
+        padding.range.first += from.range.count;
+        padding.range.count = piece * ranks - from.range.count;
+        padding.reads = false;
+        padding.writes = true;
+        if (padding.range.count > 0)
+            zr__list_use(l, zr__list_step(l, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, of->unit), padding);
+        from = piece_of(from, piece, false, true, false);
+        to.range.count = piece;
+    }
+    to.buffer = w->kept[of->value] = zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT,
+                                                     of->unit, "checkpoint", to.range.count * zr_dtype_bytes(to.dtype));
+    zr__id step = zr__list_step(l, ZR_STEP_COPY, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit);
+    zr__list_use(l, step, from);
+    zr__list_use(l, step, to);
+}
+
+/* What was kept comes back, to a place of its own: from the host's space on the copy stream, and from other ranks. */
+static void write_fetch(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr__run_of *of = &w->decided.program.run[run];
+    const zr_value_info *value = zr_graph_value(l->graph, of->value);
+    const bool host = l->plan->layout.offload_checkpoints;
+    zr_use from = zr__use_value(l->graph, of->value, w->kept[of->value], true, false),
+           to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
+    const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,
+                  ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
+    from.range.count = piece;
+    to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint",
+                                piece * ranks * zr_dtype_bytes(to.dtype));
+    zr__id step = ZR_NONE;
+    if (host) {
+        step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
+        zr__list_use(l, step, from);
+        zr__list_use(l, step, of->pieces ? piece_of(to, piece, false, false, true) : to);
+    }
+    if (of->pieces) {
+        const zr__id gather = write_gather_pieces(w, value->producer, of->unit, host ? NULL : &from, to, piece);
+        if (!host) step = gather;
+    }
     /* Fetched while the segment before computes and no earlier: else all checkpoints might be there at once. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
-    l->schedule->value[of->value] = device;
-    w->place[w->n_instances] = device.buffer;
-    w->instance[of->value] = w->n_instances++;
+    now_at(w, of->value, to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
@@ -184,9 +232,8 @@ static void write_batch(zr__writing *w)
         int64_t bytes = zr__value_bytes(zr_graph_value(l->graph, input));
         int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_ACT, -1, "input", bytes),
                 place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "input", bytes);
-        zr_use use = l->schedule->value[input] = zr__use_value(l->graph, input, place, false, true);
-        w->place[w->n_instances] = place;
-        w->instance[input] = w->n_instances++;
+        zr_use use = zr__use_value(l->graph, input, place, false, true);
+        now_at(w, input, use);
         zr__list_use(l, step, use);
         use.buffer = given;
         zr__list_use(l, step, use);
@@ -227,7 +274,10 @@ static void write_segments(zr__writing *w)
         if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
         for (int32_t run = segment[i].first; run < segment[i].end; run++) {
             const zr_op *op = zr__op_of(&w->decided, run);
-            (!op ? write_copy : op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
+            if (!op)
+                (w->decided.program.run[run].role == ZR__KEEP ? write_keep : write_fetch)(w, run);
+            else
+                (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
         }
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];

@@ -197,10 +197,16 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* The bytes of the largest value that the ranks of a layer have parts of. */
+/* The bytes of the largest value that the ranks of a layer have parts of, or may keep in pieces. */
 static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
+    const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN];
+    for (int32_t v = 0; train && plan->layout.partition_checkpoints && v < zr_graph_values(train); v++) {
+        const zr_value_info *info = zr_graph_value(train, v);
+        const bool forward = info->kind == ZR_VALUE_ACT && !zr_graph_get_op(train, info->producer)->backward;
+        if (forward && !info->cut && zr__value_bytes(info) > largest) largest = zr__value_bytes(info);
+    }
     for (int k = 0; k < ZR_SCHEDULES; k++)
         for (int32_t i = 0; plan->graph[k] && i < zr_graph_ops(plan->graph[k]); i++) {
             const zr_op *op = zr_graph_get_op(plan->graph[k], i);

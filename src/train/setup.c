@@ -155,7 +155,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
-    layout->offload_checkpoints = config->recompute.cpu;
+    layout->partition_checkpoints = config->recompute.partition;
+    layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
     /* A copy is more than a process promises to take, so somebody must have said that there is room. */
     if (zr_train_saves_behind(config))
         layout->save = zr_config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;

@@ -209,11 +209,12 @@ static void add_title(zr__trace *t, const record *r)
     const zr_graph *graph = t->plan->graph[ZR_SCHEDULE_TRAIN];
     const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
     const char *name = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
+    const zr_op *op = step->op >= 0 ? zr_graph_get_op(graph, step->op) : NULL;
     if (step->kind != ZR_STEP_RUN) {
-        zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s\", \"cat\":\"%s\"", name, space, unit, name);
+        zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s%s\", \"cat\":\"%s\"", name, space, unit,
+                     op ? " " : "", op ? op->def->name : "", name);
         return;
     }
-    const zr_op *op = zr_graph_get_op(graph, step->op);
     zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s\", \"cat\":\"%s\"", unit, space, op->def->name,
                  step->replay ? " again" : "",
                  step->replay   ? "replay"

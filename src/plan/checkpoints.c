@@ -1,18 +1,30 @@
 /*
- * A rewrite of the program: activation checkpoints are kept in the host's space from the forward pass until their
- * unit's backward pass (ZeRO section 6.1, P_a+cpu, of one rank). A checkpoint is copied away where it is made and
- * fetched back at the beginning of the segment that computes from it again. Lifetimes, places and waits of the copies
- * follow from the program as those of ops do.
+ * A rewrite of the program: how activation checkpoints are kept from the forward pass until their unit's backward pass
+ * (ZeRO section 6.1). Of those that are the same on all ranks of a layer each may keep its piece alone (P_a), and what
+ * is kept may be in the host's space (P_a+cpu). A checkpoint is copied away where it is made and fetched back at the
+ * beginning of the segment that computes from it again. Lifetimes, places and waits of the copies follow from the
+ * program as those of ops do.
  */
 #include "plan/internal.h"
 
 #include <string.h>
 
-/* Of each value: where the forward pass makes it, and whether it goes to the host. */
+/* Of each value: where the forward pass makes it, whether it is copied away, and whether in pieces. */
 typedef struct checkpoints {
     int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
     bool *goes;
+    bool *pieces;
 } checkpoints;
+
+/* Is the value the same on all ranks of a layer? Not where each has its own columns, nor parts of a sum. */
+static void find_same(const zr_graph *g, bool *same)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) same[v] = !zr_graph_value(g, v)->cut;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->def->join != ZR_JOIN_NONE) same[op->in[0]] = false;
+    }
+}
 
 /* What a replay that the policy asks for reads of the forward pass: as segments.c marks it. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
@@ -24,6 +36,12 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
         for (int j = 0; j < op->n_in && by_policy; j++)
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
+    }
+    find_same(g, c->pieces);
+    const bool pieces = plan->layout.partition_checkpoints && zr_plan_shares_layers(plan);
+    for (int32_t v = 0; v < zr_graph_values(g); v++) {
+        c->pieces[v] = pieces && c->pieces[v];
+        c->goes[v] = c->goes[v] && (c->pieces[v] || plan->layout.offload_checkpoints);
     }
 }
 
@@ -45,7 +63,7 @@ static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, cons
             zr_value v = op->in[j];
             if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
             fetched[v] = true;
-            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH_BACK, v, p->run[begin].unit});
+            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH_BACK, v, p->run[begin].unit, c->pieces[v]});
         }
     }
 }
@@ -59,7 +77,8 @@ static void rewrite(zr__program *to, const zr__program *p, const zr_graph *g, co
             const zr_op *op = zr__program_op(p, g, i);
             zr__program_emit(to, p->run[i]);
             for (int j = 0; j < op->n_out && p->run[i].role == ZR__FORWARD; j++)
-                if (c->goes[op->out[j]]) zr__program_emit(to, (zr__run_of){-1, ZR__KEEP, op->out[j], op->unit});
+                if (c->goes[op->out[j]])
+                    zr__program_emit(to, (zr__run_of){-1, ZR__KEEP, op->out[j], op->unit, c->pieces[op->out[j]]});
         }
         if (end != p->pass_end[pass]) continue;
         to->pass_end[pass++] = to->n;
@@ -67,15 +86,16 @@ static void rewrite(zr__program *to, const zr__program *p, const zr_graph *g, co
     }
 }
 
-zr_status zr__offload_checkpoints(zr__program *p, const zr_plan *plan, const zr_graph *g)
+zr_status zr__keep_checkpoints(zr__program *p, const zr_plan *plan, const zr_graph *g)
 {
     size_t values = (size_t)zr_graph_values(g);
-    checkpoints c = {zr_alloc(sizeof(int32_t) * (values + 1)), zr_alloc(2 * values + 1)};
+    checkpoints c = {.made = zr_alloc(sizeof(int32_t) * (values + 1)), .goes = zr_alloc(3 * values + 1)};
     zr__program made = {.passes = p->passes};
     zr_status st = c.made && c.goes ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     if (st == ZR_OK) {
+        c.pieces = c.goes + values;
         find_checkpoints(p, plan, g, &c);
-        rewrite(&made, p, g, &c, c.goes + values);
+        rewrite(&made, p, g, &c, c.pieces + values);
         st = made.status;
     }
     zr_free(c.made);
