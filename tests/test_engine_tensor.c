@@ -49,41 +49,49 @@ static void close_to(double have, double want, double relative)
     if (!(fabs(have - want) <= relative * fabs(want))) fail_msg("%.9g, wanted %.9g within %g", have, want, relative);
 }
 
+/* As `first` at each stage, with each way to keep and to compute again what the backward pass reads. */
+static void same_bits(const trainer *first, int stage)
+{
+    for (int way = 0; way < 7; way++) {
+        trainer run = small(first->layout.tensor, first->layout.ranks, stage);
+        if (way == 3) continue; /* without a policy there are no checkpoints */
+        run.layout.sequence = first->layout.sequence;
+        if (way % 2 && run.layout.sequence) run.layout.sequence = ZR_SEQUENCE_REGATHER;
+        run.layout.recompute = way == 6 ? ZR_RECOMPUTE_UNIT : (zr_recompute)(way % 3);
+        run.layout.recompute_every = way == 6 ? 2 : 1;
+        run.layout.partition_checkpoints = way > 3; /* P_a, P_a+cpu */
+        run.layout.offload_checkpoints = way > 4;
+        run.layout.overlap = way % 2;
+        run.layout.save = (zr_save)(way % 3);
+        run.layout.states = stage % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        run.layout.norm_first = true;
+        run.layout.reduce_bucket_elems = 700;
+        trainer_run(&run);
+        for (int i = 0; i < run.steps; i++) {
+            assert_true(run.loss[i] == first->loss[i]);
+            assert_true(run.norm[i] == first->norm[i]);
+        }
+        assert_true(run.weights == first->weights);
+    }
+}
+
 static void losses_are_those_of_one_rank(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++) {
         trainer one = small(1, ranks, 0);
         trainer_run(&one);
-        for (int tensor = 2; tensor <= 4; tensor *= 2) {
-            trainer first = small(tensor, ranks, 0);
-            trainer_run(&first);
-            for (int i = 0; i < first.steps; i++) {
-                close_to(first.loss[i], one.loss[i], 2e-5);
-                close_to(first.norm[i], one.norm[i], 1e-4);
-            }
-            for (int stage = 0; stage <= 3; stage++)
-                for (int way = 0; way < 7; way++) {
-                    trainer run = small(tensor, ranks, stage);
-                    run.layout.recompute = (zr_recompute)(way % 3);
-                    run.layout.partition_checkpoints = way > 3; /* P_a, P_a+cpu; without a policy there are none */
-                    run.layout.offload_checkpoints = way > 4;
-                    if (way == 3) continue;
-                    if (way == 6) run.layout.recompute = ZR_RECOMPUTE_UNIT;
-                    run.layout.overlap = way % 2;
-                    run.layout.save = (zr_save)(way % 3);
-                    run.layout.recompute_every = way == 6 ? 2 : 1;
-                    run.layout.states = stage % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
-                    run.layout.norm_first = true;
-                    run.layout.reduce_bucket_elems = 700;
-                    trainer_run(&run);
-                    for (int i = 0; i < run.steps; i++) {
-                        assert_true(run.loss[i] == first.loss[i]);
-                        assert_true(run.norm[i] == first.norm[i]);
-                    }
-                    assert_true(run.weights == first.weights);
+        for (int tensor = 2; tensor <= 4; tensor *= 2)
+            for (int tokens = 0; tokens < 2; tokens++) {
+                trainer first = small(tensor, ranks, 0);
+                first.layout.sequence = tokens ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_OFF;
+                trainer_run(&first);
+                for (int i = 0; i < first.steps; i++) {
+                    close_to(first.loss[i], one.loss[i], 2e-5);
+                    close_to(first.norm[i], one.norm[i], 1e-4);
                 }
-        }
+                for (int stage = 0; stage <= 3; stage++) same_bits(&first, stage);
+            }
     }
 }
 

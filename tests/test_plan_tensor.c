@@ -45,8 +45,8 @@ static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute rec
 static int64_t within_layers(zr_layout l, int64_t layers, int tensor, int ranks)
 {
     zr_plan *plan = NULL;
-    assert_int_equal(plan_as(l, layers, tensor, ranks, &plan), ZR_OK);
-    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    if (plan_as(l, layers, tensor, ranks, &plan) != ZR_OK || zr_plan_check(plan) != ZR_OK)
+        fail_msg("%d x %d: %s", ranks, tensor, zr_error_message());
     const zr_traffic *between = &plan->across[ZR_BORDER_TENSOR];
     assert_int_equal(between->bytes[ZR_TRAFFIC_ALL_REDUCE], 0);
     const int64_t bytes = between->bytes[ZR_TRAFFIC_REDUCE_SCATTER] + between->bytes[ZR_TRAFFIC_ALL_GATHER];
@@ -88,6 +88,40 @@ static void traffic_is_the_formula(void **state)
                     l.offload_checkpoints = true;
                     assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole + kept * value);
                 }
+}
+
+/* With sequence parallelism a block's four sums are halved into scatters and gathers: 8 again, where what is gathered is
+ * kept for the backward pass, 2 more where it is gathered again (Korthikanti et al. 2022, section 4.2.2), 3 more where
+ * the block is computed again. Checkpoints are cut already. The embedding and the head have two each, as before; of
+ * gains, biases and positions each rank makes a part of the gradient. */
+static void traffic_of_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        zr_recompute recompute;
+        zr_sequence sequence;
+        int64_t each;
+    } policy[] = {{ZR_RECOMPUTE_NONE, ZR_SEQUENCE_KEEP, 8},
+                  {ZR_RECOMPUTE_NONE, ZR_SEQUENCE_REGATHER, 10},
+                  {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_KEEP, 10},
+                  {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_REGATHER, 10},
+                  {ZR_RECOMPUTE_UNIT, ZR_SEQUENCE_KEEP, 11}};
+    for (int tensor = 1; tensor <= 8; tensor *= 2)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            for (int p = 0; p < 5; p++)
+                for (int64_t layers = 1; layers <= 3; layers++)
+                    for (int pieces = 0; pieces < 2; pieces++) {
+                        zr_layout l = usual;
+                        l.recompute = policy[p].recompute;
+                        l.sequence = policy[p].sequence;
+                        l.partition_checkpoints = pieces;
+                        const int64_t value = (int64_t)B * T * H * 4 / tensor * (tensor - 1);
+                        const int64_t head = (tensor - 1) * (int64_t)B * T * 2 * 4;
+                        const int64_t copied = (6 * layers + 2 + T) * H; /* elements that every rank has */
+                        const int64_t gradients = 2 * copied * 4 / tensor * (tensor - 1);
+                        const int64_t whole = (policy[p].each * layers + 4) * value + head + gradients;
+                        assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole);
+                    }
 }
 
 /* What a rank keeps of checkpoints: 2 b s h L / M bytes in bf16, on the device or on the host; and of those on the host
@@ -191,7 +225,7 @@ static void every_element_has_a_place(void **state)
 {
     (void)state;
     for (int64_t tensor = 1; tensor <= 8; tensor *= 2) {
-        const zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, tensor};
+        const zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, tensor, false};
         const zr_cut cut[] = {{0, 1}, {1, 1}, {1, 3}, {0, 2}};
         const zr_shape shape[] = {{2, {13, 3}}, {2, {3, 16}}, {2, {2, 48}}, {3, {16, 2, 3}}};
         for (int c = 0; c < 4; c++) {
@@ -236,7 +270,7 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_is_the_formula),      cmocka_unit_test(checkpoints_are_kept_in_pieces),
+        cmocka_unit_test(traffic_is_the_formula), cmocka_unit_test(traffic_of_tokens),      cmocka_unit_test(checkpoints_are_kept_in_pieces),
         cmocka_unit_test(checkpoints_astray_are_seen), cmocka_unit_test(parts_add_up),
         cmocka_unit_test(every_element_has_a_place),   cmocka_unit_test(what_is_not_a_layout_is_refused),
     };

@@ -35,7 +35,7 @@ static void write_model(const char *name, double epsilon, const float *table, co
 {
     const zr_gpt2_config config = small(epsilon);
     const zr_model model = zr_gpt2(&config);
-    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, T, 0, ZR_F32, ZR_F32, 1};
+    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, T, 0, ZR_F32, ZR_F32, 1, false};
     const zr_hf_gpt2 hf = {1, 1, C, T, V, 0, 0, 0, epsilon, 0.02, true};
     zr_tensor_spec tensor[32];
     zr_graph *g = NULL;

@@ -6,6 +6,8 @@
  * Tensor parallelism (Shoeybi et al. 2019): the author says of a weight how it may be cut (zr_param_cut). A graph of
  * degree M is what one of M ranks computes: it holds an M-th of such weights, and where that makes a part of a sum, ops
  * that add the parts of all M ranks are put in. All M ranks have the same graph; the model's code does not know M.
+ * With sequence parallelism (Korthikanti et al. 2022) each rank has an M-th of the tokens of such a sum, and of what is
+ * computed of it row by row; before the next weight that is cut the tokens of all ranks are gathered.
  *
  * Values are written once (SSA). A failing builder call latches its error in the graph and returns
  * ZR_NONE, later calls do nothing, and zr_graph_finish reports the first error: model code needs no
@@ -46,6 +48,7 @@ typedef struct zr_graph_spec {
     zr_dtype dtype;      /* parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* parameters' gradients as they go on the wire: F32, BF16 or F16 */
     int64_t tensor;      /* M, ranks that share the work of each layer; 0 and 1: none do */
+    bool sequence;       /* with M > 1: between layers each has its own tokens */
 } zr_graph_spec;
 
 typedef enum zr_value_kind {
@@ -68,6 +71,7 @@ typedef struct zr_value_info {
     int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
     bool cut;         /* each of the M ranks has its own part of the columns, of heads or of a hidden layer */
+    bool tokens;      /* each of them has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
@@ -111,8 +115,9 @@ typedef struct zr_op_attr {
 /** What an op wants of the M ranks that share a layer. The planner writes it as moves in place of a kernel's run. */
 typedef enum zr_join {
     ZR_JOIN_NONE,
-    ZR_JOIN_SUM,   /* output: the sum of all ranks' operands, in a fixed binary tree over the ranks, rounded once */
-    ZR_JOIN_GATHER /* output: all ranks' operands, one behind the other in a new first dimension */
+    ZR_JOIN_SUM,     /* output: the sum of all ranks' operands, in a fixed binary tree over the ranks, rounded once */
+    ZR_JOIN_SCATTER, /* output: this rank's of M equal pieces of that sum */
+    ZR_JOIN_GATHER   /* output: all ranks' operands, one behind the other */
 } zr_join;
 
 struct zr_op {
@@ -159,6 +164,9 @@ struct zr_op_def {
     /** What of an output's columns a rank has follows from what it has of the operands' columns (elementwise functions,
      *  heads): where these are cut the output is. Other ops refuse a cut operand. */
     bool keeps_cut;
+    /** It works row by row: where a rank has its own tokens of the operands that are no parameters, it has those of the
+     *  output, and of a parameter's gradient a part, which is summed over the ranks. Other ops refuse such operands. */
+    bool keeps_tokens;
 };
 
 /* ---- building -------------------------------------------------------------------------------- */

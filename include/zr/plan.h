@@ -37,6 +37,14 @@ typedef enum zr_recompute {
                                the smallest */
 } zr_recompute;
 
+/** What ranks that share layers have between these (Korthikanti et al. 2022). */
+typedef enum zr_sequence {
+    ZR_SEQUENCE_OFF,     /* all tokens */
+    ZR_SEQUENCE_KEEP,    /* each its own: norms, dropout and residuals run once over all of them. What is gathered
+                            before a product is kept for its gradient where nothing is computed again */
+    ZR_SEQUENCE_REGATHER /* likewise, but gathered again in the backward pass */
+} zr_sequence;
+
 /** How gradients are reduced and parameters gathered. The sums are the same; the first of each is ZeRO's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard */
@@ -64,6 +72,7 @@ typedef struct zr_layout {
     size_t size;         /* sizeof(zr_layout) */
     int ranks;           /* N, data-parallel degree */
     int tensor;          /* M, ranks that share each layer, neighbours: there are N * M ranks. With 1, none do */
+    zr_sequence sequence; /* with M > 1 */
     int stage;           /* ZeRO stage 0 .. 3 */
     zr_dtype dtype;      /* parameters and activations */
     zr_dtype wire_dtype; /* gradients on the wire; F32 when dtype is F32 */
@@ -121,7 +130,7 @@ typedef struct zr_layout {
 /* By place, in the order of the fields: C++ before C++20 knows no names here. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        sizeof(zr_layout), 1, 1, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0,   \
+        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0,   \
             0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,           \
             ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT       \
     }

@@ -74,6 +74,11 @@ static const zr_key table[] = {
     INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ALL,
         .help = "degree of tensor parallelism: so many neighbouring ranks share each layer, and divide the heads; the "
                 "others of all ranks are data-parallel"),
+    CHOICE("parallel.sequence", "off|keep|regather", "\"off\"", FIELD(parallel.sequence), ALL,
+           .help = "with parallel.tensor above 1: between layers each rank has its own tokens, so that norms, dropout "
+                   "and residuals are computed and kept once for all of them (sequence parallelism). What is gathered "
+                   "before a product is kept for the backward pass (keep) or gathered again (regather); with a policy "
+                   "of activation_checkpointing but none always again"),
     INT("parallel.ranks_per_host", AUTO, FIELD(parallel.ranks_per_host), FROM(1), ALL,
         .help = "ranks of a host, consecutive. auto: as the transport finds them, in a plan all; a number pretends "
                 "hosts, for plans and tests"),

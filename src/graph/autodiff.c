@@ -30,6 +30,12 @@ static bool is_param(const zr__value *v)
     return v->info.kind == ZR_VALUE_PARAM;
 }
 
+/* Is the last contribution to its gradient what goes on the wire? */
+static bool is_whole(const zr__value *v)
+{
+    return is_param(v) && !v->parts;
+}
+
 /* A partial sum of a parameter's gradient is F32; an activation's gradient is as the activation. */
 static zr_dtype partial_dtype(const zr__value *v)
 {
@@ -40,7 +46,7 @@ static zr_dtype partial_dtype(const zr__value *v)
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
-    bool whole = final && is_param(v);
+    bool whole = final && is_whole(v);
     zr_type type = {whole ? graph->spec.grad_dtype : partial_dtype(v), v->info.type.shape};
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
@@ -76,6 +82,15 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     return sum_add(graph, value, final);
 }
 
+/* Of a parameter's gradient each rank has made a part: their sum goes on the wire. */
+static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
+{
+    const zr_value_info info = graph->value[value].info;
+    zr_value sum = zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
+    zr__tensor_sum(graph, part, &sum);
+    return sum;
+}
+
 void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution)
 {
     if (zr__graph_closed(graph)) return;
@@ -96,6 +111,7 @@ void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution)
         if (sum == ZR_NONE) return;
         zr__add(graph, so_far, contribution, graph->value[sum].info.type.dtype, sum);
     }
+    if (final && graph->value[value].parts) sum = sum_parts(graph, value, sum);
     graph->value[value].grad = sum;
 }
 
@@ -109,7 +125,7 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     }
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
-    bool whole = final && is_param(v);
+    bool whole = final && is_whole(v);
     /* A sole contribution can be shared, unless the gradient is a place of its own or of another type. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {

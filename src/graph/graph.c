@@ -128,6 +128,7 @@ static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, in
         .info = {.kind = kind, .type = type, .unit = unit, .param = param, .producer = -1},
         .needed = kind == ZR_VALUE_PARAM,
         .grad = ZR_NONE,
+        .whole = ZR_NONE,
     };
     return ZR_OK;
 }
@@ -331,16 +332,43 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Is any operand cut that is no parameter? Adjoints know what they have. */
-static zr_status check_cuts(const zr_graph *graph, const zr_op *op, bool *cut)
+/* Is any operand cut that is no parameter, or has this rank its tokens of one? Adjoints know what they have. */
+static zr_status check_cuts(const zr_graph *graph, const zr_op *op, bool *cut, bool *tokens)
 {
     if (op->backward) return ZR_OK;
-    for (int i = 0; i < op->n_in; i++) *cut |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.cut;
+    for (int i = 0; i < op->n_in; i++) {
+        *cut |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.cut;
+        *tokens |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.tokens;
+    }
     ZR_CHECK(!*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
              "%s: of an operand each tensor-parallel rank has other columns: a product with a weight that is cut by "
              "rows is wanted first",
              op->def->name);
+    ZR_CHECK(!*tokens || op->def->keeps_tokens, ZR_ERR_UNSUPPORTED,
+             "%s: of an operand each tensor-parallel rank has other tokens (parallel.sequence): a product with a "
+             "weight that is cut by columns is wanted first",
+             op->def->name);
     *cut &= op->def->join == ZR_JOIN_NONE;
+    *tokens &= op->def->join == ZR_JOIN_NONE;
+    return ZR_OK;
+}
+
+/* Each rank makes a part of the gradient of what is read for its tokens alone. */
+static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
+{
+    for (int i = 0; i < op->n_in && !op->backward; i++) {
+        zr__value *v = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]];
+        if (!v || v->info.kind != ZR_VALUE_PARAM) continue;
+        const zr_param_info *param = &graph->param[v->info.param];
+        ZR_CHECK(!tokens || param->cut.parts == 0, ZR_ERR_UNSUPPORTED,
+                 "%s: %s is cut, and of another operand each tensor-parallel rank has other tokens", op->def->name,
+                 param->name);
+        ZR_CHECK(!v->read || v->parts == tokens, ZR_ERR_UNSUPPORTED,
+                 "%s: %s is read here for some tokens and elsewhere for all (parallel.sequence)", op->def->name,
+                 param->name);
+        v->read = true;
+        v->parts = tokens;
+    }
     return ZR_OK;
 }
 
@@ -349,10 +377,11 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
     zr_type type[ZR_OP_OUTS] = {0};
     ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "%s: call zr_graph_unit before the first op", op->def->name);
     ZR_TRY(check_operands(graph, op));
-    bool cut = false;
-    ZR_TRY(check_cuts(graph, op, &cut));
+    bool cut = false, tokens = false;
+    ZR_TRY(check_cuts(graph, op, &cut, &tokens));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
+    ZR_TRY(read_params(graph, op, tokens));
     ZR_TRY(grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
     bool needed = false;
     for (int i = 0; i < op->n_in && op->def->adjoint && !op->backward; i++)
@@ -363,6 +392,7 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
         graph->value[op->out[i]].info.unit = op->unit;
         graph->value[op->out[i]].info.producer = graph->n_ops;
         graph->value[op->out[i]].info.cut |= cut;
+        graph->value[op->out[i]].info.tokens |= tokens;
     }
     graph->op[graph->n_ops++] = *op;
     return ZR_OK;

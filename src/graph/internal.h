@@ -15,6 +15,8 @@ typedef struct zr__value {
     zr_value grad;    /* sum of the contributions so far, ZR_NONE: none */
     int32_t expected; /* contributions that will come: uses by ops whose adjoints will run */
     int32_t begun, ended;
+    bool read, parts; /* of a parameter: an op reads it, and of its gradient each of the M ranks makes a part */
+    zr_value whole;   /* of a value of which each rank has its tokens: all of it, ZR_NONE: not gathered yet */
 } zr__value;
 
 struct zr_graph {
@@ -108,6 +110,13 @@ int64_t zr__head_block(int64_t rows);
 
 /** *sum (ZR_NONE: a new value; or one from zr_grad_begin) = the sum of all ranks' `part`. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
+/** The sum of all ranks' `part`, a value between layers: (B,T,C), or with sequence parallelism this rank's tokens of it,
+ *  (B T / M, C). */
+zr_value zr__between_layers(zr_graph *graph, zr_value part);
+/** The same value with all tokens, (B,T,C): gathered, once, where each rank has its own. */
+zr_value zr__all_tokens(zr_graph *graph, zr_value x);
+/** Was it gathered by zr__all_tokens? Then its gradient is to be this rank's part, whose sum goes back to the tokens. */
+bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** (M, ...): all ranks' x. */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
 /** Has this rank a part of the parameter along this dimension? */

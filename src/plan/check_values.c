@@ -40,13 +40,13 @@ static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
     *end = *begin + use->range.count * zr_dtype_bytes(use->dtype);
 }
 
-/* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before this one write
- * there since? */
-static bool was_last(const zr__proof *p, int32_t step, zr_value value, const zr_use *use)
+/* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before `end_step`
+ * write there since? */
+static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
     bytes_used(use, &first, &end);
-    for (int32_t i = step - 1; i >= 0 && zr_graph_value(p->graph, value)->param >= 0; i--) {
+    for (int32_t i = end_step - 1; i >= 0 && zr_graph_value(p->graph, value)->param >= 0; i--) {
         if (p->s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(p->graph, p->s->step[i].op);
         for (int j = 0; j < op->n_out; j++) {
@@ -58,8 +58,9 @@ static bool was_last(const zr__proof *p, int32_t step, zr_value value, const zr_
     return false;
 }
 
-/* Is `value` still what its place holds, and the place the one that the step names? */
-static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use)
+/* Is `value` still what its place holds, and the place the one that the step names? `made`: by this step. */
+static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
+                            bool made)
 {
     const zr_value_info *info = zr_graph_value(p->graph, value);
     const zr_buffer *b = &p->s->buffer[use->buffer];
@@ -76,7 +77,7 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     }
     bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
     bool held = fixed ? use->buffer == p->s->value[value].buffer
-                      : holder[use->buffer] == value || was_last(p, step, value, use);
+                      : holder[use->buffer] == value || was_last(p, step + made, value, use);
     ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
              step, value, use->buffer, b->what, holder[use->buffer]);
     return ZR_OK;
@@ -148,12 +149,13 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
     ZR_CHECK(step->group == ZR_GROUP_TENSOR && use[sums ? 0 : 1].range.by.group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
              "step %d joins what ranks that share layers have, but not among them", i);
     if (sums) {
-        ZR_TRY(check_held(p, holder, i, op->in[0], &all));
-        holder[use[2].buffer] = ZR_NONE;
-        return ZR_OK;
+        ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
+        const bool scatters = op->def->join == ZR_JOIN_SCATTER;
+        holder[use[2].buffer] = scatters ? op->out[0] : ZR_NONE;
+        return scatters ? check_held(p, holder, i, op->out[0], &use[2], true) : ZR_OK;
     }
     if (op->def->join == ZR_JOIN_GATHER) {
-        ZR_TRY(check_held(p, holder, i, op->in[0], &use[0]));
+        ZR_TRY(check_held(p, holder, i, op->in[0], &use[0], false));
     } else {
         const zr_step *sum = i > 0 ? &p->s->step[i - 1] : step;
         const zr_use *summed = &p->s->use[sum->uses + 2];
@@ -162,7 +164,7 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
         ZR_CHECK(follows, ZR_ERR_INTERNAL, "step %d gathers sums that the step before did not make", i);
     }
     holder[use[1].buffer] = op->out[0];
-    return check_held(p, holder, i, op->out[0], &all);
+    return check_held(p, holder, i, op->out[0], &all, true);
 }
 
 static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
@@ -170,21 +172,21 @@ static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
     zr_value *holder = h->all;
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
-    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0]));
+    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
-        ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0]));
+        ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY) check_copy(h, &use[0], &use[1]);
     if (step->op < 0) return ZR_OK;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
     if (step->kind != ZR_STEP_RUN)
         return op->def->join == ZR_JOIN_NONE ? check_gathered(p, h, i) : check_join(p, holder, i);
     for (int j = 0; j < op->n_in; j++)
-        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j]));
+        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j], false));
     for (int j = 0; j < op->n_out; j++) {
         holder[use[op->n_in + j].buffer] = op->out[j];
         h->piece[use[op->n_in + j].buffer] = ZR_NONE;
     }
-    for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j]));
+    for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j], true));
     return ZR_OK;
 }
 

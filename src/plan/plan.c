@@ -121,6 +121,8 @@ static zr_status check_layout(const zr_layout *l)
              "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, "
              "collectives.hierarchical) with %d tensor-parallel ranks: one of them is built",
              l->tensor);
+    ZR_CHECK(l->sequence >= ZR_SEQUENCE_OFF && l->sequence <= ZR_SEQUENCE_REGATHER, ZR_ERR_ARG,
+             "zr_layout.sequence %d is none of zr_sequence", (int)l->sequence);
     ZR_CHECK(l->tensor == 1 || l->decode_len == 0, ZR_ERR_UNSUPPORTED,
              "decoding on %d tensor-parallel ranks: one rank is built", l->tensor);
     ZR_CHECK(l->stage >= 0 && l->stage <= 3, ZR_ERR_CONFIG, "ZeRO stage %d: stages are 0, 1, 2, 3", l->stage);
@@ -169,7 +171,8 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .seq = l->seq,
                           .dtype = l->dtype,
                           .grad_dtype = l->wire_dtype,
-                          .tensor = l->tensor};
+                          .tensor = l->tensor,
+                          .sequence = l->tensor > 1 && l->sequence != ZR_SEQUENCE_OFF};
     if (kind == ZR_SCHEDULE_DECODE) {
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;

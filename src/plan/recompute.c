@@ -55,15 +55,28 @@ static bool is_forward(const zr_graph *g, const zr_value_info *v)
     return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
 }
 
+/* Of all ranks of the layer, so that the same is computed again at every degree. */
+static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
+{
+    return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
+}
+
+/* Was it put in to gather the tokens of all ranks of the layer? */
+static bool gathers_tokens(const zr_graph *g, const zr_value_info *v)
+{
+    return v->producer >= 0 && zr_graph_get_op(g, v->producer)->def->join == ZR_JOIN_GATHER &&
+           zr_graph_value(g, zr_graph_get_op(g, v->producer)->in[0])->tokens;
+}
+
 /* The widest value that each unit's forward pass takes from another. */
-static void find_inputs(const zr_graph *g, int64_t *input_bytes)
+static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_bytes)
 {
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in && !op->backward; j++) {
             const zr_value_info *v = op->in[j] == ZR_NONE ? NULL : zr_graph_value(g, op->in[j]);
             if (!v || v->kind != ZR_VALUE_ACT || v->unit == op->unit) continue;
-            if (zr__value_bytes(v) > input_bytes[op->unit]) input_bytes[op->unit] = zr__value_bytes(v);
+            if (layer_bytes(plan, v) > input_bytes[op->unit]) input_bytes[op->unit] = layer_bytes(plan, v);
         }
     }
 }
@@ -71,14 +84,14 @@ static void find_inputs(const zr_graph *g, int64_t *input_bytes)
 static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
 {
     if (!is_forward(g, v)) return false;
-    /* Of all ranks of the layer, so that the same goes at every degree. */
-    const int64_t bytes = zr__value_bytes(v) * (v->cut ? plan->layout.tensor : 1);
     switch (plan->unit[v->unit].recompute) {
     case ZR_RECOMPUTE_UNIT:
         return true;
     case ZR_RECOMPUTE_SELECTIVE:
-        return zr_graph_get_op(g, v->producer)->def->selective || bytes > input_bytes[v->unit];
+        return zr_graph_get_op(g, v->producer)->def->selective || gathers_tokens(g, v) ||
+               layer_bytes(plan, v) > input_bytes[v->unit];
     case ZR_RECOMPUTE_NONE:
+        return plan->layout.sequence == ZR_SEQUENCE_REGATHER && gathers_tokens(g, v) && v->unit != last_unit(g);
     case ZR_RECOMPUTE_AUTO:
         break;
     }
@@ -107,7 +120,7 @@ typedef struct readers {
     bool *whole;           /* unit -> its backward reads its parameters, so that at stage 3 it is gathered then */
 } readers;
 
-static void find_readers(const zr_graph *g, readers *r)
+static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++) r->first[v] = r->last[v] = -1;
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
@@ -117,6 +130,10 @@ static void find_readers(const zr_graph *g, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
+            if (op->backward && dropped[in] && gathers_tokens(g, v)) { /* what it is gathered from is read in its place */
+                in = zr_graph_get_op(g, v->producer)->in[0];
+                v = zr_graph_value(g, in);
+            }
             if (!op->backward) continue;
             if (r->first[in] < 0) r->first[in] = i;
             r->last[in] = i;
@@ -181,9 +198,9 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
     if (input_bytes && index && flag) {
         readers r = {index + units, index + units + values, flag + units, flag};
         find_groups(plan, index);
-        find_inputs(g, input_bytes);
+        find_inputs(plan, g, input_bytes);
         drop_by_policy(plan, g, index, input_bytes, dropped);
-        find_readers(g, &r);
+        find_readers(g, dropped, &r);
         drop_cheap(g, &r, dropped);
     } else {
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is computed again", values);

@@ -132,25 +132,41 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     return step;
 }
 
-/* Sums are made piece by piece, one of each rank, and then gathered. */
-static void write_join(zr__writing *w, int32_t run)
+/* The sum of all ranks' `in`, piece by piece, one of each rank: this rank's goes to its place in `out`, or is all of
+ * that. */
+static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
 {
     zr__list *l = &w->list;
     const zr_op *op = zr__op_of(&w->decided, run);
     const zr__run_of *of = &w->decided.program.run[run];
-    const bool sums = op->def->join == ZR_JOIN_SUM;
-    const zr_use in = zr__place_input(w, op->in[0]), out = zr__place_output(w, ZR_NONE, run, 0);
-    const int64_t piece = out.range.count / l->plan->group[ZR_GROUP_TENSOR].size;
-    if (sums) {
-        const bool in_place = in.buffer == out.buffer;
-        zr__id step = join_step(w, of->op, op->unit, ZR_STEP_REDUCE_SCATTER, piece);
-        zr__list_newest(l)->replay = of->role == ZR__REPLAY;
-        zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
-        zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
-        zr__list_use(l, step, piece_of(out, piece, false, in_place, true));
-    }
-    (void)write_gather_pieces(w, of->op, op->unit, sums ? NULL : &in, out, piece);
+    zr__id step = join_step(w, of->op, op->unit, ZR_STEP_REDUCE_SCATTER, piece);
     zr__list_newest(l)->replay = of->role == ZR__REPLAY;
+    const zr_use out = zr__place_output(w, step, run, 0);
+    const bool in_place = in.buffer == out.buffer;
+    zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    zr__list_use(l, step, op->def->join == ZR_JOIN_SUM ? piece_of(out, piece, false, in_place, true) : out);
+    return out;
+}
+
+/* Sums are made in pieces; of a whole sum these are then gathered. */
+static void write_join(zr__writing *w, int32_t run)
+{
+    const zr_op *op = zr__op_of(&w->decided, run);
+    const zr__run_of *of = &w->decided.program.run[run];
+    const zr_join join = op->def->join;
+    const int64_t ranks = w->list.plan->group[ZR_GROUP_TENSOR].size;
+    const zr_use in = zr__place_input(w, op->in[0]);
+    const int64_t piece = join == ZR_JOIN_GATHER ? in.range.count : in.range.count / ranks;
+    zr_use out;
+    if (join == ZR_JOIN_GATHER)
+        out = zr__place_output(w, ZR_NONE, run, 0);
+    else
+        out = write_sum_pieces(w, run, in, piece);
+    if (join != ZR_JOIN_SCATTER) {
+        (void)write_gather_pieces(w, of->op, op->unit, join == ZR_JOIN_GATHER ? &in : NULL, out, piece);
+        zr__list_newest(&w->list)->replay = of->role == ZR__REPLAY;
+    }
     now_at(w, op->out[0], out);
 }
 

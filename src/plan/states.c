@@ -205,14 +205,16 @@ static int64_t largest_joined(const zr_plan *plan)
     for (int32_t v = 0; train && plan->layout.partition_checkpoints && v < zr_graph_values(train); v++) {
         const zr_value_info *info = zr_graph_value(train, v);
         const bool forward = info->kind == ZR_VALUE_ACT && !zr_graph_get_op(train, info->producer)->backward;
-        if (forward && !info->cut && zr__value_bytes(info) > largest) largest = zr__value_bytes(info);
+        if (forward && !info->cut && !info->tokens && zr__value_bytes(info) > largest) largest = zr__value_bytes(info);
     }
     for (int k = 0; k < ZR_SCHEDULES; k++)
         for (int32_t i = 0; plan->graph[k] && i < zr_graph_ops(plan->graph[k]); i++) {
             const zr_op *op = zr_graph_get_op(plan->graph[k], i);
             if (op->def->join == ZR_JOIN_NONE) continue;
-            const int64_t bytes = zr__value_bytes(zr_graph_value(plan->graph[k], op->out[0]));
-            if (bytes > largest) largest = bytes;
+            const int64_t in = zr__value_bytes(zr_graph_value(plan->graph[k], op->in[0])),
+                          out = zr__value_bytes(zr_graph_value(plan->graph[k], op->out[0]));
+            if (in > largest) largest = in;
+            if (out > largest) largest = out;
         }
     return largest;
 }

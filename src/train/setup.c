@@ -219,6 +219,10 @@ zr_layout zr_train_layout(const zr_config *config, int ranks)
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
     layout.ranks = ranks / layout.tensor;
+    static const zr_sequence sequence[] = {[ZR_TOKENS_OFF] = ZR_SEQUENCE_OFF,
+                                           [ZR_TOKENS_KEEP] = ZR_SEQUENCE_KEEP,
+                                           [ZR_TOKENS_REGATHER] = ZR_SEQUENCE_REGATHER};
+    layout.sequence = sequence[config->parallel.sequence];
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
     layout.batch = config->micro_batch_size;

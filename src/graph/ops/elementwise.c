@@ -32,7 +32,8 @@ typedef struct unary {
                     .adjoint = unary_adjoint,                                                                          \
                     .cost = zr__cost_bytes,                                                                            \
                     .cheap = true,                                                                                     \
-                    .keeps_cut = true},                                                                                \
+                    .keeps_cut = true,                                                                                 \
+                    .keeps_tokens = true},                                                                             \
         .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
     }
 enum { GELU, RELU, SILU };
@@ -80,6 +81,7 @@ static const zr_op_def scale = {
     .cost = zr__cost_bytes,
     .cheap = true,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 zr_value zr_scale(zr_graph *graph, zr_value x, double factor)
@@ -113,6 +115,7 @@ static const zr_op_def mul = {
     .cost = zr__cost_bytes,
     .cheap = true,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b)
@@ -153,6 +156,7 @@ static const zr_op_def add = {
     .adjoint = add_adjoint,
     .cost = zr__cost_bytes,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 zr_value zr_add(zr_graph *graph, zr_value a, zr_value b)
@@ -175,7 +179,7 @@ static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(unary_infer(graph, op, out));
     /* Random numbers are counted by the row of the global batch. */
-    ZR_CHECK(out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
+    ZR_CHECK(op->attr.i[1] > 0 || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
              "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
              spec->batch);
     return ZR_OK;
@@ -188,14 +192,18 @@ static const zr_op_def dropout = {
     .adjoint = factor_adjoint, /* the same mask on the gradient */
     .cost = zr__cost_bytes,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 zr_value zr_dropout(zr_graph *graph, zr_value x, double p)
 {
     if (!zr__probability_ok(graph, "dropout", p)) return ZR_NONE;
     int32_t stream = zr__graph_stream(graph);
-    if (p == 0 || zr_graph_get_spec(graph)->mode != ZR_MODE_TRAIN) return x;
-    return zr__apply(graph, &dropout, &(zr_op_attr){.i = {stream}, .f = {p}}, 1, &x);
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    if (p == 0 || spec->mode != ZR_MODE_TRAIN) return x;
+    const zr_value_info *info = zr_graph_value(graph, x);
+    const int64_t row = info && info->tokens ? spec->seq * zr_shape_cols(&info->type.shape) : 0;
+    return zr__apply(graph, &dropout, &(zr_op_attr){.i = {stream, row}, .f = {p}}, 1, &x);
 }
 
 /* ---- fill ------------------------------------------------------------------------------------ */

@@ -77,23 +77,28 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
     const zr_value_info *info = zr_graph_value(graph, table);
     const bool cut = zr__is_cut(graph, table, 0);
     const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
-    zr_value y = ZR_NONE, whole = ZR_NONE;
+    zr_value y = ZR_NONE;
     zr_graph_op(graph, &embedding, &attr, 2, (zr_value[]){ids, table}, &y);
-    if (cut) zr__tensor_sum(graph, y, &whole);
-    return cut ? whole : y;
+    return cut ? zr__between_layers(graph, y) : y;
 }
 
 /* ---- position -------------------------------------------------------------------------------- */
+
+/* attr.i: T, where a rank has its own tokens of x, rows of the flat micro-batch; else 0. */
+static zr_shape rows_shape(const zr_op *op)
+{
+    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);
+}
 
 static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, rows_shape(op)));
     const zr_type *x = zr__in(graph, op, 0);
-    ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR__SHAPE(ZR__ANY, x->shape.dim[2])));
-    int64_t positions = zr__in(graph, op, 1)->shape.dim[0];
-    int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : x->shape.dim[1];
+    ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR__SHAPE(ZR__ANY, zr_shape_cols(&x->shape))));
+    int64_t positions = zr__in(graph, op, 1)->shape.dim[0], seq = op->attr.i[0] ? op->attr.i[0] : x->shape.dim[1];
+    int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : seq;
     ZR_CHECK(tokens <= positions, ZR_ERR_SHAPE,
              "position: a sequence of %" PRId64 " tokens needs as many rows; the table has %" PRId64, tokens,
              positions);
@@ -105,16 +110,17 @@ static zr_cost position_cost(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *x = zr__in(graph, op, 0);
     double bytes = (double)zr_dtype_bytes(x->dtype);
-    double elems = 2 * (double)zr_shape_elems(&x->shape) + (double)x->shape.dim[1] * (double)x->shape.dim[2];
+    int64_t rows = zr_shape_rows(&x->shape), seq = op->attr.i[0] ? op->attr.i[0] : x->shape.dim[1];
+    double elems =
+        2 * (double)zr_shape_elems(&x->shape) + (double)(rows < seq ? rows : seq) * (double)zr_shape_cols(&x->shape);
     return (zr_cost){.flops = 0, .bytes = elems * bytes};
 }
 
 static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, 0, "dy", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
-    const int64_t *dy = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(prepared_table(graph, op, dy[2], &out[0]));
+    ZR_TRY(zr__want(graph, op, 0, "dy", g, rows_shape(op)));
+    ZR_TRY(prepared_table(graph, op, zr_shape_cols(&zr__in(graph, op, 0)->shape), &out[0]));
     return zr__want_optional(graph, op, 1, "earlier", ZR_F32, out[0].shape);
 }
 
@@ -130,7 +136,7 @@ static zr_status position_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
     if (zr_grad_needed(graph, table)) {
         zr_value dtable = zr_grad_begin(graph, table, &earlier);
-        zr_graph_op(graph, &position_dw, NULL, 2, (zr_value[]){dy, earlier}, &dtable);
+        zr_graph_op(graph, &position_dw, &op->attr, 2, (zr_value[]){dy, earlier}, &dtable);
         zr_grad_end(graph, table, dtable);
     }
     if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
@@ -144,11 +150,12 @@ static const zr_op_def position = {
     .adjoint = position_adjoint,
     .cost = position_cost,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 zr_value zr_position(zr_graph *graph, zr_value x, zr_value table)
 {
-    zr_value y = ZR_NONE;
-    zr_graph_op(graph, &position, NULL, 2, (zr_value[]){x, table}, &y);
-    return y;
+    const zr_value_info *info = zr_graph_value(graph, x);
+    const zr_op_attr attr = {.i = {info && info->tokens ? zr_graph_get_spec(graph)->seq : 0}};
+    return zr__apply(graph, &position, &attr, 2, (zr_value[]){x, table});
 }

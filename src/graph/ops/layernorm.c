@@ -103,7 +103,8 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 
 #define NORM(text, n)                                                                                                  \
     {                                                                                                                  \
-        .name = text, .n_out = n, .infer = norm_infer, .adjoint = norm_adjoint, .cost = zr__cost_bytes, .cheap = true  \
+        .name = text, .n_out = n, .infer = norm_infer, .adjoint = norm_adjoint, .cost = zr__cost_bytes, .cheap = true, \
+        .keeps_tokens = true                                                                                           \
     }
 static const zr_op_def layernorm = NORM("layernorm", 3), rmsnorm = NORM("rmsnorm", 2);
 

@@ -139,7 +139,8 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
     bias_gradient(graph, b, dy);
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)); /* this rank's columns are a part of the sum */
+        /* This rank's columns are a part of the sum, which is made where tokens were gathered. */
+        const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);
         zr_grad_end(graph, x, dx);
@@ -160,6 +161,7 @@ static const zr_op_def linear = {
     .adjoint = linear_adjoint,
     .cost = linear_cost,
     .keeps_cut = true,
+    .keeps_tokens = true,
 };
 
 /* ---- bias ------------------------------------------------------------------------------------ */
@@ -188,6 +190,7 @@ static const zr_op_def bias = {
     .adjoint = bias_adjoint,
     .cost = zr__cost_bytes,
     .in_place = {1},
+    .keeps_tokens = true,
 };
 
 /* ---- builder --------------------------------------------------------------------------------- */
@@ -196,13 +199,13 @@ static const zr_op_def bias = {
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
-    zr_value part = ZR_NONE, y = ZR_NONE;
+    zr_value part = ZR_NONE;
     if (info && !info->cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
                        "linear: of a weight that is cut by rows each rank needs its own columns of x; wanted what a "
                        "weight that is cut by columns gives");
     zr_graph_op(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE}, &part);
-    zr__tensor_sum(graph, part, &y);
+    const zr_value y = zr__between_layers(graph, part);
     return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});
 }
 
@@ -211,7 +214,9 @@ zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool tra
     zr_value y = ZR_NONE;
     zr_op_attr attr = {.i = {transposed}};
     if (zr__is_cut(graph, w, 1 - output_dim(&attr))) return linear_by_rows(graph, x, w, b, &attr);
+    const bool cut = zr__is_cut(graph, w, output_dim(&attr));
+    if (cut) x = zr__all_tokens(graph, x);
     zr_graph_op(graph, &linear, &attr, 3, (zr_value[]){x, w, b}, &y);
-    if (y != ZR_NONE && zr__is_cut(graph, w, output_dim(&attr))) graph->value[y].info.cut = true;
+    if (y != ZR_NONE && cut) graph->value[y].info.cut = true;
     return y;
 }

@@ -216,13 +216,14 @@ static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    zr_value out[2] = {ZR_NONE, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
+    const bool sums = !zr__is_gathered(graph, x); /* else that is done where tokens were gathered */
+    zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, &linear_cross_entropy_part_dx, &op->attr, 5,
                 (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
     part = out[0];
     if (need_w) zr_grad_end(graph, w, out[1]);
     if (!need_x) return ZR_OK;
-    zr__tensor_sum(graph, part, &dx);
+    if (sums) zr__tensor_sum(graph, part, &dx);
     zr_grad_end(graph, x, dx);
     return ZR_OK;
 }
@@ -254,10 +255,12 @@ static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_valu
 
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
+    const bool cut = zr__is_cut(graph, w, 0);
+    if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
     zr_value losses = ZR_NONE;
-    if (zr__is_cut(graph, w, 0)) return losses_of_parts(graph, x, w, targets, attr);
+    if (cut) return losses_of_parts(graph, x, w, targets, attr);
     zr_graph_op(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets}, &losses);
     return losses;
 }

@@ -9,9 +9,12 @@
 static zr_status sum_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, 1));
-    out[0] = *zr__in(graph, op, 0);
-    const int64_t elems = zr_shape_elems(&out[0].shape), ranks = zr_graph_get_spec(graph)->tensor;
+    ZR_TRY(zr__want_in(graph, op, 0, "x"));
+    const zr_type *x = zr__in(graph, op, 0);
+    ZR_CHECK(zr_dtype_is_float(x->dtype), ZR_ERR_DTYPE, "%s: x is %s; wanted F32, BF16 or F16", op->def->name,
+             zr_dtype_name(x->dtype));
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, x->dtype), x->shape};
+    const int64_t elems = zr_shape_elems(&x->shape), ranks = zr_graph_get_spec(graph)->tensor;
     ZR_CHECK(elems % ranks == 0, ZR_ERR_CONFIG,
              "the sum over %lld tensor-parallel ranks of %lld elements: a degree that divides them is wanted",
              (long long)ranks, (long long)elems);
@@ -39,6 +42,100 @@ static const zr_op_def tensor_sum = {
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum)
 {
     zr_graph_op(graph, &tensor_sum, NULL, 1, &part, sum);
+}
+
+/* ---- tokens ----------------------------------------------------------------------------------- */
+
+static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    const zr_type *x = zr__in(graph, op, 0);
+    const int64_t *dim = x->shape.dim, ranks = zr_graph_get_spec(graph)->tensor;
+    ZR_CHECK(dim[0] * dim[1] % ranks == 0, ZR_ERR_CONFIG,
+             "%lld x %lld tokens of a micro-batch cannot be shared by %lld tensor-parallel ranks (parallel.sequence): a "
+             "multiple of %lld is wanted",
+             (long long)dim[0], (long long)dim[1], (long long)ranks, (long long)ranks);
+    out[0] = (zr_type){x->dtype, ZR__SHAPE(dim[0] * dim[1] / ranks, dim[2])};
+    return ZR_OK;
+}
+
+/* attr.i: B, T. */
+static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    const int64_t B = op->attr.i[0], T = op->attr.i[1];
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype,
+                    ZR__SHAPE(B * T / zr_graph_get_spec(graph)->tensor, ZR__ANY)));
+    const zr_type *x = zr__in(graph, op, 0);
+    out[0] = (zr_type){x->dtype, ZR__SHAPE(B, T, x->shape.dim[1])};
+    return ZR_OK;
+}
+
+/* Each is the other's adjoint: what all ranks have a part of is summed, what one has the tokens of goes to all. */
+static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
+static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
+
+static const zr_op_def tensor_scatter = {
+    .name = "tensor_scatter",
+    .n_out = 1,
+    .infer = scatter_infer,
+    .adjoint = scatter_adjoint,
+    .cost = zr__cost_bytes,
+    .join = ZR_JOIN_SCATTER,
+    .keeps_cut = true,
+};
+
+static const zr_op_def tensor_tokens = {
+    .name = "tensor_tokens",
+    .n_out = 1,
+    .infer = tokens_infer,
+    .adjoint = tokens_adjoint,
+    .cost = zr__cost_bytes,
+    .join = ZR_JOIN_GATHER,
+    .keeps_tokens = true,
+};
+
+static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op)
+{
+    const zr_value dy = zr_grad_of(graph, op->out[0]);
+    const int64_t *dim = zr__in(graph, op, 0)->shape.dim;
+    return zr__contribute(graph, op->in[0], &tensor_tokens, &(zr_op_attr){.i = {dim[0], dim[1]}}, 1, &dy);
+}
+
+static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op)
+{
+    const zr_value dy = zr_grad_of(graph, op->out[0]);
+    return zr__contribute(graph, op->in[0], &tensor_scatter, NULL, 1, &dy);
+}
+
+zr_value zr__between_layers(zr_graph *graph, zr_value part)
+{
+    zr_value y = ZR_NONE;
+    if (!zr_graph_get_spec(graph)->sequence) {
+        zr__tensor_sum(graph, part, &y);
+        return y;
+    }
+    y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
+    if (y != ZR_NONE) graph->value[y].info.tokens = true;
+    return y;
+}
+
+zr_value zr__all_tokens(zr_graph *graph, zr_value x)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const zr_value_info *info = zr_graph_value(graph, x);
+    if (!info || !info->tokens) return x;
+    if (graph->value[x].whole != ZR_NONE) return graph->value[x].whole;
+    zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
+    graph->value[x].whole = whole;
+    return whole;
+}
+
+bool zr__is_gathered(const zr_graph *graph, zr_value x)
+{
+    const zr_value_info *info = zr_graph_value(graph, x);
+    return info && info->producer >= 0 && zr_graph_get_op(graph, info->producer)->def == &tensor_tokens;
 }
 
 /* ---- everyone's ------------------------------------------------------------------------------ */

@@ -215,10 +215,23 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
            facts->threads * (int64_t)sizeof(float) * zr_shape_cols(dy);
 }
 
+/* Tokens of a sequence, and the row of the flat micro-batch at which this rank's begin. */
+typedef struct sequence {
+    int64_t T, row;
+} sequence;
+
+static sequence sequence_of(const zr_kernel_args *args)
+{
+    const zr_shape *x = &args->in[0].shape;
+    const int64_t T = args->op->attr.i[0];
+    return T ? (sequence){T, args->runtime->place * zr_shape_rows(x)} : (sequence){x->dim[1], 0};
+}
+
 static zr_status position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const int64_t rows = zr_shape_rows(&x->shape), T = x->shape.dim[1], C = x->shape.dim[2];
+    const sequence s = sequence_of(args);
+    const int64_t rows = zr_shape_rows(&x->shape), T = s.T, C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence", (long long)T,
@@ -229,7 +242,7 @@ static zr_status position(const zr_kernel_args *args)
         for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
             int64_t n = zr__min64(ZR_CHUNK, C - c0);
             const float *a = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
-            const float *b = zr__view(tbuf, table->data, table->dtype, (first + r % T) * C + c0, n);
+            const float *b = zr__view(tbuf, table->data, table->dtype, (first + (s.row + r) % T) * C + c0, n);
             for (int64_t c = 0; c < n; c++) y[c] = a[c] + b[c];
             zr__store(out->data, out->dtype, r * C + c0, y, n);
         }
@@ -240,14 +253,16 @@ static zr_status position(const zr_kernel_args *args)
 static zr_status position_dw(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *earlier = &args->in[1], *out = &args->out[0];
-    const int64_t B = dy->shape.dim[0], T = dy->shape.dim[1], P = out->shape.dim[0], C = out->shape.dim[1];
-#pragma omp parallel num_threads(zr__team(args, (B * T + P) * C))
+    const sequence s = sequence_of(args);
+    const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
+#pragma omp parallel num_threads(zr__team(args, (rows + P) * C))
     {
         float *acc = (float *)args->scratch + omp_get_thread_num() * C;
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            for (int64_t b = 0; t < T && b < B; b++) row_add(acc, dy, b * T + t, C);
+            /* From the first of this rank's rows that stands at t. */
+            for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }
     }
