@@ -52,12 +52,12 @@ static void close_to(double have, double want, double relative)
 /* As `first` at each stage, with each way to keep and to compute again what the backward pass reads. */
 static void same_bits(const trainer *first, int stage)
 {
-    for (int way = 0; way < 7; way++) {
+    for (int way = 0; way < 8; way++) {
         trainer run = small(first->layout.tensor, first->layout.ranks, stage);
         if (way == 3) continue; /* without a policy there are no checkpoints */
         run.layout.sequence = first->layout.sequence;
         if (way % 2 && run.layout.sequence) run.layout.sequence = ZR_SEQUENCE_REGATHER;
-        run.layout.recompute = way == 6 ? ZR_RECOMPUTE_UNIT : (zr_recompute)(way % 3);
+        run.layout.recompute = way == 7 ? ZR_RECOMPUTE_PAPER : way == 6 ? ZR_RECOMPUTE_UNIT : (zr_recompute)(way % 3);
         run.layout.recompute_every = way == 6 ? 2 : 1;
         run.layout.partition_checkpoints = way > 3; /* P_a, P_a+cpu */
         run.layout.offload_checkpoints = way > 4;

@@ -55,7 +55,8 @@ static int64_t within_layers(zr_layout l, int64_t layers, int tensor, int ranks)
 }
 
 /* Of b s h elements, times (M-1)/M: a block's two sums forward and two backward, each a reduce-scatter and a gather,
- * are 8; when a block is computed again its last product is not, so that one sum is made again: 10. Beside them the sum
+ * are 8; when a block is computed again its last product is not, so that one sum is made again: 10, or 12 where that
+ * runs too, as the papers count. Beside them the sum
  * of the embedding's parts and that of the head's gradient, 2 each, and two numbers a token from each of the others.
  * A checkpoint that is kept in pieces is gathered once more, in the host's space or not: 1 each (ZeRO section 7). */
 static void traffic_is_the_formula(void **state)
@@ -67,10 +68,11 @@ static void traffic_is_the_formula(void **state)
     } policy[] = {{ZR_RECOMPUTE_NONE, 1, 8, 0},
                   {ZR_RECOMPUTE_SELECTIVE, 1, 8, 2},
                   {ZR_RECOMPUTE_UNIT, 1, 10, 1},
-                  {ZR_RECOMPUTE_UNIT, 2, 10, 1}};
+                  {ZR_RECOMPUTE_UNIT, 2, 10, 1},
+                  {ZR_RECOMPUTE_PAPER, 1, 12, 1}};
     for (int tensor = 1; tensor <= 8; tensor *= 2)
         for (int ranks = 1; ranks <= 3; ranks++)
-            for (int p = 0; p < 4; p++)
+            for (int p = 0; p < 5; p++)
                 for (int64_t layers = 1; layers <= 3; layers++) {
                     zr_layout l = usual;
                     l.recompute = policy[p].recompute;
@@ -90,10 +92,10 @@ static void traffic_is_the_formula(void **state)
                 }
 }
 
-/* With sequence parallelism a block's four sums are halved into scatters and gathers: 8 again, where what is gathered is
- * kept for the backward pass, 2 more where it is gathered again (Korthikanti et al. 2022, section 4.2.2), 3 more where
- * the block is computed again. Checkpoints are cut already. The embedding and the head have two each, as before; of
- * gains, biases and positions each rank makes a part of the gradient. */
+/* With sequence parallelism a block's four sums are halved into scatters and gathers: 8 again, where what is gathered
+ * is kept for the backward pass, 2 more where it is gathered again (Korthikanti et al. 2022, section 4.2.2), 3 more
+ * where the block is computed again. Checkpoints are cut already. The embedding and the head have two each, as before;
+ * of gains, biases and positions each rank makes a part of the gradient. */
 static void traffic_of_tokens(void **state)
 {
     (void)state;
@@ -101,14 +103,12 @@ static void traffic_of_tokens(void **state)
         zr_recompute recompute;
         zr_sequence sequence;
         int64_t each;
-    } policy[] = {{ZR_RECOMPUTE_NONE, ZR_SEQUENCE_KEEP, 8},
-                  {ZR_RECOMPUTE_NONE, ZR_SEQUENCE_REGATHER, 10},
-                  {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_KEEP, 10},
-                  {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_REGATHER, 10},
-                  {ZR_RECOMPUTE_UNIT, ZR_SEQUENCE_KEEP, 11}};
+    } policy[] = {{ZR_RECOMPUTE_NONE, ZR_SEQUENCE_KEEP, 8},       {ZR_RECOMPUTE_NONE, ZR_SEQUENCE_REGATHER, 10},
+                  {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_KEEP, 10}, {ZR_RECOMPUTE_SELECTIVE, ZR_SEQUENCE_REGATHER, 10},
+                  {ZR_RECOMPUTE_UNIT, ZR_SEQUENCE_KEEP, 11},      {ZR_RECOMPUTE_PAPER, ZR_SEQUENCE_KEEP, 12}};
     for (int tensor = 1; tensor <= 8; tensor *= 2)
         for (int ranks = 1; ranks <= 3; ranks++)
-            for (int p = 0; p < 5; p++)
+            for (int p = 0; p < 6; p++)
                 for (int64_t layers = 1; layers <= 3; layers++)
                     for (int pieces = 0; pieces < 2; pieces++) {
                         zr_layout l = usual;
@@ -270,9 +270,13 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_is_the_formula), cmocka_unit_test(traffic_of_tokens),      cmocka_unit_test(checkpoints_are_kept_in_pieces),
-        cmocka_unit_test(checkpoints_astray_are_seen), cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(every_element_has_a_place),   cmocka_unit_test(what_is_not_a_layout_is_refused),
+        cmocka_unit_test(traffic_is_the_formula),
+        cmocka_unit_test(traffic_of_tokens),
+        cmocka_unit_test(checkpoints_are_kept_in_pieces),
+        cmocka_unit_test(checkpoints_astray_are_seen),
+        cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(every_element_has_a_place),
+        cmocka_unit_test(what_is_not_a_layout_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,13 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
-typedef enum zr_config_policy { ZR_POLICY_NONE, ZR_POLICY_UNIT, ZR_POLICY_SELECTIVE, ZR_POLICY_AUTO } zr_config_policy;
+typedef enum zr_config_policy {
+    ZR_POLICY_NONE,
+    ZR_POLICY_UNIT,
+    ZR_POLICY_SELECTIVE,
+    ZR_POLICY_AUTO,
+    ZR_POLICY_PAPER
+} zr_config_policy;
 typedef enum zr_config_sequence { ZR_TOKENS_OFF, ZR_TOKENS_KEEP, ZR_TOKENS_REGATHER } zr_config_sequence;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
 typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_OWNER } zr_config_reduce;

@@ -33,8 +33,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE,      /* no product and no attention runs again */
     ZR_RECOMPUTE_UNIT,      /* of each `recompute_every` units in a row the input of the first is kept */
     ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
-    ZR_RECOMPUTE_AUTO       /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
+    ZR_RECOMPUTE_AUTO,      /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
                                the smallest */
+    ZR_RECOMPUTE_PAPER /* as UNIT, and all of a unit runs again, also what nothing needs: its last product. So it is
+                          counted in the papers (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
 
 /** What ranks that share layers have between these (Korthikanti et al. 2022). */
@@ -69,16 +71,16 @@ typedef enum zr_save {
 
 /** How a step is laid out over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
-    size_t size;         /* sizeof(zr_layout) */
-    int ranks;           /* N, data-parallel degree */
-    int tensor;          /* M, ranks that share each layer, neighbours: there are N * M ranks. With 1, none do */
+    size_t size;          /* sizeof(zr_layout) */
+    int ranks;            /* N, data-parallel degree */
+    int tensor;           /* M, ranks that share each layer, neighbours: there are N * M ranks. With 1, none do */
     zr_sequence sequence; /* with M > 1 */
-    int stage;           /* ZeRO stage 0 .. 3 */
-    zr_dtype dtype;      /* parameters and activations */
-    zr_dtype wire_dtype; /* gradients on the wire; F32 when dtype is F32 */
-    int64_t batch;       /* B, rows of a micro-batch on one rank */
-    int64_t seq;         /* T */
-    int64_t accum;       /* k, micro-batches of a step */
+    int stage;            /* ZeRO stage 0 .. 3 */
+    zr_dtype dtype;       /* parameters and activations */
+    zr_dtype wire_dtype;  /* gradients on the wire; F32 when dtype is F32 */
+    int64_t batch;        /* B, rows of a micro-batch on one rank */
+    int64_t seq;          /* T */
+    int64_t accum;        /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
     int shard_ranks;   /* MiCS: states are sharded over so many consecutive ranks and replicated across; 0: all */
@@ -130,9 +132,10 @@ typedef struct zr_layout {
 /* By place, in the order of the fields: C++ before C++20 knows no names here. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS, ZR_DEFAULT_BUCKET_ELEMS, 0, 0,   \
-            0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, false, false, false,           \
-            ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0, ZR_OPTIMIZER_INIT       \
+        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
+            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
+            false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0,    \
+            ZR_OPTIMIZER_INIT                                                                                          \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */

@@ -31,7 +31,8 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
     static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
                                        [ZR_RECOMPUTE_UNIT] = "unit",
                                        [ZR_RECOMPUTE_SELECTIVE] = "selective",
-                                       [ZR_RECOMPUTE_AUTO] = "auto"};
+                                       [ZR_RECOMPUTE_AUTO] = "auto",
+                                       [ZR_RECOMPUTE_PAPER] = "paper"};
     snprintf(text, 32, "%s", name[recompute]);
     if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
     return text;

@@ -279,11 +279,13 @@ static const zr_key table[] = {
                 "power of two; -1: over all"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
-    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto", "\"none\"", FIELD(recompute.policy), ALL,
+    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto|paper", "\"none\"", FIELD(recompute.policy),
+           ALL,
            .help = "which activations are computed again in the backward pass instead of being kept. none: norms and "
                    "GELU only, which cost little; selective: attention and what is wider than the model too; unit: "
                    "everything but the input of each transformer block; auto: as few as fit memory.limit, or without "
-                   "it the memory that the host has left"),
+                   "it the memory that the host has left; paper, for comparison: as unit, and also what nothing needs, "
+                   "as the papers count it"),
     INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
         .help = "policy unit: of so many blocks in a row only the input of the first is kept"),
     BOOL("activation_checkpointing.partition_activations", "false", FIELD(recompute.partition), ALL,

@@ -86,7 +86,8 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
 static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 {
     const zr_value_info info = graph->value[value].info;
-    zr_value sum = zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
+    zr_value sum =
+        zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
     zr__tensor_sum(graph, part, &sum);
     return sum;
 }

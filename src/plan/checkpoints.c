@@ -19,7 +19,8 @@ typedef struct checkpoints {
 /* Is the value the same on all ranks of a layer? Not where each has its own columns or tokens, nor parts of a sum. */
 static void find_same(const zr_graph *g, bool *same)
 {
-    for (int32_t v = 0; v < zr_graph_values(g); v++) same[v] = !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
+    for (int32_t v = 0; v < zr_graph_values(g); v++)
+        same[v] = !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
         const zr_op *op = zr_graph_get_op(g, i);
         if (op->def->join != ZR_JOIN_NONE) same[op->in[0]] = false;

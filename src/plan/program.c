@@ -30,9 +30,10 @@ static int32_t missing(const zr_graph *g, const bool *dropped, const bool *prese
     return present[producer] ? -1 : producer;
 }
 
-/* Run again what backward op `index` needs and what that needs in turn, in the order of the forward pass. */
-static void emit_replays(zr__program *p, const zr_graph *g, const bool *dropped, bool *present, bool *wanted,
-                         int32_t index)
+/* Run again what backward op `index` needs and what that needs in turn, in the order of the forward pass; or with it
+ * all of its unit. */
+static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, bool *present,
+                         bool *wanted, int32_t index)
 {
     const zr_op *op = zr_graph_get_op(g, index);
     int32_t high = -1, low = index;
@@ -42,6 +43,14 @@ static void emit_replays(zr__program *p, const zr_graph *g, const bool *dropped,
         wanted[producer] = true;
         if (producer > high) high = producer;
         if (producer < low) low = producer;
+    }
+    const bool all = high >= 0 && plan->unit[op->unit].recompute == ZR_RECOMPUTE_PAPER;
+    for (int32_t i = 0; i < index && all; i++) {
+        const zr_op *its = zr_graph_get_op(g, i);
+        if (its->backward || its->unit != op->unit || present[i]) continue;
+        wanted[i] = true;
+        if (i > high) high = i;
+        if (i < low) low = i;
     }
     for (int32_t i = high; i >= low; i--) { /* operands stand before what reads them */
         if (!wanted[i]) continue;
@@ -61,13 +70,14 @@ static void emit_replays(zr__program *p, const zr_graph *g, const bool *dropped,
     }
 }
 
-static void emit_backward(zr__program *p, const zr_graph *g, const bool *dropped, bool *present, bool *wanted)
+static void emit_backward(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, bool *present,
+                          bool *wanted)
 {
     int32_t n = zr_graph_ops(g);
     memset(present, 0, sizeof *present * (size_t)n);
     for (int32_t i = 0; i < n; i++) {
         if (!zr_graph_get_op(g, i)->backward) continue;
-        emit_replays(p, g, dropped, present, wanted, i);
+        emit_replays(p, plan, g, dropped, present, wanted, i);
         emit(p, g, i, ZR__BACKWARD);
     }
 }
@@ -105,7 +115,7 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     emit_forward(p, g, present);
     int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
-        emit_backward(p, g, dropped, present, present + ops);
+        emit_backward(p, plan, g, dropped, present, present + ops);
         p->pass_end[p->passes++] = p->n;
     }
     zr_free(dropped);

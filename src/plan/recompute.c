@@ -86,6 +86,7 @@ static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *
     if (!is_forward(g, v)) return false;
     switch (plan->unit[v->unit].recompute) {
     case ZR_RECOMPUTE_UNIT:
+    case ZR_RECOMPUTE_PAPER:
         return true;
     case ZR_RECOMPUTE_SELECTIVE:
         return zr_graph_get_op(g, v->producer)->def->selective || gathers_tokens(g, v) ||
@@ -130,7 +131,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            if (op->backward && dropped[in] && gathers_tokens(g, v)) { /* what it is gathered from is read in its place */
+            if (op->backward && dropped[in] &&
+                gathers_tokens(g, v)) { /* what it is gathered from is read in its place */
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
             }

@@ -146,7 +146,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     static const zr_recompute recompute[] = {[ZR_POLICY_NONE] = ZR_RECOMPUTE_NONE,
                                              [ZR_POLICY_UNIT] = ZR_RECOMPUTE_UNIT,
                                              [ZR_POLICY_SELECTIVE] = ZR_RECOMPUTE_SELECTIVE,
-                                             [ZR_POLICY_AUTO] = ZR_RECOMPUTE_AUTO};
+                                             [ZR_POLICY_AUTO] = ZR_RECOMPUTE_AUTO,
+                                             [ZR_POLICY_PAPER] = ZR_RECOMPUTE_PAPER};
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
@@ -288,7 +289,7 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
     bool kept = lean && l->norm_first && l->accum == 1 && !l->any_ranks && !l->two_pass;
-    bool again = l->recompute == ZR_RECOMPUTE_UNIT || l->recompute == ZR_RECOMPUTE_AUTO;
+    bool again = l->recompute != ZR_RECOMPUTE_NONE && l->recompute != ZR_RECOMPUTE_SELECTIVE;
     text[0] = '\0';
     if (!l->train) return text;
     snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, or ",

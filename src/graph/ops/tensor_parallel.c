@@ -52,10 +52,11 @@ static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *
     ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
     const int64_t *dim = x->shape.dim, ranks = zr_graph_get_spec(graph)->tensor;
-    ZR_CHECK(dim[0] * dim[1] % ranks == 0, ZR_ERR_CONFIG,
-             "%lld x %lld tokens of a micro-batch cannot be shared by %lld tensor-parallel ranks (parallel.sequence): a "
-             "multiple of %lld is wanted",
-             (long long)dim[0], (long long)dim[1], (long long)ranks, (long long)ranks);
+    ZR_CHECK(
+        dim[0] * dim[1] % ranks == 0, ZR_ERR_CONFIG,
+        "%lld x %lld tokens of a micro-batch cannot be shared by %lld tensor-parallel ranks (parallel.sequence): a "
+        "multiple of %lld is wanted",
+        (long long)dim[0], (long long)dim[1], (long long)ranks, (long long)ranks);
     out[0] = (zr_type){x->dtype, ZR__SHAPE(dim[0] * dim[1] / ranks, dim[2])};
     return ZR_OK;
 }

@@ -199,9 +199,8 @@ static zr_status dropout(const zr_kernel_args *args)
     const zr_tensor *x = &args->in[0];
     const int64_t elems = zr_shape_elems(&x->shape);
     const int64_t part_of = args->op->attr.i[1]; /* elements of a row, of which this rank has some tokens */
-    const uint64_t first =
-        (uint64_t)(part_of ? args->runtime->first_row * part_of + args->runtime->place * elems
-                           : args->runtime->first_row * (elems / x->shape.dim[0]));
+    const uint64_t first = (uint64_t)(part_of ? args->runtime->first_row * part_of + args->runtime->place * elems
+                                              : args->runtime->first_row * (elems / x->shape.dim[0]));
     const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
