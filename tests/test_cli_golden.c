@@ -42,6 +42,19 @@ static void check_weights(const char *run)
     zr_safetensors_close(&want);
 }
 
+static void check_trace(const char *name)
+{
+    for (int i = 0; i < GOLDEN_STEPS; i++) {
+        double loss = cli_metric(name, i, "loss"), norm = cli_metric(name, i, "grad_norm");
+        if (!(fabs(loss - golden.loss[i]) <= 2e-5 * golden.loss[i]))
+            fail_msg("%s step %d: loss %.9g, wanted %.9g", name, i, loss, golden.loss[i]);
+        if (!(fabs(norm - golden.norm[i]) <= 1e-4 * golden.norm[i]))
+            fail_msg("%s step %d: norm %.9g, wanted %.9g", name, i, norm, golden.norm[i]);
+    }
+    cli_check_accounts(name);
+    check_weights(name);
+}
+
 static void check_run(int stage, int ranks, int accum, bool mpi, const char *level)
 {
     char name[100];
@@ -55,15 +68,54 @@ static void check_run(int stage, int ranks, int accum, bool mpi, const char *lev
         cli_print_log();
         fail_msg("%s ended with %d", name, rc);
     }
-    for (int i = 0; i < GOLDEN_STEPS; i++) {
-        double loss = cli_metric(name, i, "loss"), norm = cli_metric(name, i, "grad_norm");
-        if (!(fabs(loss - golden.loss[i]) <= 2e-5 * golden.loss[i]))
-            fail_msg("%s step %d: loss %.9g, wanted %.9g", name, i, loss, golden.loss[i]);
-        if (!(fabs(norm - golden.norm[i]) <= 1e-4 * golden.norm[i]))
-            fail_msg("%s step %d: norm %.9g, wanted %.9g", name, i, norm, golden.norm[i]);
+    check_trace(name);
+}
+
+/* Every pair of: ranks of a layer, data-parallel ranks, stage, what is computed again, how checkpoints are kept, what
+ * of tokens is. Without a policy there are no checkpoints, with one rank a layer nothing to share. */
+static void check_grid(bool mpi)
+{
+    static const struct {
+        int tensor, data, stage;
+        const char *policy, *kept, *sequence;
+    } grid[] = {
+        {1, 1, 1, "selective", "", "off"},
+        {2, 1, 3, "paper", "host", "keep"},
+        {2, 2, 1, "unit", "pieces", "regather"},
+        {4, 2, 0, "paper", "", "regather"},
+        {4, 1, 2, "unit", "host", "off"},
+        {2, 2, 2, "selective", "", "keep"},
+        {4, 1, 3, "selective", "pieces", "regather"},
+        {2, 2, 3, "none", "", "off"},
+        {1, 1, 0, "none", "", "off"},
+        {4, 2, 1, "none", "", "keep"},
+        {2, 2, 0, "unit", "pieces", "keep"},
+        {2, 1, 2, "paper", "pieces", "off"},
+        {2, 1, 0, "selective", "host", "regather"},
+        {1, 1, 3, "unit", "", "off"},
+        {1, 2, 2, "paper", "", "off"},
+        {2, 1, 2, "none", "", "regather"},
+        {2, 2, 1, "paper", "host", "regather"},
+    };
+    for (size_t i = 0; i < sizeof grid / sizeof *grid; i++) {
+        char name[100];
+        const int ranks = grid[i].tensor * grid[i].data;
+        snprintf(name, sizeof name, "grid-%d-%d-%d-%s-%s-%s", grid[i].tensor, grid[i].data, grid[i].stage,
+                 grid[i].policy, grid[i].kept, grid[i].sequence);
+        if (golden.config.n_head % grid[i].tensor != 0) continue;
+        int rc = cli_shell("%s %s train '%s/config.json' --quiet %s --parallel.tensor=%d --zero_optimization.stage=%d "
+                           "--activation_checkpointing.policy=%s --parallel.sequence=%s "
+                           "--activation_checkpointing.partition_activations=%s "
+                           "--activation_checkpointing.cpu_checkpointing=%s --train.output_dir='%s/%s'",
+                           cli_launcher(mpi, ranks), cli_zr(), cli_dir, cli_ranks(mpi, ranks), grid[i].tensor,
+                           grid[i].stage, grid[i].policy, grid[i].sequence, grid[i].kept[0] ? "true" : "false",
+                           grid[i].kept[0] == 'h' ? "true" : "false", cli_dir, name);
+        if (rc != 0) {
+            cli_print_log();
+            fail_msg("%s ended with %d", name, rc);
+        }
+        check_trace(name);
     }
-    cli_check_accounts(name);
-    check_weights(name);
 }
 
 static void test_golden(void **state)
@@ -97,6 +149,7 @@ static void test_golden(void **state)
             check_run(s, layout[l][0], layout[l][1], mpirun && (l + s / 2) % 2,
                       *highest && k >= highest_index ? level[k] : highest);
         }
+    check_grid(mpirun);
     if (!mpirun) print_message("# no mpirun: all runs on threads\n");
 }
 
