@@ -298,6 +298,13 @@ check "... with parameters" grep -q '^gpt2-1.5b  *48  *1600  *25  *1024  *50257 
 check "... as JSON" prints '"name": "gpt2-1.5b", .*"params": 1557611200' "$ZR" plan --shapes --json
 check "table 1" prints '1T' "$ZR" plan --table1
 check "table 2" prints 'Pos+g+p' "$ZR" plan --table2
+# Exactly, 2048 and 122.268657 billion: the paper's 2T and 121.6B are its rounded first row times 16.
+near() { awk -v p="$1" -v want="$2" 'BEGIN { exit !(p > 0.995 * want && p < 1.005 * want) }'; }
+row_of() { sed -n "s/.*\"tensor\": $1, \"ranks\": 64, \"stage\": $2, .*\"params\": \([0-9]*\).*/\1/p" out; }
+check "... as JSON" "$ZR" plan --table2 --json
+check "... all 20 rows are planned" test "$(grep -c '"params": [0-9]*, "deviation_percent": [-0-9.]*}' out)" = 20
+check "... M = 16 at stage 3" near "$(row_of 16 3)" 2048e9
+check "... M = 16 at stage 1" near "$(row_of 16 1)" 122.268657e9
 check "a trillion on 1024 ranks" "$ZR" plan --preset gpt-1t --ranks 1024 --stage 3 --memory.layout=paper --json --quiet
 cp out trillion
 check "... has 15.6 GB of model states" awk -v s="$(number states trillion)" 'BEGIN { exit !(s > 15.55e9 && s < 15.7e9) }'
