@@ -99,7 +99,7 @@ check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 
     grep -q "arithmetic" choices && grep -q "waits" choices'
 narrow() { "$@" >wide && awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' wide; }
 check "... in 80 columns without colour" narrow cat choices
-for what in --shapes --table1 --table2 "--preset zero-100b-317x5120x80 --memory 8GB --profile zen3 --quiet" \
+for what in --shapes --table1 --table2 --configs "--preset zero-100b-317x5120x80 --memory 8GB --profile zen3 --quiet" \
     "--preset gpt2-1.5b --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 80GB --quiet"; do
     check "80 columns: $what" narrow "$ZR" plan $what
 done
@@ -227,7 +227,7 @@ check "... products in bf16 behind many in fp32" sh -c "awk -v a=$(step_of ./fas
 json() { "$ZR" plan "$@" >document && python3 -m json.tool document; }
 if command -v python3 >/dev/null; then
     for what in "c.json" "c.json --advice --memory 1GiB" "c.json --advice --memory 49MiB" "c.json --max batch --memory 60MiB --every" \
-        --shapes --table1 --table2; do
+        --shapes --table1 --table2 --configs; do
         check "a whole document: $what" json $what --json --quiet
     done
 else

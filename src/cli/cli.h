@@ -164,6 +164,8 @@ ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
  *  one JSON document. */
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
+/** Likewise the run configurations of the SC20 paper's appendix, and C1 to C5. */
+ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 
 /** Draw a training step (memory map, streams) as SVG into a file that is none of `inputs` (zr__output_open), over time
  * by the rates of `profile` where it has them. `model`: its name; whole_states_bytes: model states of a rank at stage

@@ -11,7 +11,7 @@ typedef struct plan_options {
     const char *preset, *memory, *max, *svg, *profile;
     int64_t stage, batch, seq, ranks, tensor;
     double tokens, efficiency; /* 0: not given */
-    bool schedule, shapes, table1, table2, every, advice;
+    bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
 
 /* One call of the command. */
@@ -363,10 +363,12 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
 /** What needs no configuration, and otherwise the plan. */
 static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(o->shapes + o->table1 + o->table2 <= 1, ZR_ERR_ARG, "--shapes, --table1, --table2: one at a time");
+    ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
+             "--shapes, --table1, --table2, --configs: one at a time");
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     if (o->table1) return cli_papers_table1(stdout, args->json);
     if (o->table2) return cli_papers_table2(stdout, args->json);
+    if (o->configs) return cli_papers_configs(stdout, args->json);
     ZR_TRY(check(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
     planning p = {.args = args, .o = o, .ranks = ranks, .local_ranks = comm ? comm->local_size : ranks};
@@ -396,6 +398,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print the steps of one training step instead"},
         {"table1", CLI_FLAG, &o.table1, 0, NULL, "table 1 of the ZeRO paper beside what zr plans"},
         {"table2", CLI_FLAG, &o.table2, 0, NULL, "table 2 likewise"},
+        {"configs", CLI_FLAG, &o.configs, 0, NULL, "what the SC20 paper ran likewise: its 48 runs, C1 to C5"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));
