@@ -18,6 +18,15 @@ result $? "its loss falls: from $(losses "$tmp/tiny" | head -n 1) to $(losses "$
 "$ZR" generate "$tmp/tiny" --prompt 'the ' --tokens 40 >"$tmp/text" && [ "$(wc -c <"$tmp/text")" -ge 40 ]
 result $? 'its weights write'
 
+# ZeRO-R's configurations C1 to C5, on 2 x 2 ranks: what they keep where changes no loss.
+for c in c1 c2 c3 c4 c5; do
+    "$ZR" train "examples/$c.json" --ranks 4 --quiet --train.steps=20 --train.output_dir="$tmp/$c" >"$tmp/out" &&
+        losses "$tmp/$c" >"$tmp/$c.losses" && falls "$tmp/$c"
+    result $? "examples/$c.json trains on 4 ranks, and its loss falls"
+    cmp "$tmp/c1.losses" "$tmp/$c.losses"
+    result $? '... with the losses of c1.json'
+done
+
 sed -n '/^```json$/,/^```$/p' README.md | grep -v '^```' >"$tmp/config.json"
 "$ZR" plan "$tmp/config.json" --ranks 2 >"$tmp/plan" && grep -q 'stage 3' "$tmp/plan"
 result $? "README's configuration is planned"
