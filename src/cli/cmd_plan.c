@@ -2,6 +2,7 @@
 #include "cli/max.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -141,6 +142,7 @@ static zr_status print_text(const planning *p)
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, p->limit_bytes);
     print_head(p, table.report[table.chosen].params);
     cli_table_print(stdout, &table, color);
+    cli_volume_print(stdout, p->config, &table.report[table.chosen], &p->profile);
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
@@ -158,6 +160,12 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     ZR_TRY(zr_report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
+    if (p->config->parallel.tensor > 1) {
+        char text[ZR_NUMBER_BYTES];
+        double ratio = NAN;
+        if (cli_tensor_to_stage3(p->config, &report, &p->profile, &ratio) != ZR_OK) ratio = NAN;
+        printf(", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
+    }
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         zr_save_price price;
