@@ -222,24 +222,31 @@ typedef struct planned_preset {
     double states, copies; /* bytes of a rank */
 } planned_preset;
 
+static const char *truth(bool value)
+{
+    return value ? "true" : "false";
+}
+
 static zr_status preset_config(const struct preset *c, zr_config **config)
 {
-    char room[4][96];
-    snprintf(room[0], sizeof(room[0]), "model.preset=\"zero-c%c\"", c->name[1]);
-    snprintf(room[1], sizeof(room[1]), "zero_optimization.stage=%d", c->stage);
-    snprintf(room[2], sizeof(room[2]), "activation_checkpointing.partition_activations=%s",
-             c->partitions ? "true" : "false");
-    snprintf(room[3], sizeof(room[3]), "activation_checkpointing.cpu_checkpointing=%s", c->host ? "true" : "false");
-    const char *const keys[] = {room[0],
-                                room[1],
-                                room[2],
-                                room[3],
+    char shape[96], stage[96], parts[96], host[96], tensor[96], batch[96], tokens[96];
+    snprintf(shape, sizeof(shape), "model.preset=\"zero-c%c\"", c->name[1]);
+    snprintf(stage, sizeof(stage), "zero_optimization.stage=%d", c->stage);
+    snprintf(parts, sizeof(parts), "activation_checkpointing.partition_activations=%s", truth(c->partitions));
+    snprintf(host, sizeof(host), "activation_checkpointing.cpu_checkpointing=%s", truth(c->host));
+    snprintf(tensor, sizeof(tensor), "parallel.tensor=%d", TENSOR);
+    snprintf(batch, sizeof(batch), "train_micro_batch_size_per_gpu=%d", BATCH);
+    snprintf(tokens, sizeof(tokens), "data.seq_length=%d", TOKENS);
+    const char *const keys[] = {shape,
+                                stage,
+                                parts,
+                                host,
+                                tensor,
+                                batch,
+                                tokens,
+                                "gradient_accumulation_steps=1",
                                 "activation_checkpointing.policy=\"unit\"",
                                 "collectives.buffer=\"constant\"",
-                                "parallel.tensor=16",
-                                "train_micro_batch_size_per_gpu=16",
-                                "gradient_accumulation_steps=1",
-                                "data.seq_length=1024",
                                 "fp16.enabled=true",
                                 "memory.layout=\"paper\"",
                                 "optimizer.type=\"AdamW\""};
@@ -347,12 +354,11 @@ static void print_presets_json(FILE *out, const planned_preset planned[PRESETS])
                 "\"params\": %lld, \"paper_params\": %.0f, \"states\": %.0f, \"paper_states\": %.0f, "
                 "\"deviation_percent\": %.4f, \"copies\": %.0f, \"checkpoint\": %lld, \"host_checkpoint\": %lld, "
                 "\"paper_checkpoint\": %.0f, \"total\": %lld, \"reason\": \"%s%s%s\"}",
-                i ? "," : "", c->name, c->stage, c->partitions ? "true" : "false", c->host ? "true" : "false", TENSOR,
-                GPUS / TENSOR, BATCH, (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
-                (long long)p->sizes.n_head, (long long)p->params, 1e9 * c->paper_billion, p->states, paper_states(c),
-                preset_deviation(c, p), p->copies, (long long)p->checkpoint, (long long)p->host,
-                c->host ? 0 : paper_checkpoints(c, p), (long long)p->total, states_reason(c, p, text), *why ? "; " : "",
-                why);
+                i ? "," : "", c->name, c->stage, truth(c->partitions), truth(c->host), TENSOR, GPUS / TENSOR, BATCH,
+                (long long)p->sizes.n_layer, (long long)p->sizes.n_embd, (long long)p->sizes.n_head,
+                (long long)p->params, 1e9 * c->paper_billion, p->states, paper_states(c), preset_deviation(c, p),
+                p->copies, (long long)p->checkpoint, (long long)p->host, c->host ? 0 : paper_checkpoints(c, p),
+                (long long)p->total, states_reason(c, p, text), *why ? "; " : "", why);
     }
     fprintf(out, "\n]");
 }
