@@ -46,6 +46,18 @@ for kept in '' "$ac.cpu_checkpointing=true" "$ac.offload=host $ac.policy=selecti
     check "... to the bit" same 4x2 "$dir"
     check "... planned is measured" as_planned "$dir"
 done
+# What the ranks of a layer moved, over what stage 3 moved on as many ranks: as it was planned.
+check "4 ranks, each with all layers" train 4x1 4 1
+within_layers() { part "$1" measured | sed 's/.*"tensor": *{[^}]*"total": *\([0-9]*\).*/\1/'; }
+for_zero() { part "$1" measured | sed 's/.*"reduce_scatter": *\([0-9]*\), *"all_gather": *\([0-9]*\).*/\1 \2/'; }
+check "tensor parallelism against stage 3" "$ZR" plan c.json --ranks 4 --tensor 2 --json --quiet
+planned=$(sed -n 's/.*"tensor_to_stage3": \([0-9.]*\).*/\1/p' out)
+echo "${planned:-0} $(within_layers 4x2) $(for_zero 4x1)" >numbers
+check "... planned is what both runs moved" \
+    awk '{ moved = $2 / ($3 + $4); d = $1 / moved - 1; exit !(moved > 0 && d < 1e-6 && d > -1e-6) }' numbers
+check "... as text" "$ZR" plan c.json --ranks 4 --tensor 2 --quiet
+check "... beside the papers' estimate" grep -q 'within layers: .* x stage 3 alone on 4 ranks (papers: b s / 3 h = ' out
+check "... not where no layer is shared" sh -c "! $ZR plan c.json --ranks 4 --json --quiet | grep -q tensor_to_stage3"
 
 # Whole tensors in checkpoints: at any other degree the next loss is the one that it would have been, but for rounding.
 for grid in '1 1' '4 4' '3 1' '4 2'; do

@@ -18,6 +18,24 @@ result $? "its loss falls: from $(losses "$tmp/tiny" | head -n 1) to $(losses "$
 "$ZR" generate "$tmp/tiny" --prompt 'the ' --tokens 40 >"$tmp/text" && [ "$(wc -c <"$tmp/text")" -ge 40 ]
 result $? 'its weights write'
 
+# ZeRO-R's configurations C1 to C5, on 2 x 2 ranks: what they keep where changes no loss. Blocks enough that checkpoints
+# outweigh the buffers.
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$tmp/$1/run.json"; }
+bytes_of() { part "$1" measured | sed "s/.*\"$2\": {[^}]*\"total\": *\([0-9]*\).*/\1/"; }
+for c in c1 c2 c3 c4 c5; do
+    "$ZR" train "examples/$c.json" --ranks 4 --quiet --train.steps=20 --model.n_layer=8 --train.output_dir="$tmp/$c" >"$tmp/out" &&
+        losses "$tmp/$c" >"$tmp/$c.losses" && falls "$tmp/$c"
+    result $? "examples/$c.json trains on 4 ranks, and its loss falls"
+    cmp "$tmp/c1.losses" "$tmp/$c.losses"
+    result $? '... with the losses of c1.json'
+    part $c planned >"$tmp/planned" && part $c measured >"$tmp/measured" && [ -s "$tmp/planned" ] && cmp "$tmp/planned" "$tmp/measured"
+    result $? '... measured is planned'
+    echo "# $c: $(bytes_of $c device) bytes on the device, $(bytes_of $c host) on the host"
+done
+[ "$(bytes_of c1 device)" -gt "$(bytes_of c2 device)" ] && [ "$(bytes_of c2 device)" -ge "$(bytes_of c4 device)" ] &&
+    [ "$(bytes_of c4 device)" -ge "$(bytes_of c5 device)" ] && [ "$(bytes_of c5 host)" -gt "$(bytes_of c4 host)" ]
+result $? "C1 takes more on the device than C2, that no less than C4, nor that than C5, which takes some on the host"
+
 sed -n '/^```json$/,/^```$/p' README.md | grep -v '^```' >"$tmp/config.json"
 "$ZR" plan "$tmp/config.json" --ranks 2 >"$tmp/plan" && grep -q 'stage 3' "$tmp/plan"
 result $? "README's configuration is planned"

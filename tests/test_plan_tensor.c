@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include <zr.h>
@@ -191,6 +192,51 @@ static void checkpoints_astray_are_seen(void **state)
     }
 }
 
+/* Bytes of gradients and parameters, 0, and of these those within layers, 1: of C1's shape in fp16 with so many blocks,
+ * each computed again. */
+static void wide_traffic(int64_t layers, int tensor, int ranks, double bytes[2])
+{
+    zr_gpt2_config config;
+    zr_layout l = ZR_LAYOUT_INIT;
+    zr_plan *plan = NULL;
+    zr_profile profile = {0};
+    assert_int_equal(zr_gpt2_preset("zero-c1", &config), ZR_OK);
+    config.n_layer = layers;
+    profile.facts.threads = 1;
+    l.ranks = ranks;
+    l.tensor = tensor;
+    l.stage = 3;
+    l.dtype = l.wire_dtype = ZR_F16;
+    l.batch = 16;
+    l.seq = 1024;
+    l.recompute = ZR_RECOMPUTE_PAPER;
+    l.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    zr_model model = zr_gpt2(&config);
+    assert_int_equal(zr_plan_create(&model, &l, &profile, &plan), ZR_OK);
+    const int64_t *all = plan->traffic.bytes, *within = plan->across[ZR_BORDER_TENSOR].bytes;
+    bytes[0] = (double)(all[ZR_TRAFFIC_REDUCE_SCATTER] + all[ZR_TRAFFIC_ALL_GATHER]);
+    bytes[1] = (double)(within[ZR_TRAFFIC_REDUCE_SCATTER] + within[ZR_TRAFFIC_ALL_GATHER]);
+    zr_plan_destroy(&plan);
+}
+
+/* Against stage 3 on the same 16 ranks the papers have b s / (3 h): 12 b s h a block against 3 parameters each of
+ * 12 h^2. Of blocks alone that is exact but for norms and biases (13 h), of the model but for embedding and head. */
+static void volume_against_stage_3(void **state)
+{
+    (void)state;
+    const double paper = 16.0 * 1024 / (3 * 8192);
+    double tensor[2], fewer_tensor[2], zero[2], fewer_zero[2];
+    wide_traffic(50, 16, 1, tensor);
+    wide_traffic(49, 16, 1, fewer_tensor);
+    wide_traffic(50, 1, 16, zero);
+    wide_traffic(49, 1, 16, fewer_zero);
+    assert_true(zero[1] == 0 && tensor[1] > 0);
+    const double blocks = (tensor[1] - fewer_tensor[1]) / (zero[0] - fewer_zero[0]);
+    const double model = tensor[1] / zero[0];
+    if (fabs(blocks / paper - 1) > 0.0005) fail_msg("blocks: %g of stage 3, the papers %g", blocks, paper);
+    if (fabs(model / paper - 1) > 0.015) fail_msg("the model: %g of stage 3, the papers %g", model, paper);
+}
+
 /* Parameters are the whole model's, a rank has an M-th of what is cut, and all FLOPs are those of the model but for the
  * head's second look at its logits. */
 static void parts_add_up(void **state)
@@ -274,6 +320,7 @@ int main(void)
         cmocka_unit_test(traffic_of_tokens),
         cmocka_unit_test(checkpoints_are_kept_in_pieces),
         cmocka_unit_test(checkpoints_astray_are_seen),
+        cmocka_unit_test(volume_against_stage_3),
         cmocka_unit_test(parts_add_up),
         cmocka_unit_test(every_element_has_a_place),
         cmocka_unit_test(what_is_not_a_layout_is_refused),

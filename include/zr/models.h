@@ -59,8 +59,9 @@ typedef struct zr_chain_config {
 
 /** x (B,T,rows) in the graph's dtype, through matrices of (rows,cols), (cols,rows), (rows,cols) ... in turn, to the
  *  losses (B,T) of targets (B,T) I32: what the last matrix gives are its logits. Units: "0", "1" ..., a matrix each,
- *  named "<unit>.weight". It does not decode. ZR_ERR_CONFIG when a number is not positive or units above 65,536.
- *  `config` is borrowed. */
+ *  named "<unit>.weight". M tensor-parallel ranks have an M-th of each: of (rows,cols) columns, of (cols,rows) rows.
+ *  It does not decode. ZR_ERR_CONFIG when a number is not positive or units above 65,536; with M > 1 when units are odd
+ *  or M does not divide cols or B*T*rows. `config` is borrowed. */
 ZR_API zr_model zr_chain(const zr_chain_config *config);
 
 #ifdef __cplusplus

@@ -147,6 +147,14 @@ double cli_traffic_bytes(const zr_report *report);
  *  out. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
+/** Bytes that go between the ranks that share layers (parallel.tensor above 1), over those that stage 3 would move if
+ *  each of these ranks had every layer instead: both of one rank and step, as planned. The papers' b s / (3 h) is that
+ *  of the blocks alone, with 12 b s h a block; here it is 10, or 8 where blocks are not computed again. An error where
+ *  there is no such layout. */
+ZR_NODISCARD zr_status cli_tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
+                                            double *ratio);
+/** The same as a line, beside the papers' estimate; nothing where layers are not shared. */
+void cli_volume_print(FILE *out, const zr_config *config, const zr_report *report, const zr_profile *profile);
 /** The train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
 
@@ -164,6 +172,8 @@ ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
  *  one JSON document. */
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
+/** Likewise the run configurations of the SC20 paper's appendix, and C1 to C5. */
+ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 
 /** Draw a training step (memory map, streams) as SVG into a file that is none of `inputs` (zr__output_open), over time
  * by the rates of `profile` where it has them. `model`: its name; whole_states_bytes: model states of a rank at stage

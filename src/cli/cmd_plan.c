@@ -2,6 +2,7 @@
 #include "cli/max.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,7 +12,7 @@ typedef struct plan_options {
     const char *preset, *memory, *max, *svg, *profile;
     int64_t stage, batch, seq, ranks, tensor;
     double tokens, efficiency; /* 0: not given */
-    bool schedule, shapes, table1, table2, every, advice;
+    bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
 
 /* One call of the command. */
@@ -141,6 +142,7 @@ static zr_status print_text(const planning *p)
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, p->limit_bytes);
     print_head(p, table.report[table.chosen].params);
     cli_table_print(stdout, &table, color);
+    cli_volume_print(stdout, p->config, &table.report[table.chosen], &p->profile);
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
@@ -158,6 +160,12 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     ZR_TRY(zr_report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
+    if (p->config->parallel.tensor > 1) {
+        char text[ZR_NUMBER_BYTES];
+        double ratio = NAN;
+        if (cli_tensor_to_stage3(p->config, &report, &p->profile, &ratio) != ZR_OK) ratio = NAN;
+        printf(", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
+    }
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         zr_save_price price;
@@ -363,10 +371,12 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
 /** What needs no configuration, and otherwise the plan. */
 static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(o->shapes + o->table1 + o->table2 <= 1, ZR_ERR_ARG, "--shapes, --table1, --table2: one at a time");
+    ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
+             "--shapes, --table1, --table2, --configs: one at a time");
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     if (o->table1) return cli_papers_table1(stdout, args->json);
     if (o->table2) return cli_papers_table2(stdout, args->json);
+    if (o->configs) return cli_papers_configs(stdout, args->json);
     ZR_TRY(check(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
     planning p = {.args = args, .o = o, .ranks = ranks, .local_ranks = comm ? comm->local_size : ranks};
@@ -396,6 +406,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print the steps of one training step instead"},
         {"table1", CLI_FLAG, &o.table1, 0, NULL, "table 1 of the ZeRO paper beside what zr plans"},
         {"table2", CLI_FLAG, &o.table2, 0, NULL, "table 2 likewise"},
+        {"configs", CLI_FLAG, &o.configs, 0, NULL, "what the SC20 paper ran likewise: its 48 runs, C1 to C5"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));

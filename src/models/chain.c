@@ -12,6 +12,11 @@ static bool fits(zr_graph *graph, const zr_chain_config *c)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "chain: %" PRId64 " matrices of (%" PRId64 ", %" PRId64 "); wanted 1 to %d, of positive sizes",
                        c->units, c->rows, c->cols, UNITS_MAX);
+    else if (zr_graph_get_spec(graph)->tensor > 1 && c->units % 2 != 0)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "chain: %" PRId64 " matrices cannot be shared by tensor-parallel ranks: an even number is "
+                       "wanted, each pair cut by columns and then by rows",
+                       c->units);
     else if (zr_graph_get_spec(graph)->mode == ZR_MODE_DECODE)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "chain: it has no tokens to decode");
     else
@@ -29,7 +34,9 @@ static void build(zr_graph *graph, const void *config)
     for (int64_t i = 0; i < c->units; i++) {
         zr_graph_unit(graph, "%" PRId64, i);
         zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.02};
-        zr_value w = zr_param(graph, init, (zr_shape){2, {from, to}}, "%" PRId64 ".weight", i);
+        /* As in Megatron's blocks: columns, then the rows that read them, so that a pair ends in one sum. */
+        zr_cut cut = {.dim = i % 2 == 0 ? 1 : 0, .parts = 1};
+        zr_value w = zr_param_cut(graph, init, (zr_shape){2, {from, to}}, cut, "%" PRId64 ".weight", i);
         x = zr_linear(graph, x, w, ZR_NONE, false);
         int64_t next = from;
         from = to;
