@@ -117,7 +117,7 @@ check "... model states within 2.2 %, as the paper rounds parameters" near 0.022
 check "... which is said" test "$(rows presets reason | grep -c "as the paper's .* billion parameters are")" = 5
 rows presets checkpoint paper_checkpoint | awk '{ print $1 / 1e9, $2 / 1e9 }' >both
 check "... checkpoints on the device, whole and in pieces, to the byte" near 0 <both
-rows presets name host_checkpoint layers hidden | awk '{ print ($1 == "C5") * 2 * 16 * 1024 * $3 * $4 / 16, $2 }' >both
+rows presets name host_checkpoint layers hidden | awk '{ printf "%.0f %s\n", ($1 == "C5") * 2 * 16 * 1024 * $3 * $4 / 16, $2 }' >both
 check "... those of C5 on the host, in pieces" near 0 <both
 
 check "as text" "$ZR" plan --configs

@@ -70,7 +70,7 @@ typedef struct zr_value_info {
     int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
     int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
-    bool cut;         /* each of the M ranks has its own part of the columns, of heads or of a hidden layer */
+    int32_t cut;      /* each of the M ranks has its own piece of each of so many parts of the columns; 0: all of them */
     bool tokens;      /* each of them has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
 } zr_value_info;
 
@@ -164,6 +164,8 @@ struct zr_op_def {
     /** What of an output's columns a rank has follows from what it has of the operands' columns (elementwise functions,
      *  heads): where these are cut the output is. Other ops refuse a cut operand. */
     bool keeps_cut;
+    /** It may read a weight of which a rank has a piece, as its builder allows. */
+    bool takes_pieces;
     /** It works row by row: where a rank has its own tokens of the operands that are no parameters, it has those of the
      *  output, and of a parameter's gradient a part, which is summed over the ranks. Other ops refuse such operands. */
     bool keeps_tokens;

@@ -333,12 +333,16 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
 }
 
 /* Is any operand cut that is no parameter, or has this rank its tokens of one? Adjoints know what they have. */
-static zr_status check_cuts(const zr_graph *graph, const zr_op *op, bool *cut, bool *tokens)
+static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut, bool *tokens)
 {
     if (op->backward) return ZR_OK;
     for (int i = 0; i < op->n_in; i++) {
-        *cut |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.cut;
-        *tokens |= op->in[i] != ZR_NONE && graph->value[op->in[i]].info.tokens;
+        if (op->in[i] == ZR_NONE) continue;
+        const zr_value_info *info = &graph->value[op->in[i]].info;
+        ZR_CHECK(*cut == 0 || info->cut == 0 || *cut == info->cut, ZR_ERR_UNSUPPORTED,
+                 "%s: one operand is cut in %d parts, another in %d", op->def->name, *cut, info->cut);
+        if (info->cut) *cut = info->cut;
+        *tokens |= info->tokens;
     }
     ZR_CHECK(!*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
              "%s: of an operand each tensor-parallel rank has other columns: a product with a weight that is cut by "
@@ -348,7 +352,7 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, bool *cut, b
              "%s: of an operand each tensor-parallel rank has other tokens (parallel.sequence): a product with a "
              "weight that is cut by columns is wanted first",
              op->def->name);
-    *cut &= op->def->join == ZR_JOIN_NONE;
+    if (op->def->join != ZR_JOIN_NONE) *cut = 0;
     *tokens &= op->def->join == ZR_JOIN_NONE;
     return ZR_OK;
 }
@@ -360,6 +364,9 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
         zr__value *v = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]];
         if (!v || v->info.kind != ZR_VALUE_PARAM) continue;
         const zr_param_info *param = &graph->param[v->info.param];
+        ZR_CHECK(param->cut.parts == 0 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
+                 "%s: of %s each tensor-parallel rank has a piece; wanted a weight that is not cut", op->def->name,
+                 param->name);
         ZR_CHECK(!tokens || param->cut.parts == 0, ZR_ERR_UNSUPPORTED,
                  "%s: %s is cut, and of another operand each tensor-parallel rank has other tokens", op->def->name,
                  param->name);
@@ -377,11 +384,12 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
     zr_type type[ZR_OP_OUTS] = {0};
     ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "%s: call zr_graph_unit before the first op", op->def->name);
     ZR_TRY(check_operands(graph, op));
-    bool cut = false, tokens = false;
+    int32_t cut = 0;
+    bool tokens = false;
     ZR_TRY(check_cuts(graph, op, &cut, &tokens));
+    ZR_TRY(read_params(graph, op, tokens));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
-    ZR_TRY(read_params(graph, op, tokens));
     ZR_TRY(grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
     bool needed = false;
     for (int i = 0; i < op->n_in && op->def->adjoint && !op->backward; i++)
@@ -391,7 +399,7 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
         graph->value[op->out[i]].needed = needed;
         graph->value[op->out[i]].info.unit = op->unit;
         graph->value[op->out[i]].info.producer = graph->n_ops;
-        graph->value[op->out[i]].info.cut |= cut;
+        graph->value[op->out[i]].info.cut = cut;
         graph->value[op->out[i]].info.tokens |= tokens;
     }
     graph->op[graph->n_ops++] = *op;

@@ -120,8 +120,10 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** (M, ...): all ranks' x. */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Has this rank a part of the parameter along this dimension? */
-bool zr__is_cut(const zr_graph *graph, zr_value param, int dim);
+/** In how many parts is the parameter cut along this dimension? 0: it is not. */
+int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
+/** A table whose rows the ranks share must be one part; latches an error. */
+bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 

@@ -148,6 +148,10 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
     const zr_value_info *info = zr_graph_value(graph, qkv);
     if (info && info->cut) {
         const int64_t ranks = zr_graph_get_spec(graph)->tensor;
+        if (info->cut != 3)
+            zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                           "attention: the columns of qkv are cut in %d parts; wanted 3, queries, keys and values",
+                           info->cut);
         if (n_head % ranks != 0)
             zr_graph_error(graph, ZR_ERR_CONFIG,
                            "attention: %" PRId64 " heads over %" PRId64 " tensor-parallel ranks: a degree that divides "
@@ -167,7 +171,10 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
         .f = {1.0 / sqrt((double)(width / n_head)), mode == ZR_MODE_TRAIN ? dropout : 0},
     };
     if (mode == ZR_MODE_DECODE) return attention_decode(graph, qkv, width, &attr);
+    const bool cut = info && info->cut; /* its own heads of each part give a rank its own columns */
     zr_value out[2] = {ZR_NONE, ZR_NONE};
     zr_graph_op(graph, &attention, &attr, 1, &qkv, out);
+    for (int i = 0; i < 2 && cut; i++)
+        if (out[i] != ZR_NONE) graph->value[out[i]].info.cut = 1;
     return out[0];
 }

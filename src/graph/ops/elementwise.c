@@ -81,6 +81,7 @@ static const zr_op_def scale = {
     .cost = zr__cost_bytes,
     .cheap = true,
     .in_place = {1},
+    .keeps_cut = true,
     .keeps_tokens = true,
 };
 
@@ -115,6 +116,7 @@ static const zr_op_def mul = {
     .cost = zr__cost_bytes,
     .cheap = true,
     .in_place = {1},
+    .keeps_cut = true,
     .keeps_tokens = true,
 };
 
@@ -156,6 +158,7 @@ static const zr_op_def add = {
     .adjoint = add_adjoint,
     .cost = zr__cost_bytes,
     .in_place = {1},
+    .keeps_cut = true,
     .keeps_tokens = true,
 };
 

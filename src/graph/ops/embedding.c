@@ -69,13 +69,14 @@ static const zr_op_def embedding = {
     .infer = embedding_infer,
     .adjoint = embedding_adjoint,
     .cost = embedding_cost,
+    .takes_pieces = true,
 };
 
 /* Of a table that is cut each rank looks up its own rows, and has zeros for the others': their sum is exact. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, table);
-    const bool cut = zr__is_cut(graph, table, 0);
+    const bool cut = zr__is_cut_table(graph, "embedding", table);
     const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
     zr_value y = ZR_NONE;
     zr_graph_op(graph, &embedding, &attr, 2, (zr_value[]){ids, table}, &y);

@@ -173,6 +173,7 @@ static const zr_op_def linear_cross_entropy_part = {
     .n_out = 1,
     .infer = part_infer,
     .cost = part_cost,
+    .takes_pieces = true,
 };
 
 static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -241,6 +242,7 @@ static const zr_op_def linear_cross_entropy_join = {
     .infer = join_infer,
     .adjoint = join_adjoint,
     .cost = join_cost,
+    .takes_pieces = true,
 };
 
 static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value targets, zr_op_attr attr)
@@ -255,7 +257,7 @@ static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_valu
 
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
-    const bool cut = zr__is_cut(graph, w, 0);
+    const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};

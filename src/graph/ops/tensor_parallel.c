@@ -168,10 +168,22 @@ zr_value zr__tensor_gather(zr_graph *graph, zr_value x)
 
 /* ---- how a weight is cut --------------------------------------------------------------------- */
 
-bool zr__is_cut(const zr_graph *graph, zr_value param, int dim)
+int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim)
 {
     const zr_value_info *info = zr_graph_value(graph, param);
-    if (!info || info->kind != ZR_VALUE_PARAM) return false;
+    if (!info || info->kind != ZR_VALUE_PARAM) return 0;
     const zr_cut *cut = &zr_graph_param(graph, info->param)->cut;
-    return cut->parts > 0 && cut->dim == dim;
+    return cut->dim == dim ? cut->parts : 0;
+}
+
+bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table)
+{
+    const zr_value_info *info = zr_graph_value(graph, table);
+    const zr_param_info *param =
+        info && info->kind == ZR_VALUE_PARAM ? zr_graph_param(graph, info->param) : NULL;
+    if (!param || param->cut.parts == 0) return false;
+    if (param->cut.dim != 0 || param->cut.parts != 1)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "%s: %s is cut in %d parts of dimension %d; wanted one part, of rows",
+                       op, param->name, param->cut.parts, param->cut.dim);
+    return true;
 }

@@ -1,0 +1,129 @@
+//TEST timeout=20
+/* Weights that are cut over ranks, and tokens that they share: what is refused, and how a graph of one rank looks. */
+#include "graph_new.h"
+
+#include <string.h>
+
+static zr_graph *shared(bool sequence)
+{
+    zr_graph_spec spec = {ZR_MODE_TRAIN, 2, 6, 0, ZR_F32, ZR_F32, 2, sequence};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "u");
+    return g;
+}
+
+static zr_value tokens(zr_graph *g, const char *name)
+{
+    return zr_input(g, name, ZR_I32, SHAPE(2, 2, 6));
+}
+
+static zr_value weight(zr_graph *g, int64_t rows, int64_t cols, int dim, int parts, const char *name)
+{
+    return zr_param_cut(g, NORMAL, SHAPE(2, rows, cols), (zr_cut){dim, parts}, "%s", name);
+}
+
+/* (2, 6, 8) of a table that is cut: with sequence parallelism this rank's 6 of the 12 tokens. */
+static zr_value embedded(zr_graph *g)
+{
+    return zr_embedding(g, tokens(g, "ids"), weight(g, 10, 8, 0, 1, "table"));
+}
+
+static void refused(zr_graph *g, zr_value losses, const char *why)
+{
+    zr_graph_losses(g, losses);
+    assert_int_not_equal(zr_graph_finish(g), ZR_OK);
+    if (!strstr(zr_error_message(), why)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), why);
+    zr_graph_destroy(&g);
+}
+
+static void weights_that_are_cut(void **state)
+{
+    (void)state;
+    zr_graph *g = shared(false);
+    zr_value x = zr_position(g, embedded(g), weight(g, 6, 8, 0, 1, "places"));
+    refused(g, zr_mean(g, x, ZR_F32), "of places each tensor-parallel rank has a piece; wanted a weight that is not cut");
+
+    g = shared(false);
+    x = zr_embedding(g, tokens(g, "ids"), weight(g, 10, 8, 1, 1, "table"));
+    refused(g, zr_mean(g, x, ZR_F32), "embedding: table is cut in 1 parts of dimension 1; wanted one part, of rows");
+
+    g = shared(false);
+    x = zr_linear_cross_entropy(g, embedded(g), weight(g, 12, 8, 0, 3, "head"), tokens(g, "targets"));
+    refused(g, x, "linear_cross_entropy: head is cut in 3 parts of dimension 0");
+
+    g = shared(false);
+    x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 3, "in"), ZR_NONE, false);
+    x = zr_linear(g, x, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
+    refused(g, zr_mean(g, x, ZR_F32), "rows are cut in 1 parts each rank needs the same of the columns of x, which are "
+                                      "cut in 3");
+
+    g = shared(false);
+    x = zr_linear(g, embedded(g), weight(g, 8, 12, 0, 1, "out"), ZR_NONE, false);
+    refused(g, zr_mean(g, x, ZR_F32), "which are cut in 0 (0: not)");
+
+    g = shared(false);
+    zr_value bias = zr_param_cut(g, NORMAL, SHAPE(1, 12), (zr_cut){0, 1}, "bias");
+    x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 3, "in"), bias, false);
+    refused(g, zr_mean(g, x, ZR_F32), "the columns of w are cut in 3 parts, b in 1");
+
+    g = shared(false);
+    x = zr_attention(g, zr_linear(g, embedded(g), weight(g, 8, 24, 1, 1, "in"), ZR_NONE, false), 2, 0);
+    refused(g, zr_mean(g, x, ZR_F32), "attention: the columns of qkv are cut in 1 parts; wanted 3");
+
+    g = shared(false);
+    x = zr_softmax(g, zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false));
+    refused(g, zr_mean(g, x, ZR_F32), "softmax: of an operand each tensor-parallel rank has other columns");
+}
+
+static void tokens_that_are_shared(void **state)
+{
+    (void)state;
+    zr_graph *g = shared(true);
+    zr_value x = embedded(g), gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain"), norm = zr_rmsnorm(g, x, gain, 1e-5);
+    assert_true(zr_graph_value(g, norm)->tokens);
+    assert_true(zr_shape_equal(&zr_graph_value(g, norm)->type.shape, &SHAPE(2, 6, 8)));
+    zr_value hidden = zr_linear(g, norm, weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+    assert_true(zr_shape_equal(&zr_graph_value(g, hidden)->type.shape, &SHAPE(3, 2, 6, 6)));
+    zr_value gate = zr_linear(g, norm, weight(g, 8, 12, 1, 1, "gate"), ZR_NONE, false);
+    x = zr_add(g, x, zr_linear(g, zr_mul(g, hidden, zr_silu(g, gate)), weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false));
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
+    if (zr_graph_finish(g) != ZR_OK) fail_msg("%s", zr_error_message());
+    int gathers = 0, scatters = 0, sums = 0;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        gathers += strcmp(op->def->name, "tensor_tokens") == 0;
+        scatters += strcmp(op->def->name, "tensor_scatter") == 0;
+        sums += op->def->join == ZR_JOIN_SUM;
+    }
+    assert_int_equal(gathers, 4);  /* norm, once for both products; head; gradients of out and of the table */
+    assert_int_equal(scatters, 4); /* their adjoints */
+    assert_int_equal(sums, 1);     /* the gain's gradient */
+    zr_graph_destroy(&g);
+
+    g = shared(true);
+    refused(g, zr_mean(g, embedded(g), ZR_F32), "mean: of an operand each tensor-parallel rank has other tokens");
+
+    g = shared(true);
+    gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
+    x = zr_rmsnorm(g, embedded(g), gain, 1e-5);
+    zr_value whole = zr_rmsnorm(g, zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")), gain,
+                                1e-5);
+    (void)whole;
+    refused(g, zr_mean(g, x, ZR_F32), "gain is read here for some tokens and elsewhere for all (parallel.sequence)");
+
+    zr_graph_spec spec = {ZR_MODE_TRAIN, 1, 7, 0, ZR_F32, ZR_F32, 2, true};
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "u");
+    x = zr_embedding(g, zr_input(g, "ids", ZR_I32, SHAPE(2, 1, 7)), weight(g, 10, 8, 0, 1, "table"));
+    refused(g, x, "1 x 7 tokens of a micro-batch cannot be shared by 2 tensor-parallel ranks (parallel.sequence)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_that_are_cut),
+        cmocka_unit_test(tokens_that_are_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
