@@ -42,7 +42,8 @@ static void weights_that_are_cut(void **state)
     (void)state;
     zr_graph *g = shared(false);
     zr_value x = zr_position(g, embedded(g), weight(g, 6, 8, 0, 1, "places"));
-    refused(g, zr_mean(g, x, ZR_F32), "of places each tensor-parallel rank has a piece; wanted a weight that is not cut");
+    refused(g, zr_mean(g, x, ZR_F32),
+            "of places each tensor-parallel rank has a piece; wanted a weight that is not cut");
 
     g = shared(false);
     x = zr_embedding(g, tokens(g, "ids"), weight(g, 10, 8, 1, 1, "table"));
@@ -55,8 +56,9 @@ static void weights_that_are_cut(void **state)
     g = shared(false);
     x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 3, "in"), ZR_NONE, false);
     x = zr_linear(g, x, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
-    refused(g, zr_mean(g, x, ZR_F32), "rows are cut in 1 parts each rank needs the same of the columns of x, which are "
-                                      "cut in 3");
+    refused(g, zr_mean(g, x, ZR_F32),
+            "rows are cut in 1 parts each rank needs the same of the columns of x, which are "
+            "cut in 3");
 
     g = shared(false);
     x = zr_linear(g, embedded(g), weight(g, 8, 12, 0, 1, "out"), ZR_NONE, false);
@@ -107,8 +109,8 @@ static void tokens_that_are_shared(void **state)
     g = shared(true);
     gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
     x = zr_rmsnorm(g, embedded(g), gain, 1e-5);
-    zr_value whole = zr_rmsnorm(g, zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")), gain,
-                                1e-5);
+    zr_value whole =
+        zr_rmsnorm(g, zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")), gain, 1e-5);
     (void)whole;
     refused(g, zr_mean(g, x, ZR_F32), "gain is read here for some tokens and elsewhere for all (parallel.sequence)");
 

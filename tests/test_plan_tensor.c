@@ -316,14 +316,10 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_is_the_formula),
-        cmocka_unit_test(traffic_of_tokens),
-        cmocka_unit_test(checkpoints_are_kept_in_pieces),
-        cmocka_unit_test(checkpoints_astray_are_seen),
-        cmocka_unit_test(volume_against_stage_3),
-        cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(every_element_has_a_place),
-        cmocka_unit_test(what_is_not_a_layout_is_refused),
+        cmocka_unit_test(traffic_is_the_formula),         cmocka_unit_test(traffic_of_tokens),
+        cmocka_unit_test(checkpoints_are_kept_in_pieces), cmocka_unit_test(checkpoints_astray_are_seen),
+        cmocka_unit_test(volume_against_stage_3),         cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(every_element_has_a_place),      cmocka_unit_test(what_is_not_a_layout_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

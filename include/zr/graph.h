@@ -70,8 +70,8 @@ typedef struct zr_value_info {
     int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
     int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
-    int32_t cut;      /* each of the M ranks has its own piece of each of so many parts of the columns; 0: all of them */
-    bool tokens;      /* each of them has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
+    int32_t cut; /* each of the M ranks has its own piece of each of so many parts of the columns; 0: all of them */
+    bool tokens; /* each of them has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;

@@ -85,7 +85,7 @@ typedef struct zr_layout {
     int64_t gather_bucket_elems; /* largest gather, likewise */
     int shard_ranks;   /* MiCS: states are sharded over so many consecutive ranks and replicated across; 0: all */
     int hpz_ranks;     /* ZeRO++: a second copy of the parameters, sharded over so many; 0: none. Stage 3 */
-    int host_ranks;    /* ranks of a host, consecutive; 0: all */
+    int host_ranks;    /* ranks of a host, consecutive among all N * M; 0: all */
     bool hierarchical; /* collectives first within a host, then across */
     bool fused_buffer; /* one buffer of the whole model in place of buckets: gradients travel at the end */
     bool overlap;      /* communication beside computation: a unit is reduced while the next one's backward

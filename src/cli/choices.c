@@ -250,6 +250,7 @@ static zr_status needs_with(const cli_choices *choices, const zr_config *config,
 static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
 {
     int low = choices->ranks;
+    const int step = (int)config->parallel.tensor; /* which divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->limit_bytes;
     more->ranks = low;
     ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
@@ -262,8 +263,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
         ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
     }
     more->fits = more->needs_bytes <= limit;
-    while (more->fits && more->ranks - low > 1 && !config->train.any_ranks) { /* they want a power of two */
-        int middle = low + (more->ranks - low) / 2;
+    while (more->fits && more->ranks - low > step && !config->train.any_ranks) { /* they want a power of two */
+        int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(needs_with(choices, config, middle, &needs));
         if (needs <= limit) {
             more->ranks = middle;

@@ -177,7 +177,7 @@ static void time_text(const cli_picture *p, char text[256])
     }
     int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->profile->facts.name,
                      cli_seconds(p->price.step_sec, step));
-    if (p->plan->layout.ranks > 1 && n > 0)
+    if (p->plan->ranks > 1 && n > 0)
         snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
                  cli_seconds(p->price.comm_sec, comm), cli_seconds(p->price.exposed_sec, exposed));
     strcat(text, ".");

@@ -60,10 +60,11 @@ static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum
     if (config->train_batch_size) snprintf(a, sizeof(a), "%" PRId64, config->train_batch_size);
     if (micro) snprintf(b, sizeof(b), "%" PRId64, micro);
     if (accum) snprintf(c, sizeof(c), "%" PRId64, accum);
-    return zr__config_refuse(config,
-                             "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks "
-                             "does not hold: %s, %s x %s x %d; %s",
-                             a, b, c, ranks, advice);
+    return zr__config_refuse(
+        config,
+        "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x %sranks "
+        "does not hold: %s, %s x %s x %d; %s",
+        config->parallel.tensor > 1 ? "data-parallel " : "", a, b, c, ranks, advice);
 }
 
 static zr_status product(const zr_config *config, int64_t micro, int64_t accum, int ranks, int64_t *batch)

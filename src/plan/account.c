@@ -97,9 +97,9 @@ static int most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;
     const int width = within(&plan->layout, border);
-    const int64_t all = (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
+    const int64_t all = zr_plan_shares_layers(plan) ? plan->ranks : (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
     int rank = 0;
-    for (int r = 1; r < plan->layout.ranks && r < all; r++)
+    for (int r = 1; width > 0 && r < plan->ranks && r < all; r++)
         if (beyond(plan, group, width, r) > beyond(plan, group, width, rank)) rank = r;
     return rank;
 }

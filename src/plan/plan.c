@@ -72,9 +72,10 @@ static zr_status check_groups(const zr_layout *l)
                  "%d ranks in %s, of %d: a power of two that divides them is wanted", n, group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
-    ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || l->ranks % l->host_ranks == 0), ZR_ERR_CONFIG,
+    const int all = l->ranks * l->tensor;
+    ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
-             l->ranks);
+             all);
     ZR_CHECK(l->hpz_ranks == 0 || l->stage == 3, ZR_ERR_CONFIG,
              "a second partition of the parameters (zero_hpz_partition_size %d) at stage %d: it is for stage 3, where "
              "the first is sharded",

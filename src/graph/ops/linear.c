@@ -203,10 +203,11 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
     zr_value part = ZR_NONE;
     const int32_t parts = zr__is_cut(graph, w, 1 - output_dim(attr));
     if (info && info->cut != parts)
-        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
-                       "linear: of a weight whose rows are cut in %d parts each rank needs the same of the columns of x, "
-                       "which are cut in %d (0: not); wanted what a weight that is cut so by columns gives",
-                       parts, info->cut);
+        zr_graph_error(
+            graph, ZR_ERR_UNSUPPORTED,
+            "linear: of a weight whose rows are cut in %d parts each rank needs the same of the columns of x, "
+            "which are cut in %d (0: not); wanted what a weight that is cut so by columns gives",
+            parts, info->cut);
     zr_graph_op(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE}, &part);
     const zr_value y = zr__between_layers(graph, part);
     return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});

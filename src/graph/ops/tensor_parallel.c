@@ -179,8 +179,7 @@ int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim)
 bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, table);
-    const zr_param_info *param =
-        info && info->kind == ZR_VALUE_PARAM ? zr_graph_param(graph, info->param) : NULL;
+    const zr_param_info *param = info && info->kind == ZR_VALUE_PARAM ? zr_graph_param(graph, info->param) : NULL;
     if (!param || param->cut.parts == 0) return false;
     if (param->cut.dim != 0 || param->cut.parts != 1)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "%s: %s is cut in %d parts of dimension %d; wanted one part, of rows",
