@@ -300,18 +300,11 @@ int main(void)
 {
 #define CHECKED(test) cmocka_unit_test_setup(test, fresh)
 #define IN_COLUMNS(test) cmocka_unit_test_setup(test, fresh_in_columns)
-    const struct CMUnitTest tests[] = {CHECKED(every_byte_changed),
-                                       CHECKED(every_length),
-                                       IN_COLUMNS(every_byte_changed),
-                                       IN_COLUMNS(every_length),
-                                       IN_COLUMNS(damaged_slices_are_named),
-                                       IN_COLUMNS(progress_is_told),
-                                       CHECKED(missing_files),
-                                       CHECKED(all_damage_is_named),
-                                       CHECKED(foreign_files_are_named_and_harmless),
-                                       CHECKED(files_of_two_steps),
-                                       CHECKED(links_are_not_followed),
-                                       CHECKED(latest_is_a_hint),
-                                       CHECKED(progress_is_told)};
+    const struct CMUnitTest tests[] = {CHECKED(every_byte_changed),    CHECKED(every_length),
+                                       IN_COLUMNS(every_byte_changed), IN_COLUMNS(damaged_slices_are_named),
+                                       IN_COLUMNS(progress_is_told),   CHECKED(missing_files),
+                                       CHECKED(all_damage_is_named),   CHECKED(foreign_files_are_named_and_harmless),
+                                       CHECKED(files_of_two_steps),    CHECKED(links_are_not_followed),
+                                       CHECKED(latest_is_a_hint),      CHECKED(progress_is_told)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }
