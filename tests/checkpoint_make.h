@@ -1,4 +1,5 @@
-/* A small checkpoint, made as a training run makes it: two writers, whose ranges meet inside blocks and tensors. */
+/* A small checkpoint, made as a training run makes it: two writers, whose ranges meet inside blocks and tensors; or
+ * five, of which each writes a column of the first tensor. */
 #ifndef CHECKPOINT_MAKE_H
 #define CHECKPOINT_MAKE_H
 
@@ -8,8 +9,10 @@
 
 #include "zr/checkpoint.h"
 
-enum { MADE_TENSORS = 3, MADE_WRITERS = 2, MADE_FILES = 3 };
-static const zr_tensor_spec made_specs[MADE_TENSORS] = {{"wte", {2, {40, 5}}}, {"bias", {1, {7}}}, {"last", {0, {0}}}};
+enum { MADE_TENSORS = 3, MADE_WRITERS = 2, MADE_FILES = 3, MADE_ROWS = 40, MADE_COLUMNS = 5, MADE_SLICES = 64 };
+static bool made_in_columns;
+static const zr_tensor_spec made_specs[MADE_TENSORS] = {
+    {"wte", {2, {MADE_ROWS, MADE_COLUMNS}}}, {"bias", {1, {7}}}, {"last", {0, {0}}}};
 static const char *const made_files[MADE_FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors"};
 static const char made_config[] = "{\"model_type\": \"gpt2\"}\n";
 
@@ -32,6 +35,8 @@ static inline const char *made_path(const char *dir, const char *name)
 typedef struct made_chunks {
     zr_chunk chunk[64];
     int64_t n;
+    zr_slices slices[MADE_SLICES];
+    int64_t n_slices;
 } made_chunks;
 
 static inline void made_add(made_chunks *all, const zr_chunk *chunk, int64_t n)
@@ -60,17 +65,40 @@ static inline zr_status made_write_part(zr_chunk_writer *w, const zr_safetensors
     return zr_chunk_writer_put(w, t->offset + first * 4, value, (end - first) * 4);
 }
 
+/* A column of the first tensor: two shards of it, which meet inside a row. The first writer has the other tensors. */
+static inline zr_status made_write_column(zr_chunk_writer *w, const zr_safetensors *st, int64_t step, int file,
+                                          int column)
+{
+    enum { SHARED_ROW = 30, ROW = 4 * MADE_COLUMNS };
+    float value[MADE_ROWS];
+    const int64_t at = zr_safetensors_get(st, 0)->offset, mine = at + 4 * column;
+    const zr_slices before = {at, at + SHARED_ROW * ROW, ROW, 4},
+                    behind = {at + (SHARED_ROW + 1) * ROW, at + MADE_ROWS * ROW, ROW, 4};
+    for (int64_t i = 0; i < MADE_ROWS; i++) value[i] = made_value(step, file, i * MADE_COLUMNS + column);
+    ZR_TRY(zr_chunk_writer_put_sliced(w, &before, mine, value, 4 * SHARED_ROW));
+    ZR_TRY(zr_chunk_writer_put(w, mine + SHARED_ROW * ROW, value + SHARED_ROW, 4));
+    ZR_TRY(zr_chunk_writer_put_sliced(w, &behind, mine + (SHARED_ROW + 1) * ROW, value + SHARED_ROW + 1,
+                                      4 * (MADE_ROWS - SHARED_ROW - 1)));
+    for (int64_t t = 1; column == 0 && t < zr_safetensors_count(st); t++)
+        for (int rank = 0; rank < MADE_WRITERS; rank++)
+            ZR_TRY(made_write_part(w, zr_safetensors_get(st, t), at, step, file, rank));
+    return ZR_OK;
+}
+
 static inline zr_status made_write(const char *path, const zr_safetensors *st, int64_t step, int file, made_chunks *all)
 {
     int64_t data = zr_safetensors_get(st, 0)->offset, n = 0;
-    for (int rank = 0; rank < MADE_WRITERS; rank++) {
+    for (int rank = 0; rank < (made_in_columns ? MADE_COLUMNS : MADE_WRITERS); rank++) {
         zr_chunk_writer *w = NULL;
         zr_status done = zr_chunk_writer_open(path, 1, &w);
-        for (int64_t t = 0; done == ZR_OK && t < zr_safetensors_count(st); t++)
+        if (done == ZR_OK && made_in_columns) done = made_write_column(w, st, step, file, rank);
+        for (int64_t t = 0; !made_in_columns && done == ZR_OK && t < zr_safetensors_count(st); t++)
             done = made_write_part(w, zr_safetensors_get(st, t), data, step, file, rank);
         if (done == ZR_OK) done = zr_chunk_writer_end(w);
         const zr_chunk *chunk = w ? zr_chunk_writer_chunks(w, &n) : NULL;
         if (done == ZR_OK) made_add(all, chunk, n);
+        const zr_slices *slices = w ? zr_chunk_writer_slices(w, &n) : NULL;
+        for (int64_t i = 0; done == ZR_OK && i < n; i++) all->slices[all->n_slices++] = slices[i];
         zr_chunk_writer_close(&w);
         ZR_TRY(done);
     }
@@ -104,7 +132,12 @@ static inline zr_status made_fill(const char *dir, int64_t step)
         } else {
             ZR_TRY(made_safetensors(path, step, f, &all[f], &bytes));
         }
-        file[f] = (zr_manifest_file){made_files[f], bytes, all[f].chunk, all[f].n};
+        file[f] = (zr_manifest_file){.name = made_files[f],
+                                     .bytes = bytes,
+                                     .chunk = all[f].chunk,
+                                     .n_chunks = all[f].n,
+                                     .slices = all[f].slices,
+                                     .n_slices = all[f].n_slices};
     }
     const zr_manifest m = {.step = step, .build = zr_version(), .run = run, .file = file, .n_files = MADE_FILES};
     ZR_TRY(zr_manifest_write(dir, &m));

@@ -12,7 +12,7 @@
 static void corpus_is_survived(void **state)
 {
     (void)state;
-    corpus_replay("manifest", 28, 4);
+    corpus_replay("manifest", 34, 4);
 }
 
 int main(void)

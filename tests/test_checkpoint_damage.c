@@ -27,6 +27,15 @@ static int fresh(void **state)
     return mkdir(run, 0777) || made_checkpoint(run, 5) != ZR_OK;
 }
 
+/* The same, made by ranks that share layers. */
+static int fresh_in_columns(void **state)
+{
+    made_in_columns = true;
+    int made = fresh(state);
+    made_in_columns = false;
+    return made;
+}
+
 static size_t take(const char *name, char *bytes)
 {
     FILE *file = fopen(made_path(dir, name), "rb");
@@ -160,6 +169,23 @@ static void all_damage_is_named(void **state)
     assert_int_equal(strlen(report), 7);
 }
 
+/* Of slices that stand between each other's bytes, all are named: what one has of a region cannot be used alone. */
+static void damaged_slices_are_named(void **state)
+{
+    (void)state;
+    char bytes[ROOM];
+    size_t n = take("model.safetensors", bytes);
+    bytes[4096 + 4 * 7] ^= 1;
+    bytes[4096 + 20 * 30 + 4] ^= 1;
+    put("model.safetensors", bytes, n);
+    assert_int_equal(zr_checkpoint_verify(dir, NULL, NULL, report, sizeof report), ZR_ERR_DATA);
+    char *line = strtok(report, "\n");
+    assert_non_null(strstr(line, "model.safetensors: bytes 4096 .. 4695 are damaged (tensor wte)"));
+    line = strtok(NULL, "\n");
+    assert_non_null(strstr(line, "model.safetensors: bytes 4700 .. 4703 are damaged (tensor wte)"));
+    assert_null(strtok(NULL, "\n"));
+}
+
 static void foreign_files_are_named_and_harmless(void **state)
 {
     (void)state;
@@ -273,14 +299,12 @@ static void progress_is_told(void **state)
 int main(void)
 {
 #define CHECKED(test) cmocka_unit_test_setup(test, fresh)
-    const struct CMUnitTest tests[] = {CHECKED(every_byte_changed),
-                                       CHECKED(every_length),
-                                       CHECKED(missing_files),
-                                       CHECKED(all_damage_is_named),
-                                       CHECKED(foreign_files_are_named_and_harmless),
-                                       CHECKED(files_of_two_steps),
-                                       CHECKED(links_are_not_followed),
-                                       CHECKED(latest_is_a_hint),
-                                       CHECKED(progress_is_told)};
+#define IN_COLUMNS(test) cmocka_unit_test_setup(test, fresh_in_columns)
+    const struct CMUnitTest tests[] = {CHECKED(every_byte_changed),    CHECKED(every_length),
+                                       IN_COLUMNS(every_byte_changed), IN_COLUMNS(damaged_slices_are_named),
+                                       IN_COLUMNS(progress_is_told),   CHECKED(missing_files),
+                                       CHECKED(all_damage_is_named),   CHECKED(foreign_files_are_named_and_harmless),
+                                       CHECKED(files_of_two_steps),    CHECKED(links_are_not_followed),
+                                       CHECKED(latest_is_a_hint),      CHECKED(progress_is_told)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -12,6 +12,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint_make.h"
+#include "slices_naive.h"
 #include "tempdir.h"
 
 enum { ROOM = 1 << 16 };
@@ -27,6 +28,13 @@ static zr_status parse_signed(const char *body, zr_manifest **m)
 }
 
 #define HEAD "{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {}, \"files\": ["
+#define HEAD2 "{\"format\": 2, \"build\": \"0\", \"step\": 5, \"run\": {}, \"files\": ["
+/* A file of 24 bytes: 8 alone, rows of 4 in two slices, 8 alone. */
+#define SLICED(ends, slices, hashes)                                                                                   \
+    HEAD2 "{\"name\": \"a\", \"bytes\": 24, \"ends\": [" ends "], \"slices\": [" slices "], \"xxh3\": \"" hashes       \
+          "\"}], "
+#define H2 HASH " " HASH
+#define H4 H2 " " H2
 #define ONE "{\"name\": \"a\", \"bytes\": 1, \"ends\": [], \"xxh3\": \"0123456789abcdef\"}"
 #define HASH "0123456789abcdef"
 
@@ -37,10 +45,10 @@ static void what_is_written_is_read(void **state)
     const zr_chunk large[] = {{2 * C, 3, 1},     {0, 5, 2},         {5, C - 5, UINT64_MAX}, {C, 1, 4},
                               {C + 1, C - 2, 5}, {2 * C - 1, 1, 6}, {2 * C + 3, 7, 0}};
     const zr_chunk exact[] = {{0, C, 7}, {C, C, 8}}, small[] = {{0, 1, 9}};
-    const zr_manifest_file file[] = {{"large.safetensors", 2 * C + 10, large, 7},
-                                     {"exact", 2 * C, exact, 2},
-                                     {"empty", 0, NULL, 0},
-                                     {"A-b_c.0", 1, small, 1}};
+    const zr_manifest_file file[] = {{"large.safetensors", 2 * C + 10, large, 7, NULL, 0},
+                                     {"exact", 2 * C, exact, 2, NULL, 0},
+                                     {"empty", 0, NULL, 0, NULL, 0},
+                                     {"A-b_c.0", 1, small, 1, NULL, 0}};
     const char *run = "{\"a\": [1, {\"}\": \"\\\"]\"}],\n \"\xc3\xa9\": 1e-3}";
     const zr_manifest m = {.step = (int64_t)1 << 53, .build = "0.1.0 (x)", .run = run, .file = file, .n_files = 4};
     zr_manifest *read = NULL;
@@ -72,6 +80,86 @@ static void what_is_written_is_read(void **state)
     assert_null(read);
 }
 
+/* Slices that begin and end anywhere in a row of chunks; ranks name them in any order, and each its neighbours' too. */
+static void slices_are_read(void **state)
+{
+    (void)state;
+    const int64_t C = ZR_CHUNK_BYTES, rows = 7000;
+    const zr_slices s[] = {{100, 100 + 1000 * rows, 1000, 250},
+                           {100 + 1000 * rows, 100 + 1300 * rows, 300, 100},
+                           {3 * C - 7, 3 * C + 7, 14, 1},
+                           {3 * C + 8, 5 * C + 8, 2 * C, C}};
+    const zr_slices given[] = {s[3], s[1], s[0], s[1], s[2], s[0]};
+    const int64_t ends[] = {100, s[0].end, s[1].end, s[2].begin, s[2].end, s[3].begin, s[3].end, 5 * C + 9};
+    zr_chunk chunk[128], mixed[128];
+    const int64_t n = naive_chunks(s, 4, ends, 8, NULL, chunk);
+    assert_true(n < 128);
+    for (int64_t i = 0; i < n; i++) {
+        chunk[i].hash = (uint64_t)i * 11400714819323198485u;
+        mixed[i * 7 % n] = chunk[i];
+    }
+    assert_true(n % 7);
+    const zr_chunk one[] = {{0, 1, 9}};
+    const zr_manifest_file file[] = {{"a", ends[7], mixed, n, given, 6}, {"b", 1, one, 1, NULL, 0}};
+    const zr_manifest m = {.step = 7, .build = "b", .run = "{}", .file = file, .n_files = 2};
+    zr_manifest *read = NULL;
+    mkdir(in_tempdir("sliced"), 0777);
+    assert_int_equal(zr_manifest_write(in_tempdir("sliced"), &m), ZR_OK);
+    assert_int_equal(zr__manifest_load(in_tempdir("sliced"), &read), ZR_OK);
+    assert_int_equal(read->file[0].n_chunks, n);
+    assert_memory_equal(read->file[0].chunk, chunk, (size_t)n * sizeof *chunk);
+    assert_int_equal(read->file[0].n_slices, 4);
+    assert_memory_equal(read->file[0].slices, s, sizeof s);
+    assert_int_equal(read->file[1].n_slices, 0);
+    zr_manifest_free(&read);
+}
+
+/* What does not tile a file with its slices is not written, and neither are slices that are none. */
+static void bad_slices_are_not_written(void **state)
+{
+    (void)state;
+    const zr_slices good = {8, 16, 4, 2}, bad[] = {{8, 16, 4, 4}, {8, 16, 4, 3},  {8, 16, 4, 0},  {8, 16, 0, 2},
+                                                   {8, 15, 4, 2}, {8, 8, 4, 2},   {16, 8, 4, 2},  {-4, 4, 4, 2},
+                                                   {8, 32, 4, 2}, {8, 16, 4, -2}, {8, 16, -4, 2}, {7, 15, 4, 2}};
+    const zr_chunk whole[] = {{0, 8, 1}, {8, 4, 2}, {10, 4, 3}, {16, 8, 4}};
+    zr_chunk chunk[6];
+    zr_slices slices[2] = {good, good};
+    zr_manifest_file file = {"a", 24, chunk, 4, slices, 2};
+    zr_manifest m = {.step = 1, .build = "b", .run = "{}", .file = &file, .n_files = 1};
+    const char *dir = in_tempdir("unsliced");
+    mkdir(dir, 0777);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memcpy(chunk, whole, sizeof whole);
+        slices[0] = bad[i];
+        if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written", i);
+        file.n_slices = 1;
+        if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written alone", i);
+        file.n_slices = 2;
+    }
+    slices[0] = good;
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            memcpy(chunk, whole, sizeof whole);
+            if (j == 0) memmove(chunk + i, chunk + i + 1, (size_t)(3 - i) * sizeof *chunk); /* a hole */
+            if (j == 1) chunk[4] = whole[i];                                                /* twice */
+            if (j == 2) chunk[i].bytes--;
+            if (j == 3) chunk[i].offset++;
+            file.n_chunks = j == 0 ? 3 : j == 1 ? 5 : 4;
+            if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("chunk %d, fault %d was written", i, j);
+        }
+    memcpy(chunk, whole, sizeof whole);
+    file.n_chunks = 4;
+    chunk[0].bytes = 10; /* into the slices */
+    chunk[1] = (zr_chunk){10, 4, 2};
+    chunk[2] = (zr_chunk){12, 4, 3};
+    assert_int_equal(zr_manifest_write(dir, &m), ZR_ERR_INTERNAL);
+    file.n_slices = -1;
+    assert_int_equal(zr_manifest_write(dir, &m), ZR_ERR_INTERNAL);
+    file.n_slices = 2;
+    memcpy(chunk, whole, sizeof whole);
+    assert_int_equal(zr_manifest_write(dir, &m), ZR_OK);
+}
+
 static void bad_manifests_are_not_written(void **state)
 {
     (void)state;
@@ -79,13 +167,17 @@ static void bad_manifests_are_not_written(void **state)
     const zr_chunk one[] = {{0, 10, 1}}, gap[] = {{0, 4, 1}, {5, 5, 1}}, twice[] = {{0, 5, 1}, {0, 5, 1}, {5, 5, 1}},
                    across[] = {{0, C + 1, 1}}, none[] = {{0, 5, 1}, {5, 0, 1}, {5, 5, 1}}, late[] = {{1, 9, 1}},
                    shifted[] = {{0, 5, 1}, {6, 5, 1}};
-    const zr_manifest_file good = {"a", 10, one, 1};
-    const zr_manifest_file bad[] = {
-        {"a", 9, one, 1},        {"a", 11, one, 1},   {"a", 10, gap, 2},   {"a", 10, twice, 3},
-        {"a", C + 1, across, 1}, {"a", 10, none, 3},  {"a", 10, late, 1},  {"a", 9, late, 1},
-        {"a", 10, shifted, 2},   {"", 10, one, 1},    {"a/b", 10, one, 1}, {"..", 10, one, 1},
-        {".a", 10, one, 1},      {"a\"", 10, one, 1}, {"a\n", 10, one, 1}, {"manifest.json", 10, one, 1},
-        {"a", -1, NULL, 0},      {"a", 10, one, -1},  {"a", 10, NULL, 0}};
+    const zr_manifest_file good = {"a", 10, one, 1, NULL, 0};
+    const zr_manifest_file bad[] = {{"a", 9, one, 1, NULL, 0},        {"a", 11, one, 1, NULL, 0},
+                                    {"a", 10, gap, 2, NULL, 0},       {"a", 10, twice, 3, NULL, 0},
+                                    {"a", C + 1, across, 1, NULL, 0}, {"a", 10, none, 3, NULL, 0},
+                                    {"a", 10, late, 1, NULL, 0},      {"a", 9, late, 1, NULL, 0},
+                                    {"a", 10, shifted, 2, NULL, 0},   {"", 10, one, 1, NULL, 0},
+                                    {"a/b", 10, one, 1, NULL, 0},     {"..", 10, one, 1, NULL, 0},
+                                    {".a", 10, one, 1, NULL, 0},      {"a\"", 10, one, 1, NULL, 0},
+                                    {"a\n", 10, one, 1, NULL, 0},     {"manifest.json", 10, one, 1, NULL, 0},
+                                    {"a", -1, NULL, 0, NULL, 0},      {"a", 10, one, -1, NULL, 0},
+                                    {"a", 10, NULL, 0, NULL, 0}};
     zr_manifest m = {.step = 1, .build = "b", .run = "{}", .n_files = 1};
     mkdir(in_tempdir("unwritten"), 0777);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -129,8 +221,8 @@ static void forged_manifests_are_refused(void **state)
         {HEAD ONE "], ", NULL},
         {HEAD "{\"name\": \"a\", \"bytes\": 0, \"ends\": [], \"xxh3\": \"\"}], ", NULL},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [3, 8], \"xxh3\": \"" HASH " " HASH " " HASH "\"}], ", NULL},
-        {"{\"format\": 2, \"anything\": true, ", "format 2, this zr (0.1.0) reads format 1; a newer zr"},
-        {"{\"format\": 0, \"build\": \"0\", ", "format 0, this zr (0.1.0) reads format 1"},
+        {"{\"format\": 3, \"anything\": true, ", "format 3, this zr (0.1.0) reads formats 1 to 2; a newer zr"},
+        {"{\"format\": 0, \"build\": \"0\", ", "format 0, this zr (0.1.0) reads formats 1 to 2"},
         {"{\"format\": -1, ", "\"format\": wanted an integer"},
         {"{\"format\": 1e0, ", "\"format\": wanted an integer"},
         {"{\"format\": 99999999999999999999, ", "\"format\": wanted an integer"},
@@ -184,6 +276,46 @@ static void forged_manifests_are_refused(void **state)
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [3], \"xxh3\": \"" HASH "," HASH "\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789ABCDEF\"}], ", "hash 0 is not"},
         {HEAD "{\"name\": \"a\", \"bytes\": 9, \"ends\": [], \"xxh3\": \"0123456789abcde\"}], ", "15 bytes of hashes"},
+        {SLICED("8, 16", "[8, 16, 4, 2]", H4), NULL},
+        {SLICED("8, 12, 16", "[8, 12, 4, 2], [12, 16, 2, 1]", H4 " " H2), NULL},
+        {SLICED("4", "[0, 4, 4, 1], [4, 24, 20, 10]", H4 " " H2), NULL},
+        {SLICED("8", "", H2), NULL},
+        {HEAD "{\"name\": \"a\", \"bytes\": 2, \"ends\": [], \"slices\": [[0, 2, 2, 1]], \"xxh3\": \"" H2 "\"}], ",
+         "wanted the member \"xxh3\""},
+        {HEAD2 ONE "], ", "wanted the member \"slices\""},
+        {SLICED("8, 16", "[8, 16, 4, 2]", H2 " " HASH), "its 4 chunks have 67"},
+        {SLICED("8, 16", "[8, 16, 4, 1]", H4), "its 6 chunks have 101"},
+        {SLICED("8, 16", "[8, 16, 4, 2]", HASH " " HASH "," H2), "hash 1 is not"},
+        {SLICED("8, 16", "[8, 16, 4, 2],", H4), "wanted '['"},
+        {SLICED("8, 16", "[8, 16, 4, 2] [", H4), "wanted ',' or ']'"},
+        {SLICED("8, 16", "[8, 16, 4]", H4), "wanted ','"},
+        {SLICED("8, 16", "[8, 16, 4, 2, 1]", H4), "wanted ']'"},
+        {SLICED("8, 16", "8, 16, 4, 2", H4), "wanted '['"},
+        {SLICED("8, 16", "[8, 16, 4, -2]", H4), "\"slices\": wanted an integer"},
+        {SLICED("8, 16", "[8, 16, 4, \"2\"]", H4), "\"slices\": wanted an integer"},
+        {SLICED("8, 16", "[8, 25, 4, 2]", H4), "\"slices\": wanted an integer 0 .. 24"},
+        {SLICED("8, 16", "[8, 16, 4, 0]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 16, 4, 4]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 16, 4, 3]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 16, 0, 2]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 14, 4, 2]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 8, 4, 2]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[16, 8, 4, 2]", H4), "wanted whole rows"},
+        {SLICED("8, 16", "[8, 16, 4, 2], [8, 16, 4, 2]", H4 " " H2), "in ascending order"},
+        {SLICED("8, 16, 20", "[16, 20, 4, 2], [8, 16, 4, 2]", H4 " " H2), "in ascending order"},
+        {SLICED("8, 16, 20", "[8, 16, 4, 2], [12, 20, 4, 2]", H4 " " H2 " " HASH), "in ascending order"},
+        {SLICED("8", "[8, 16, 4, 2]", H2 " " HASH), "do not fit each other"},
+        {SLICED("16", "[8, 16, 4, 2]", H2 " " HASH), "do not fit each other"},
+        {SLICED("8, 12, 16", "[8, 16, 4, 2]", H4 " " HASH), "do not fit each other"},
+        {SLICED("8, 17", "[8, 16, 4, 2]", H4), "do not fit each other"},
+        {SLICED("7, 16", "[8, 16, 4, 2]", H4), "do not fit each other"},
+        {SLICED("", "[8, 16, 4, 2]", H2), "do not fit each other"},
+        {HEAD2 "{\"name\": \"a\", \"bytes\": 281474976710656, \"ends\": [], \"slices\": [[0, 281474976710656, "
+               "281474976710656, 1]], \"xxh3\": \"" HASH "\"}], ",
+         "16 bytes of hashes"},
+        {HEAD2 "{\"name\": \"a\", \"bytes\": 4194304, \"ends\": [], \"slices\": [[0, 4194304, 4194304, 1]], \"xxh3\": "
+               "\"" HASH "\"}], ",
+         "16 bytes of hashes"},
         {"", "or no manifest"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -261,6 +393,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(slices_are_read),
+        cmocka_unit_test(bad_slices_are_not_written),
         cmocka_unit_test(bad_manifests_are_not_written),
         cmocka_unit_test(forged_manifests_are_refused),
         cmocka_unit_test(memory_follows_the_text),

@@ -33,6 +33,30 @@ for grid in '2 2' '4 2' '4 4'; do
     check "... the losses of one rank, but for rounding" near one "$dir"
     check "... planned is measured" as_planned "$dir"
 done
+# A rank has a slice of every row of a matrix; the manifest has a checksum for each rank's part, not for each row.
+few() { [ $(wc -c <"$1/step-00000002/manifest.json") -lt $(($(wc -c <one/step-00000002/manifest.json) * 2)) ]; }
+check "one rank: no slices in the manifest" sh -c "! grep -q slices one/step-00000002/manifest.json"
+check "2x2: its size is no matter of rows" few 2x2
+check "4x4: its size is no matter of rows" few 4x4
+for dir in 2x2 4x2; do
+    check "$dir: every byte under a checksum" "$ZR" verify "$dir/step-00000002"
+    check "... of slices" grep -q '"slices": \[\[' "$dir/step-00000002/manifest.json"
+done
+cp -r 4x2 damaged
+at=$(grep -o '"slices": \[\[[0-9]*' damaged/step-00000004/manifest.json | head -n 1 | tr -dc 0-9)
+printf x | dd of=damaged/step-00000004/model.safetensors bs=1 seek=$((at + 70)) conv=notrunc 2>/dev/null
+check "a byte of a slice that changed" code 65 "$ZR" verify damaged/step-00000004
+check "... is named" grep -q "model.safetensors: bytes $at .. .*damaged (tensor transformer.h.0.attn.c_attn.weight)" out
+check "converted" "$ZR" convert 4x2/step-00000004 converted --quiet
+check "... to the weights of the run" cmp converted/model.safetensors 4x2/model/model.safetensors
+check "inspected" "$ZR" inspect 4x2/step-00000004
+check "saved while training waits" train waited 4 2 --checkpoint.async=false
+for file in model exp_avg exp_avg_sq; do
+    check "... the same bytes: $file" cmp "waited/step-00000002/$file.safetensors" "4x2/step-00000002/$file.safetensors"
+done
+sed '1,/^"files"/d;/^"xxh3"/d' 4x2/step-00000002/manifest.json >a
+sed '1,/^"files"/d;/^"xxh3"/d' waited/step-00000002/manifest.json >b
+check "... the same checksums" cmp a b
 for stage in 0 2; do
     check "stage $stage" train "stage$stage" 4 2 --zero_optimization.stage=$stage --activation_checkpointing.policy=unit
     check "... to the bit" same 4x2 "stage$stage"

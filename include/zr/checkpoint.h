@@ -100,17 +100,28 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
  * wrote in one go. Chunks tile the file, and each has an XXH3-64 of its own, so that whoever reads a part checks what
  * he reads and no more.
  *
+ * Ranks that share layers write the columns of a matrix: of every row a slice, one rank's beside the other's. There a
+ * chunk is what one slice has between two multiples of ZR_CHUNK_BYTES, all rows of it under one checksum (zr_slices);
+ * else the manifest would grow with the number of rows. Chunks whose bytes stand between each other's are read at once.
+ *
  * A save: zr_checkpoint_begin; zr_safetensors_create for each file; every writer its ranges (zr_chunk_writer), the
  * headers and small files by zr_chunks_of_file; zr_manifest_write; zr_checkpoint_commit. In between only one process
  * does what is not for every writer. No call here is collective. */
 
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
-/** Bytes [offset, offset + bytes) of a file, never across a multiple of ZR_CHUNK_BYTES, and their XXH3-64. */
+/** Bytes of a file from `offset` on, never across a multiple of ZR_CHUNK_BYTES, and their XXH3-64. They follow each
+ *  other, but where `offset` lies in slices: there they are those of the slice in which `offset` stands. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
 } zr_chunk;
+
+/** Bytes [begin, end) of a file are rows of row_bytes, and each row is slices of slice_bytes, two or more. The first
+ *  slices of all rows belong together, all second ones, and so on. */
+typedef struct zr_slices {
+    int64_t begin, end, row_bytes, slice_bytes;
+} zr_slices;
 
 /** Writes ranges of a file that has its full size already (zr_safetensors_create). Any number of writers, threads or
  *  processes, each its own ranges; one writer is one thread's. Bytes go past the page cache (O_DIRECT) where the file
@@ -128,10 +139,18 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers
  *  it may report as synced later. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
+/** The same for n bytes of one of `slices`: at the end of a row's slice they go on in the next row, at the same column.
+ *  Of each of the slices a writer writes all or nothing, in ascending order and not broken off by another put; whoever
+ *  writes a slice beside it gives the same `slices`. NULL: as zr_chunk_writer_put. ZR_ERR_ARG also where the bytes do
+ *  not lie in the slices. */
+ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put_sliced(zr_chunk_writer *writer, const zr_slices *slices,
+                                                         int64_t offset, const void *bytes, int64_t n);
 /** All is written and on the disk (fsync), or the call fails. Called once, after the last put. ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_end(zr_chunk_writer *writer);
 /** The *n chunks of what was put, ascending; the writer's. NULL and 0 before zr_chunk_writer_end has succeeded. */
 ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int64_t *n);
+/** The *n slices that were put to, ascending; the writer's. NULL and 0 before zr_chunk_writer_end has succeeded. */
+ZR_API const zr_slices *zr_chunk_writer_slices(const zr_chunk_writer *writer, int64_t *n);
 /** At any time; a writer that was not ended leaves the file in some state between. NULL is fine. */
 ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
 
@@ -147,6 +166,8 @@ typedef struct zr_manifest_file {
     int64_t bytes;
     const zr_chunk *chunk; /* ascending, when it was read */
     int64_t n_chunks;
+    const zr_slices *slices; /* ascending and each once, when it was read */
+    int64_t n_slices;
 } zr_manifest_file;
 
 /** manifest.json: one JSON object, its members always in this order:
@@ -154,7 +175,12 @@ typedef struct zr_manifest_file {
  *     "files": [{"name": NAME, "bytes": N, "ends": [ends of chunks that are no multiple of ZR_CHUNK_BYTES, nor the
  *                file's own, ascending], "xxh3": "a hash for each chunk, 16 hex digits, a space between"}, ...],
  *     "xxh3": "XXH3-64 of all bytes before this member"}
- *  and a newline. "format" first and "xxh3" last stay so in every format to come. */
+ *  and a newline. "format" first and "xxh3" last stay so in every format to come.
+ *
+ *  Where a file has slices it is {"format": 2, ...}, and each of its files has, behind "ends",
+ *    "slices": [[begin, end, row_bytes, slice_bytes], ...]
+ *  ascending. "ends" has their beginnings and ends, and none between; hashes stand in the order of the chunks' first
+ *  bytes. A zr that knows no slices reads format 1 alone, and says so of format 2. */
 typedef struct zr_manifest {
     int64_t step;
     const char *build; /* printable ASCII without quotes and backslashes */
@@ -163,12 +189,14 @@ typedef struct zr_manifest {
     int n_files;
 } zr_manifest;
 
-#define ZR_MANIFEST_FORMAT 1
+/** The newest that is read. What has no slices is written as format 1. */
+#define ZR_MANIFEST_FORMAT 2
 /** Larger ones are neither written nor read. */
 #define ZR_MANIFEST_MAX_BYTES ((int64_t)256 << 20)
 
-/** Write dir/manifest.json and sync it. Chunks in any order. ZR_ERR_INTERNAL chunks that do not tile a file, or
- *  anything else that a reader would refuse; ZR_ERR_CREATE there is one already; ZR_ERR_IO. */
+/** Write dir/manifest.json and sync it. Chunks in any order, and slices, which may be there more than once.
+ *  ZR_ERR_INTERNAL chunks that do not tile a file, or anything else that a reader would refuse; ZR_ERR_CREATE there is
+ * one already; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
 /** Read and check dir/manifest.json, and that its files are there: regular files of that size, neither they nor dir a
  *  symbolic link. Of their bytes nothing is looked at. zr_manifest_free it. Takes memory for about three times the
@@ -181,8 +209,9 @@ ZR_API void zr_manifest_free(zr_manifest **manifest);
 /** The file of that name; NULL: none. */
 ZR_API const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name);
 
-/** Reads one safetensors file of a checkpoint, for one thread of the caller's: every chunk is read once into a buffer
- * of at most ZR_CHUNK_BYTES, checked, and serves all that is asked from it in a row. */
+/** Reads one safetensors file of a checkpoint, for one thread of the caller's: every chunk is read once, with
+ * those between whose bytes its own stand, into a buffer of at most ZR_CHUNK_BYTES, checked, and serves all that is
+ * asked from it in a row. */
 typedef struct zr_chunk_reader zr_chunk_reader;
 
 /** Opens dir/name; the header's chunks are checked and the tensors read from them. `manifest` is borrowed until the

@@ -78,6 +78,11 @@ ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fi
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
+/** Elements [*first, *first + *n) of what this rank has of a parameter (zr_param_info.shape) are those that it passes
+ *  to the functions of zr_engine_read and zr_engine_save: from *first on, zr_param_place says where they stand in the
+ *  whole. The same numbers on all ranks that share a parameter's layers. On any thread. */
+ZR_API void zr_engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
+
 /** One step of a schedule as it ran. Times are zr_clock_sec. */
 typedef struct zr_event {
     zr_schedule_kind schedule;
@@ -89,7 +94,7 @@ typedef struct zr_event {
 } zr_event;
 
 /** Where states go behind a step (zr_engine_save). The functions are called on one thread that is not the engine's, and
- *  may call neither the engine nor comm. */
+ *  may call neither the engine, but zr_engine_part, nor comm. */
 typedef struct zr_sink {
     /** Elements [first, first+n) of a state of a parameter, at most ZR_PASSING_ELEMS at a time: state by state, and of
      *  each in the order of the model. */

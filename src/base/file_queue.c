@@ -54,9 +54,21 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     return ZR_OK;
 }
 
+/* Stretches are short, and their blocks are other writers' as well: the page cache puts them together. */
+static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *part)
+{
+    unsigned char *bytes = zr__part_bytes(part);
+    int64_t at = part->offset, n = part->first;
+    for (int64_t done = 0; done < part->n; done += n, at += n - part->width + part->stride, n = part->width) {
+        if (n > part->n - done) n = part->n - done;
+        ZR_TRY(move_plain(q, at, bytes + done, n));
+    }
+    return ZR_OK;
+}
+
 static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 {
-    part->status = move_part(q, part);
+    part->status = part->stride > 0 ? move_stretches(q, part) : move_part(q, part);
     if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
 }
 

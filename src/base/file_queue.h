@@ -19,6 +19,10 @@ typedef struct zr__file_part {
     unsigned char
         *bytes;        /* byte b of the file stands at b modulo ZR__BLOCK_BYTES, so that direct I/O finds it aligned */
     int64_t offset, n; /* of the file; the caller's to set */
+    /* stride 0: the n bytes are one stretch of the file. Else the first `first` of them stand at `offset`, and where a
+     * stretch ends the next one of `width` bytes begins `stride` bytes behind the beginning of a whole one. Writes
+     * only; the caller's to set. */
+    int64_t first, width, stride;
     bool given;
     zr_status status; /* of what was done last */
     void *memory;
@@ -51,7 +55,7 @@ static inline unsigned char *zr__part_bytes(const zr__file_part *part)
     return part->bytes + part->offset % ZR__BLOCK_BYTES;
 }
 
-/** Read or write bytes [offset, offset + n) of the file from now on. */
+/** Read or write the part's bytes of the file from now on. */
 void zr__queue_give(zr__file_queue *queue, int part);
 /** Wait until part is the caller's, and say what came of it: ZR_ERR_IO; ZR_ERR_DATA a file that ends before. Once more,
  *  or before anything was given: the same again, ZR_OK. */

@@ -1,4 +1,5 @@
-/* Reading files of a checkpoint: no byte is given out before the chunk that it stands in has been checked. */
+/* Reading files of a checkpoint: no byte is given out before the chunk that it stands in has been checked. What is read
+ * and checked at once is a region: a chunk, or all chunks whose bytes stand between each other's. */
 #include "base/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
@@ -30,7 +31,7 @@ zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const c
                            zr__checked_file *file)
 {
     char path[PATH_MAX];
-    *file = (zr__checked_file){.file = {.fd = -1}, .held = ZR__NO_CHUNK, .loaded = ZR__NO_CHUNK, .ahead = ZR__NO_CHUNK};
+    *file = (zr__checked_file){.file = {.fd = -1}, .held = ZR__NO_CHUNK, .next = ZR__NO_CHUNK, .ahead = ZR__NO_CHUNK};
     ZR_TRY(zr__listed_open(dir, manifest, name, &file->file));
     file->listed = zr_manifest_find(manifest, name);
     const bool small = file->listed->bytes <= ZR_CHUNK_BYTES;
@@ -46,20 +47,20 @@ void zr__checked_close(zr__checked_file *file)
     zr__file_close(&file->file);
 }
 
-static void give(zr__checked_file *file, int part, int64_t i)
+static void give(zr__checked_file *file, int part, const zr__region *region)
 {
-    file->queue.part[part].offset = file->listed->chunk[i].offset;
-    file->queue.part[part].n = file->listed->chunk[i].bytes;
+    file->queue.part[part].offset = region->offset;
+    file->queue.part[part].n = region->end - region->offset;
     zr__queue_give(&file->queue, part);
 }
 
-/* Chunk i into file->part, unchecked. */
-static zr_status take(zr__checked_file *file, int64_t i)
+/* A region into file->part, unchecked. */
+static zr_status take(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
     zr_status st = zr__queue_take(&file->queue, other);
-    if (file->ahead != i) {
-        give(file, other, i);
+    if (file->ahead != region->first) {
+        give(file, other, region);
         st = zr__queue_take(&file->queue, other);
     }
     file->part = other;
@@ -67,28 +68,47 @@ static zr_status take(zr__checked_file *file, int64_t i)
     return st;
 }
 
-zr_status zr__checked_load(zr__checked_file *file, int64_t i)
+/* From now on the other part reads what comes behind a region. */
+static void read_ahead(zr__checked_file *file, const zr__region *region)
 {
-    const zr_chunk *chunk = &file->listed->chunk[i];
-    if (file->held == i) return ZR_OK;
-    const bool in_a_row = file->loaded != ZR__NO_CHUNK && i == file->loaded + 1;
-    file->held = ZR__NO_CHUNK;
-    file->loaded = i;
-    enum { AHEAD_BYTES = 16 << 20 };
-    if (!file->direct) zr__file_ahead(&file->file, chunk->offset + chunk->bytes, AHEAD_BYTES);
-    ZR_TRY(take(file, i));
-    if (in_a_row && file->queue.n_parts > 1 && i + 1 < file->listed->n_chunks) {
-        file->ahead = i + 1;
-        give(file, 1 - file->part, i + 1);
-    }
-    ZR_CHECK(zr__chunk_hash(zr__part_bytes(&file->queue.part[file->part]), chunk->bytes) == chunk->hash, ZR_ERR_DATA,
+    if (file->queue.n_parts == 1 || region->first + region->n == file->listed->n_chunks) return;
+    const zr__region next = zr__region_of(file->listed, region->first + region->n);
+    file->ahead = next.first;
+    give(file, 1 - file->part, &next);
+}
+
+static zr_status check_chunk(const zr__checked_file *file, const zr__region *region, const zr_chunk *chunk)
+{
+    const unsigned char *bytes = zr__part_bytes(&file->queue.part[file->part]) + (chunk->offset - region->offset);
+    uint64_t hash = 0;
+    if (region->slices)
+        ZR_TRY(zr__slice_hash(region->slices, chunk->offset, region->end, bytes, &hash));
+    else
+        hash = zr__chunk_hash(bytes, chunk->bytes);
+    ZR_CHECK(hash == chunk->hash, ZR_ERR_DATA,
              "%s: bytes %lld .. %lld are damaged: they do not have the manifest's checksum", file->file.name,
-             (long long)chunk->offset, (long long)(chunk->offset + chunk->bytes - 1));
-    file->held = i;
+             (long long)region->offset, (long long)(region->end - 1));
     return ZR_OK;
 }
 
-/* The chunk in which a byte of the file stands. */
+zr_status zr__checked_load(zr__checked_file *file, int64_t i)
+{
+    const zr__region region = zr__region_of(file->listed, i);
+    if (file->held == region.first) return ZR_OK;
+    const bool in_a_row = file->next == region.first;
+    file->held = ZR__NO_CHUNK;
+    file->next = region.first + region.n;
+    enum { AHEAD_BYTES = 16 << 20 };
+    if (!file->direct) zr__file_ahead(&file->file, region.end, AHEAD_BYTES);
+    ZR_TRY(take(file, &region));
+    if (in_a_row) read_ahead(file, &region);
+    for (int64_t c = region.first; c < region.first + region.n; c++)
+        ZR_TRY(check_chunk(file, &region, &file->listed->chunk[c]));
+    file->held = region.first;
+    return ZR_OK;
+}
+
+/* A chunk of the region in which a byte of the file stands. */
 static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
 {
     int64_t low = 0, high = listed->n_chunks;
@@ -116,11 +136,12 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
-    for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; i++, offset += now, to += now, n -= now) {
+    for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; offset += now, to += now, n -= now) {
+        const zr__region region = zr__region_of(file->listed, i);
         ZR_TRY(load_for(file, i, tensor));
-        int64_t past = offset - file->listed->chunk[i].offset, left = file->listed->chunk[i].bytes - past;
-        now = n < left ? n : left;
-        memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + past, (size_t)now);
+        now = n < region.end - offset ? n : region.end - offset;
+        memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - region.offset), (size_t)now);
+        i = region.first + region.n;
     }
     return ZR_OK;
 }
@@ -129,7 +150,7 @@ zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest,
 {
     zr__checked_file file;
     zr_status st = zr__checked_open(dir, manifest, name, 0, &file);
-    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i++) st = zr__checked_load(&file, i);
+    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.next) st = zr__checked_load(&file, i);
     zr__checked_close(&file);
     ZR_TRY(st);
     return ZR_OK;

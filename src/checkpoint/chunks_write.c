@@ -2,7 +2,7 @@
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
  * A part is a chunk or, where all ranks of a process write at once, less: parts are in no plan, and the disk has as
- * much to do.
+ * much to do. Of a slice it is so many of its bytes, one row's after the other, and so may go on behind a chunk's end.
  */
 #include "base/file_queue.h"
 #include "checkpoint/chunks.h"
@@ -18,11 +18,13 @@ struct zr_chunk_writer {
     zr__file_queue queue;
     int64_t part_bytes; /* a chunk, or its half, quarter ... */
     int filling;
-    int64_t at;    /* where the last put ended */
-    zr_chunk open; /* the chunk that is being filled; bytes 0: none is */
+    int64_t at;       /* where the last put ended */
+    zr_slices slices; /* those of the last put; row_bytes 0: its bytes follow each other */
+    zr_chunk open;    /* the chunk that is being filled; bytes 0: none is */
     XXH3_state_t *hash;
     bool ended;
     zr__chunk_list chunks;
+    zr__slices_list sliced;
     zr_status failed; /* the first failure, which stays */
     char message[MESSAGE_BYTES];
 };
@@ -70,23 +72,55 @@ static void pass_on(zr_chunk_writer *w)
     w->queue.part[w->filling].n = 0;
 }
 
-/* The chunk ends here. */
 static void end_chunk(zr_chunk_writer *w)
 {
-    pass_on(w);
     if (w->open.bytes == 0) return;
     w->open.hash = XXH3_64bits_digest(w->hash);
     keep_failure(w, zr__chunk_add(&w->chunks, w->open));
     w->open.bytes = 0;
 }
 
-/* As many bytes as the part takes; how many. */
-static int64_t fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+/* What comes next does not go on from here. */
+static void end_range(zr_chunk_writer *w)
+{
+    pass_on(w);
+    end_chunk(w);
+}
+
+/* The slices of a put: none, those of the last, or others, which are remembered. */
+static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
+{
+    static const zr_slices none = {0};
+    const zr_slices *next = slices ? slices : &none;
+    if (memcmp(&w->slices, next, sizeof(*next)) == 0) return;
+    end_range(w);
+    w->slices = *next;
+    if (slices) keep_failure(w, zr__slices_add(&w->sliced, slices));
+}
+
+static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t offset)
+{
+    part->offset = offset;
+    part->stride = w->slices.row_bytes;
+    part->width = w->slices.slice_bytes;
+    part->first = part->stride ? zr__slice_run(&w->slices, offset) : 0;
+}
+
+/* So many bytes from `offset` on go into the part, and into one chunk, and stand in a row. */
+static int64_t room(const zr_chunk_writer *w, int64_t offset)
+{
+    const int64_t limit = zr__chunk_limit(offset) - offset;
+    if (!w->slices.row_bytes) return w->part_bytes - offset % w->part_bytes;
+    int64_t left = w->part_bytes - w->queue.part[w->filling].n, run = zr__slice_run(&w->slices, offset);
+    if (left > run) left = run;
+    return left < limit ? left : limit;
+}
+
+/* n bytes into the part, which has room for them. */
+static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
-    const int64_t left = w->part_bytes - offset % w->part_bytes;
-    if (n > left) n = left;
-    if (part->n == 0) part->offset = offset;
+    if (part->n == 0) begin_part(w, part, offset);
     if (w->open.bytes == 0) {
         w->open.offset = offset;
         XXH3_64bits_reset(w->hash);
@@ -96,31 +130,58 @@ static int64_t fill(zr_chunk_writer *w, int64_t offset, const unsigned char *fro
     XXH3_64bits_update(w->hash, to, (size_t)n);
     part->n += n;
     w->open.bytes += n;
+}
+
+/* As many of n bytes as go in at once; how many. Parts that are a stretch of the file end at multiples of their size,
+ * so that the next one begins where direct I/O can. */
+static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+{
+    const bool sliced = w->slices.row_bytes > 0;
+    const int64_t most = room(w, offset);
+    if (n > most) n = most;
+    fill(w, offset, from, n);
+    w->at = sliced ? zr__slice_after(&w->slices, offset, n) : offset + n;
+    if (sliced ? w->queue.part[w->filling].n == w->part_bytes : w->at % w->part_bytes == 0) pass_on(w);
+    if (w->at >= zr__chunk_limit(w->open.offset)) end_chunk(w);
     return n;
 }
 
-zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
+static zr_status check_slices(const zr_chunk_writer *w, const zr_slices *s, int64_t offset, int64_t n)
+{
+    ZR_CHECK(zr__slices_good(s, w->file.bytes) && offset >= s->begin && offset < s->end &&
+                 n <= zr__slice_bytes(s, offset, s->end),
+             ZR_ERR_ARG,
+             "%s: %lld bytes of a slice at byte %lld; slices of %lld bytes, of rows of %lld in bytes %lld .. %lld",
+             w->file.name, (long long)n, (long long)offset, (long long)s->slice_bytes, (long long)s->row_bytes,
+             (long long)s->begin, (long long)s->end);
+    return ZR_OK;
+}
+
+zr_status zr_chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slices, int64_t offset, const void *bytes,
+                                     int64_t n)
 {
     const unsigned char *from = bytes;
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: bytes were put after the end", w->file.name);
     ZR_CHECK(offset >= w->at && n >= 0 && offset <= w->file.bytes && n <= w->file.bytes - offset, ZR_ERR_ARG,
              "%s: %lld bytes at byte %lld; it has %lld, and %lld are behind this writer", w->file.name, (long long)n,
              (long long)offset, (long long)w->file.bytes, (long long)w->at);
-    if (offset != w->at) end_chunk(w);
-    for (int64_t now; n > 0; from += now, n -= now) {
-        now = fill(w, offset, from, n);
-        offset += now;
-        if (offset % w->part_bytes == 0) pass_on(w);
-        if (offset % ZR_CHUNK_BYTES == 0) end_chunk(w);
-    }
+    if (slices) ZR_TRY(check_slices(w, slices, offset, n));
+    take_slices(w, slices);
+    if (offset != w->at) end_range(w);
     w->at = offset;
+    for (int64_t now; n > 0; from += now, n -= now) now = put_some(w, w->at, from, n);
     return failure(w);
+}
+
+zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
+{
+    return zr_chunk_writer_put_sliced(w, NULL, offset, bytes, n);
 }
 
 zr_status zr_chunk_writer_end(zr_chunk_writer *w)
 {
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
-    end_chunk(w);
+    end_range(w);
     for (int i = 0; i < ZR__QUEUE_PARTS; i++) keep_failure(w, zr__queue_take(&w->queue, i));
     if (w->failed == ZR_OK) {
         keep_failure(w, zr__file_sync(&w->file));
@@ -135,6 +196,12 @@ const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *w, int64_t *n)
     return w->ended ? w->chunks.chunk : NULL;
 }
 
+const zr_slices *zr_chunk_writer_slices(const zr_chunk_writer *w, int64_t *n)
+{
+    *n = w->ended ? w->sliced.n : 0;
+    return w->ended ? w->sliced.slices : NULL;
+}
+
 void zr_chunk_writer_close(zr_chunk_writer **writer)
 {
     zr_chunk_writer *w = *writer;
@@ -143,6 +210,7 @@ void zr_chunk_writer_close(zr_chunk_writer **writer)
     XXH3_freeState(w->hash);
     zr__file_close(&w->file);
     zr_free(w->chunks.chunk);
+    zr_free(w->sliced.slices);
     zr_free(w);
     *writer = NULL;
 }

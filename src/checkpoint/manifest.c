@@ -30,6 +30,7 @@ void zr_manifest_free(zr_manifest **manifest)
     for (int i = 0; i < (*manifest)->n_files; i++) {
         zr_free((void *)(*manifest)->file[i].name);
         zr_free((void *)(*manifest)->file[i].chunk);
+        zr_free((void *)(*manifest)->file[i].slices);
     }
     zr_free((void *)(*manifest)->file);
     zr_free((void *)(*manifest)->build);
@@ -46,61 +47,132 @@ static int by_offset(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static zr_status check_tiling(const zr_manifest_file *file, const zr_chunk *chunk)
+static int by_begin(const void *a, const void *b)
 {
-    int64_t at = 0;
-    for (int64_t i = 0; i < file->n_chunks; i++) {
-        ZR_CHECK(chunk[i].offset == at && chunk[i].bytes > 0 && chunk[i].bytes <= zr__chunk_limit(at) - at,
-                 ZR_ERR_INTERNAL, "%s: a chunk of %lld bytes at byte %lld, wanted one at %lld", file->name,
-                 (long long)chunk[i].bytes, (long long)chunk[i].offset, (long long)at);
-        at += chunk[i].bytes;
+    const zr_slices *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Chunk i stands at `offset` and has as many bytes as it must, or may. */
+static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
+{
+    const zr_chunk none = {0}, *chunk = i < file->n_chunks ? &file->chunk[i] : &none;
+    ZR_CHECK(chunk->offset == offset && chunk->bytes >= least && chunk->bytes <= most, ZR_ERR_INTERNAL,
+             "%s: a chunk of %lld bytes at byte %lld, wanted one of %lld .. %lld at %lld", file->name,
+             (long long)chunk->bytes, (long long)chunk->offset, (long long)least, (long long)most, (long long)offset);
+    return ZR_OK;
+}
+
+/* The chunks from *i on tile a region that begins at `at`; where it ends. */
+static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t *i, int64_t *end)
+{
+    const zr_slices *s = zr__slices_at(file, at);
+    if (!s) {
+        ZR_TRY(check_chunk(file, *i, at, 1, zr__chunk_limit(at) - at));
+        *end = at + file->chunk[(*i)++].bytes;
+        return ZR_OK;
     }
+    *end = zr__slices_limit(s, at);
+    for (int64_t o = at, left = s->row_bytes / s->slice_bytes; o < *end && left > 0; left--, ++*i) {
+        const int64_t bytes = zr__slice_bytes(s, o, *end);
+        ZR_TRY(check_chunk(file, *i, o, bytes, bytes));
+        o += zr__slice_run(s, o);
+    }
+    return ZR_OK;
+}
+
+static zr_status check_tiling(const zr_manifest_file *file)
+{
+    int64_t i = 0, at = 0;
+    for (int64_t s = 0; s < file->n_slices; s++)
+        ZR_CHECK(zr__slices_good(&file->slices[s], file->bytes) &&
+                     file->slices[s].begin >= (s ? file->slices[s - 1].end : 0),
+                 ZR_ERR_INTERNAL, "%s: slices of %lld bytes at byte %lld that are none", file->name,
+                 (long long)file->slices[s].slice_bytes, (long long)file->slices[s].begin);
+    while (i < file->n_chunks) ZR_TRY(check_region(file, at, &i, &at));
     ZR_CHECK(at == file->bytes, ZR_ERR_INTERNAL, "%s: chunks of %lld bytes, it has %lld", file->name, (long long)at,
              (long long)file->bytes);
     return ZR_OK;
 }
 
-static void print_chunks(zr__text *text, const zr_manifest_file *file, const zr_chunk *chunk)
+static void print_slices(zr__text *text, const zr_manifest_file *file)
+{
+    zr__text_add(text, "], \"slices\": [");
+    for (int64_t i = 0; i < file->n_slices; i++) {
+        const zr_slices *s = &file->slices[i];
+        zr__text_add(text, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", i ? ", " : "", s->begin, s->end,
+                     s->row_bytes, s->slice_bytes);
+    }
+}
+
+static void print_chunks(zr__text *text, const zr_manifest_file *file, int format)
 {
     const char *separator = "";
     zr__text_add(text, "{\"name\": \"%s\", \"bytes\": %" PRId64 ", \"ends\": [", file->name, file->bytes);
-    for (int64_t i = 0; i + 1 < file->n_chunks; i++) {
-        int64_t end = chunk[i].offset + chunk[i].bytes;
-        if (end % ZR_CHUNK_BYTES == 0) continue;
-        zr__text_add(text, "%s%" PRId64, separator, end);
+    for (int64_t i = 0; i < file->n_chunks;) {
+        const zr__region region = zr__region_of(file, i);
+        i = region.first + region.n;
+        if (region.end % ZR_CHUNK_BYTES == 0 || region.end == file->bytes) continue;
+        zr__text_add(text, "%s%" PRId64, separator, region.end);
         separator = ", ";
     }
+    if (format > 1) print_slices(text, file);
     zr__text_add(text, "], \"xxh3\": \"");
-    for (int64_t i = 0; i < file->n_chunks; i++) zr__text_add(text, "%s%016" PRIx64, i ? " " : "", chunk[i].hash);
+    for (int64_t i = 0; i < file->n_chunks; i++) zr__text_add(text, "%s%016" PRIx64, i ? " " : "", file->chunk[i].hash);
     zr__text_add(text, "\"}");
 }
 
-static zr_status print_file(zr__text *text, const zr_manifest_file *file)
+/* Ranks whose slices stand side by side name the same ones: each once. */
+static int64_t drop_doubles(zr_slices *slices, int64_t n)
 {
-    ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes, ZR_ERR_INTERNAL, "%s: %lld chunks of %lld bytes",
-             file->name, (long long)file->n_chunks, (long long)file->bytes);
-    zr_chunk *sorted = zr_alloc((size_t)file->n_chunks * sizeof(*sorted));
-    ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory for %lld checksums", (long long)file->n_chunks);
-    if (file->n_chunks) {
-        memcpy(sorted, file->chunk, (size_t)file->n_chunks * sizeof(*sorted));
-        qsort(sorted, (size_t)file->n_chunks, sizeof(*sorted), by_offset);
-    }
-    zr_status st = check_tiling(file, sorted);
-    if (st == ZR_OK) print_chunks(text, file, sorted);
-    zr_free(sorted);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (kept == 0 || memcmp(&slices[i], &slices[kept - 1], sizeof(*slices)) != 0) slices[kept++] = slices[i];
+    return kept;
+}
+
+/* NULL: no memory, or nothing to copy. */
+static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(const void *, const void *))
+{
+    void *copy = n > 0 ? zr_alloc((size_t)n * size) : NULL;
+    if (!copy) return NULL;
+    memcpy(copy, from, (size_t)n * size);
+    qsort(copy, (size_t)n, size, compare);
+    return copy;
+}
+
+static zr_status print_file(zr__text *text, const zr_manifest_file *file, int format)
+{
+    ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes && file->n_slices >= 0, ZR_ERR_INTERNAL,
+             "%s: %lld chunks of %lld bytes", file->name, (long long)file->n_chunks, (long long)file->bytes);
+    zr_chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
+    zr_slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
+    zr_manifest_file ready = *file;
+    ready.chunk = chunk;
+    ready.slices = slices;
+    ready.n_slices = slices ? drop_doubles(slices, file->n_slices) : 0;
+    const bool copied = (chunk || file->n_chunks == 0) && (slices || file->n_slices == 0);
+    zr_status st = copied ? check_tiling(&ready)
+                          : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld checksums", (long long)file->n_chunks);
+    if (st == ZR_OK) print_chunks(text, &ready, format);
+    zr_free(chunk);
+    zr_free(slices);
     return st;
 }
 
 static zr_status print_members(zr__text *text, const zr_manifest *m)
 {
     size_t run = strlen(m->run);
+    int format = 1;
+    for (int i = 0; i < m->n_files; i++)
+        if (m->file[i].n_slices > 0) format = ZR_MANIFEST_FORMAT;
     while (run > 0 && strchr(" \t\r\n", m->run[run - 1])) run--;
     ZR_CHECK(run <= ZR_MANIFEST_RUN_MAX_BYTES, ZR_ERR_INTERNAL, "\"run\" of a manifest has %zu bytes", run);
     zr__text_add(text, "{\"format\": %d, \"build\": \"%s\", \"step\": %" PRId64 ",\n\"run\": %.*s,\n\"files\": [",
-                 ZR_MANIFEST_FORMAT, m->build, m->step, (int)run, m->run);
+                 format, m->build, m->step, (int)run, m->run);
     for (int i = 0; i < m->n_files; i++) {
         zr__text_add(text, i ? ",\n" : "\n");
-        ZR_TRY(print_file(text, &m->file[i]));
+        ZR_TRY(print_file(text, &m->file[i], format));
     }
     zr__text_add(text, "],\n");
     if (text->failed) return ZR_OK;

@@ -20,6 +20,7 @@ typedef struct parser {
     const char *file; /* in messages */
     const char *text;
     size_t bytes, at;
+    int64_t format;
     zr_manifest *m;
     zr_manifest_file *list; /* m->file, to be filled */
     int room;
@@ -149,25 +150,108 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
     return ZR_OK;
 }
 
-/* Chunks from ends that were checked, whose tokens begin at `ends`, and from hashes of DIGITS with a space between. */
-static zr_status fill_chunks(const parser *p, size_t ends, const char *hashes, int64_t bytes, int64_t n,
-                             zr_chunk *chunk)
+/* Of one place: [begin, end, row_bytes, slice_bytes]. */
+static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_list *list)
 {
-    parser at = *p;
+    zr_slices s = {0};
+    int64_t *const number[] = {&s.begin, &s.end, &s.row_bytes, &s.slice_bytes};
+    for (int i = 0; i < 4; i++) {
+        ZR_TRY(mark(p, i ? ',' : '['));
+        ZR_TRY(integer(p, "\"slices\"", file->bytes, number[i]));
+    }
+    ZR_TRY(mark(p, ']'));
+    REFUSE_UNLESS(zr__slices_good(&s, file->bytes) && s.begin >= (list->n ? list->slices[list->n - 1].end : 0), p,
+                  "slices of %" PRId64 " bytes, of rows of %" PRId64 " in bytes %" PRId64 " .. %" PRId64
+                  ": wanted whole rows of several slices each, in ascending order",
+                  s.slice_bytes, s.row_bytes, s.begin, s.end);
+    return zr__slices_add(list, &s);
+}
+
+static zr_status read_slices(parser *p, zr_manifest_file *file)
+{
+    zr__slices_list list = {0};
+    zr__json_token token;
+    zr_status st = ZR_OK;
+    ZR_TRY(mark(p, ','));
+    ZR_TRY(member(p, "slices"));
+    ZR_TRY(mark(p, '['));
+    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
+    do {
+        st = read_place(p, file, &list);
+        file->slices = list.slices; /* now and then another: the list grows */
+        file->n_slices = list.n;
+        ZR_TRY(st);
+        token = next(p);
+    } while (token.kind == ',');
+    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+    return ZR_OK;
+}
+
+/* n regions have so many chunks; where the text has no room for the hashes of all, some number that is too large. */
+static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
+{
+    const int64_t most = (int64_t)(p->bytes / DIGITS);
+    for (int64_t i = 0; i < file->n_slices; i++) {
+        const zr_slices *s = &file->slices[i];
+        for (int64_t at = s->begin, end; at < s->end && n <= most; at = end) {
+            int64_t o = at, left = s->row_bytes / s->slice_bytes;
+            end = zr__slices_limit(s, at);
+            for (o += zr__slice_run(s, o); o < end && --left > 0 && n <= most; n++) o += zr__slice_run(s, o);
+        }
+    }
+    return n;
+}
+
+/* A file's chunks while they are listed: hashes are of DIGITS with a space between. */
+typedef struct listing {
+    const parser *p;
+    const zr_manifest_file *file;
+    const char *hash; /* of chunk i */
+    int64_t i;
+    zr_chunk *chunk;
+} listing;
+
+static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
+{
+    uint64_t hash = 0;
+    REFUSE_UNLESS(l->i < l->file->n_chunks && hash_at(l->hash, &hash) &&
+                      (l->i + 1 == l->file->n_chunks || l->hash[DIGITS] == ' '),
+                  l->p, "\"xxh3\": hash %" PRId64 " is not 16 hex digits and a space", l->i);
+    l->chunk[l->i++] = (zr_chunk){offset, bytes, hash};
+    l->hash += DIGITS + 1;
+    return ZR_OK;
+}
+
+/* Bytes [offset, stop) lie between two ends: in one of the slices, as a region of it, or outside all. */
+static zr_status list_region(listing *l, int64_t offset, int64_t stop)
+{
+    const zr_slices *s = zr__slices_from(l->file, offset);
+    const bool sliced = s && s->begin <= offset;
+    REFUSE_UNLESS(!s || (sliced ? stop == zr__slices_limit(s, offset) : stop <= s->begin), l->p,
+                  "\"ends\" and \"slices\" do not fit each other: a chunk in bytes %" PRId64 " .. %" PRId64
+                  " and slices in %" PRId64 " .. %" PRId64,
+                  offset, stop, s->begin, s->end);
+    if (!sliced) return list_chunk(l, offset, stop - offset);
+    int64_t left = s->row_bytes / s->slice_bytes;
+    for (int64_t o = offset; o < stop && left-- > 0; o += zr__slice_run(s, o))
+        ZR_TRY(list_chunk(l, o, zr__slice_bytes(s, o, stop)));
+    return ZR_OK;
+}
+
+/* From ends that were checked, whose tokens begin at `ends`. */
+static zr_status list_chunks(listing *l, size_t ends)
+{
+    parser at = *l->p;
     at.at = ends;
-    int64_t offset = 0, end = 0;
-    for (int64_t i = 0; i < n; i++, hashes += DIGITS + 1) {
+    for (int64_t offset = 0, end = 0, stop; offset < l->file->bytes; offset = stop) {
         if (end <= offset) { /* the next end of a range; behind the last, the file's */
             zr__json_token token = next(&at);
-            end = token.kind == 'x' ? strtoll(p->text + token.begin, NULL, 10) : bytes;
+            end = token.kind == 'x' ? strtoll(at.text + token.begin, NULL, 10) : l->file->bytes;
             if (token.kind == 'x') (void)next(&at);
         }
-        int64_t limit = zr__chunk_limit(offset), stop = limit < end ? limit : end;
-        REFUSE_UNLESS(hash_at(hashes, &chunk[i].hash) && (i + 1 == n || hashes[DIGITS] == ' '), p,
-                      "\"xxh3\": hash %" PRId64 " is not 16 hex digits and a space", i);
-        chunk[i].offset = offset;
-        chunk[i].bytes = stop - offset;
-        offset = stop;
+        const int64_t limit = zr__chunk_limit(offset);
+        stop = limit < end ? limit : end;
+        ZR_TRY(list_region(l, offset, stop));
     }
     return ZR_OK;
 }
@@ -181,6 +265,8 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     ends = zr__json_next(p->text, p->bytes, p->at).end; /* behind the bracket */
     ZR_TRY(count_ends(p, file->bytes, &n));
     n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
+    if (p->format > 1) ZR_TRY(read_slices(p, file));
+    n = count_chunks(p, file, n);
     ZR_TRY(mark(p, ','));
     ZR_TRY(member(p, "xxh3"));
     ZR_TRY(string(p, "hashes", p->bytes, &hashes, &length));
@@ -191,7 +277,9 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     ZR_CHECK(chunk, ZR_ERR_MEMORY, "%s: no memory for %" PRId64 " checksums", p->file, n);
     file->chunk = chunk;
     file->n_chunks = n;
-    ZR_TRY(fill_chunks(p, ends, hashes, file->bytes, n, chunk));
+    listing l = {.p = p, .file = file, .hash = hashes, .chunk = chunk};
+    ZR_TRY(list_chunks(&l, ends));
+    ZR_ASSERT(l.i == n);
     return ZR_OK;
 }
 
@@ -307,14 +395,13 @@ static zr_status check_whole(const parser *p)
 
 static zr_status parse(parser *p)
 {
-    int64_t format = 0;
     ZR_TRY(check_whole(p));
     ZR_TRY(mark(p, '{'));
     ZR_TRY(member(p, "format"));
-    ZR_TRY(integer(p, "\"format\"", INT32_MAX, &format));
-    ZR_CHECK(format == ZR_MANIFEST_FORMAT, ZR_ERR_DATA, "%s: format %" PRId64 ", this zr (%s) reads format %d%s",
-             p->file, format, zr_version(), ZR_MANIFEST_FORMAT,
-             format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
+    ZR_TRY(integer(p, "\"format\"", INT32_MAX, &p->format));
+    ZR_CHECK(p->format >= 1 && p->format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
+             "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", p->file, p->format, zr_version(),
+             ZR_MANIFEST_FORMAT, p->format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
     ZR_TRY(read_object(p));
     return ZR_OK;
 }

@@ -24,7 +24,7 @@ typedef struct verifier {
     /* of the file at hand */
     zr__checked_file file;
     zr_safetensors tensors;
-    int64_t damaged_from, damaged_to; /* chunks in a row, not yet told of; none where they are equal */
+    int64_t damaged_from, damaged_to; /* regions in a row, not yet told of; none where they are equal */
 } verifier;
 
 static void add_line(verifier *v, const char *line)
@@ -61,9 +61,8 @@ static void name_tensors(const verifier *v, int64_t first, int64_t end, char *ou
 static void tell_damaged(verifier *v)
 {
     char line[LINE_BYTES], whose[2 * ZR_QUOTE_BYTES + 16];
-    if (v->damaged_from == v->damaged_to) return;
-    const zr_chunk *chunk = v->file.listed->chunk, *last = &chunk[v->damaged_to - 1];
-    int64_t first = chunk[v->damaged_from].offset, end = last->offset + last->bytes;
+    const int64_t first = v->damaged_from, end = v->damaged_to;
+    if (first == end) return;
     name_tensors(v, first, end, whose, sizeof(whose));
     snprintf(line, sizeof(line), "%s: bytes %lld .. %lld are damaged%s", v->file.file.name, (long long)first,
              (long long)end - 1, whose);
@@ -72,18 +71,18 @@ static void tell_damaged(verifier *v)
 }
 
 /* Only what ends the whole check is a failure here. */
-static zr_status check_chunk(verifier *v, int64_t i)
+static zr_status check_region(verifier *v, const zr__region *region)
 {
-    zr_status st = zr__checked_load(&v->file, i);
+    zr_status st = zr__checked_load(&v->file, region->first);
     if (st == ZR_ERR_MEMORY) return st;
     if (st == ZR_ERR_DATA) {
-        if (v->damaged_from == v->damaged_to) v->damaged_from = i;
-        v->damaged_to = i + 1;
+        if (v->damaged_from == v->damaged_to) v->damaged_from = region->offset;
+        v->damaged_to = region->end;
     } else {
         tell_damaged(v);
     }
     if (st != ZR_OK && st != ZR_ERR_DATA) damage(v, st, zr_error_message());
-    v->done += v->file.listed->chunk[i].bytes;
+    v->done += region->end - region->offset;
     if (v->fn) v->fn(v->arg, v->done, v->all);
     return ZR_OK;
 }
@@ -98,7 +97,11 @@ static zr_status check_chunks(verifier *v)
     if (dot && strcmp(dot, ".safetensors") == 0) tensors = zr__checked_tensors(&v->file, &v->tensors);
     snprintf(why, sizeof(why), "%s", zr_error_message());
     if (tensors == ZR_ERR_MEMORY) return tensors;
-    for (int64_t i = 0; i < v->file.listed->n_chunks; i++) ZR_TRY(check_chunk(v, i));
+    for (int64_t i = 0; i < v->file.listed->n_chunks;) {
+        const zr__region region = zr__region_of(v->file.listed, i);
+        ZR_TRY(check_region(v, &region));
+        i = region.first + region.n;
+    }
     tell_damaged(v);
     if (tensors != ZR_OK && v->lines == lines) damage(v, tensors, why);
     return ZR_OK;

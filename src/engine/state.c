@@ -47,6 +47,14 @@ bool zr__is_told(const zr_engine *e, const zr_param_info *param)
     return e->runtime.place == 0 || param->cut.parts > 0;
 }
 
+void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
+{
+    const zr__span mine = zr__meet(e, param, &e->plan->unit[param->unit].own);
+    const bool some = zr__is_told(e, param) && mine.begin < mine.end;
+    *first = some ? mine.begin - param->unit_offset : 0;
+    *n = some ? mine.end - mine.begin : 0;
+}
+
 void zr__moved_part(zr_engine *e)
 {
     zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);

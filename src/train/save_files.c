@@ -50,12 +50,22 @@ zr_status zr__save_make_files(const zr__save *s)
 
 /* ---- tensors, by all -------------------------------------------------------------------------- */
 
+/** A copy of n things; NULL also where there are none. */
+static void *copy_of(const void *from, int64_t n, size_t size)
+{
+    void *copy = n > 0 ? zr_alloc(size * (size_t)n) : NULL;
+    if (copy) memcpy(copy, from, size * (size_t)n);
+    return copy;
+}
+
 static zr_status keep_chunks(const zr_chunk_writer *writer, zr__save_part *p)
 {
     const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &p->n_mine);
-    p->mine = p->n_mine > 0 ? zr_alloc(sizeof(*p->mine) * (size_t)p->n_mine) : NULL;
-    ZR_CHECK(p->mine || p->n_mine == 0, ZR_ERR_MEMORY, "no memory for the checksums of %s", p->name);
-    if (p->mine) memcpy(p->mine, chunk, sizeof(*p->mine) * (size_t)p->n_mine);
+    const zr_slices *slices = zr_chunk_writer_slices(writer, &p->n_my_slices);
+    p->mine = copy_of(chunk, p->n_mine, sizeof(*chunk));
+    p->my_slices = copy_of(slices, p->n_my_slices, sizeof(*slices));
+    ZR_CHECK((p->mine || p->n_mine == 0) && (p->my_slices || p->n_my_slices == 0), ZR_ERR_MEMORY,
+             "no memory for the checksums of %s", p->name);
     return ZR_OK;
 }
 
@@ -66,6 +76,7 @@ static void drop_file(zr__save *s)
     zr_chunk_writer_close(&s->writer);
     zr_safetensors_close(&s->layout);
     s->file = -1;
+    s->param = NULL;
 }
 
 static zr_status open_file(zr__save *s, int file)
@@ -88,6 +99,24 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
+/** Of a matrix whose columns ranks share, the whole rows of which this rank and its neighbours each write a slice: what
+ * they have of it begins and ends at the same places. What is left of a row before and behind them, and what is cut
+ * into rows, is written as ranges. */
+static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
+{
+    const int64_t parts = param->cut.parts;
+    int64_t first, n, inner = sizeof(float);
+    zr_engine_part(engine, param, &first, &n);
+    if (parts == 0) return (zr_slices){0};
+    for (int d = param->cut.dim + 1; d < param->whole.ndim; d++) inner *= param->whole.dim[d];
+    const int64_t here = param->shape.dim[param->cut.dim] / parts * inner;
+    const int64_t there = param->whole.dim[param->cut.dim] / parts * inner;
+    const int64_t begin = (first * (int64_t)sizeof(float) + here - 1) / here;
+    const int64_t end = (first + n) * (int64_t)sizeof(float) / here;
+    if (end - begin < 2) return (zr_slices){0};
+    return (zr_slices){offset + begin * there, offset + end * there, there, here};
+}
+
 /** A weight that is not finite is refused: a checkpoint of it is of no use. */
 static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
@@ -96,8 +125,12 @@ static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t 
     if (s->file < 0) ZR_TRY(open_file(s, file));
     const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
     ZR_ASSERT(tensor);
+    if (s->param != param) s->slices = slices_of(s->run->engine, param, tensor->offset);
+    s->param = param;
     ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
-    return zr_chunk_writer_put(s->writer, tensor->offset + 4 * first, in, 4 * n);
+    const int64_t offset = tensor->offset + 4 * first;
+    const bool sliced = offset >= s->slices.begin && offset < s->slices.end;
+    return zr_chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
 }
 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
@@ -139,62 +172,81 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Everyone's chunks of one file, the same number of bytes of each. */
+/** Everyone's part of a list, the same number of bytes of each. */
 typedef struct arrival {
     unsigned char *to; /* rank after rank */
     int64_t piece;
     int ranks;
 } arrival;
 
-static zr_status on_chunks(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const arrival *a = arg;
     for (int q = 0; q < a->ranks; q++) memcpy(a->to + q * a->piece + first_byte, pieces[q], (size_t)bytes);
     return ZR_OK;
 }
 
-/** `count`: of each rank. `send`: this rank's, `most` of them; `all`: rank 0's. */
-static zr_status collect(zr__save *s, zr__save_part *p, const int64_t *count, int64_t most, const zr_chunk *send,
-                         zr_chunk *all)
+/** What of a list this rank has, and the list, which rank 0 gets; things of `size` bytes. */
+typedef struct gathering {
+    const void *mine;
+    int64_t n_mine, size;
+    unsigned char *all;
+    int64_t n_all;
+} gathering;
+
+/** `count`: of each rank. `send`: this rank's, `most` of them. */
+static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
 {
     zr__run *r = s->run;
-    arrival a = {(unsigned char *)all, most * (int64_t)sizeof(*send), r->comm->size};
-    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, on_chunks, &a)));
-    for (int q = 0; all && q < r->comm->size; q++) {
-        memmove(all + p->n_all, all + q * most, sizeof(*all) * (size_t)count[q]);
-        p->n_all += count[q];
+    arrival a = {g->all, most * g->size, r->comm->size};
+    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, on_list, &a)));
+    for (int q = 0; g->all && q < r->comm->size; q++) {
+        memmove(g->all + g->n_all * g->size, g->all + q * a.piece, (size_t)(g->size * count[q]));
+        g->n_all += count[q];
     }
     return ZR_OK;
 }
 
-static zr_status gather_part(zr__save *s, zr__save_part *p, const int64_t *count)
+static zr_status gather_counted(zr__save *s, gathering *g, const int64_t *count, const char *name)
 {
     zr__run *r = s->run;
     int64_t most = 1;
     for (int q = 0; q < r->comm->size; q++) most = count[q] > most ? count[q] : most;
-    zr_chunk *send = zr_alloc(sizeof(*send) * (size_t)most);
-    if (r->comm->rank == 0) p->all = zr_alloc(sizeof(*p->all) * (size_t)(most * r->comm->size));
-    bool room = send && (p->all || r->comm->rank != 0);
-    zr_status st = room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", p->name);
-    st = zr__run_agree(r, st);
-    if (st == ZR_OK && p->mine) memcpy(send, p->mine, sizeof(*send) * (size_t)p->n_mine);
-    if (st == ZR_OK) st = collect(s, p, count, most, send, p->all);
+    void *send = zr_alloc((size_t)(g->size * most));
+    if (r->comm->rank == 0) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
+    bool room = send && (g->all || r->comm->rank != 0);
+    zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
+    if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
+    if (st == ZR_OK) st = collect(s, g, count, most, send);
     zr_free(send);
+    return st;
+}
+
+static zr_status gather(zr__save *s, gathering *g, const char *name)
+{
+    zr__run *r = s->run;
+    double mine = (double)g->n_mine;
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, r->comm->table)));
+    int64_t *count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
+    for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
+    zr_status st = zr__run_agree(r, count ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", r->comm->size));
+    if (st == ZR_OK) st = gather_counted(s, g, count, name);
+    zr_free(count);
     return st;
 }
 
 zr_status zr__save_gather(zr__save *s)
 {
-    zr__run *r = s->run;
     for (int i = 0; i < s->n_states; i++) {
-        double mine = (double)s->part[i].n_mine;
-        ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, r->comm->table)));
-        int64_t *count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
-        for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
-        zr_status st =
-            zr__run_agree(r, count ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", r->comm->size));
-        if (st == ZR_OK) st = gather_part(s, &s->part[i], count);
-        zr_free(count);
+        zr__save_part *p = &s->part[i];
+        gathering chunks = {.mine = p->mine, .n_mine = p->n_mine, .size = sizeof(*p->mine)};
+        gathering slices = {.mine = p->my_slices, .n_mine = p->n_my_slices, .size = sizeof(*p->my_slices)};
+        zr_status st = gather(s, &chunks, p->name);
+        if (st == ZR_OK && zr_plan_shares_layers(s->run->plan)) st = gather(s, &slices, p->name);
+        p->all = (zr_chunk *)(void *)chunks.all;
+        p->n_all = chunks.n_all;
+        p->slices = (zr_slices *)(void *)slices.all;
+        p->n_slices = slices.n_all;
         ZR_TRY(st);
     }
     return ZR_OK;
@@ -260,7 +312,8 @@ static zr_status write_manifest(zr__save *s)
     for (int i = 0; i < ZR__SAVE_FILES; i++) {
         const zr__save_part *p = &s->part[i];
         if (!p->name[0]) continue;
-        file[n] = (zr_manifest_file){.name = p->name, .chunk = p->all, .n_chunks = p->n_all};
+        file[n] = (zr_manifest_file){
+            .name = p->name, .chunk = p->all, .n_chunks = p->n_all, .slices = p->slices, .n_slices = p->n_slices};
         for (int64_t c = 0; c < p->n_all; c++) file[n].bytes += p->all[c].bytes;
         s->bytes += file[n++].bytes;
     }
@@ -293,7 +346,9 @@ void zr__save_clear(zr__save *s)
     drop_file(s);
     for (int i = 0; i < ZR__SAVE_FILES; i++) {
         zr_free(s->part[i].mine);
+        zr_free(s->part[i].my_slices);
         zr_free(s->part[i].all);
+        zr_free(s->part[i].slices);
     }
     zr__checkpoint_run_clear(&s->about);
     zr_free(s->event);

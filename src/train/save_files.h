@@ -15,8 +15,12 @@ typedef struct zr__save_part {
     char name[64];  /* "": there is none */
     zr_chunk *mine; /* what this rank wrote */
     int64_t n_mine;
+    zr_slices *my_slices; /* where it wrote columns */
+    int64_t n_my_slices;
     zr_chunk *all; /* rank 0: of all ranks, and the header */
     int64_t n_all;
+    zr_slices *slices; /* rank 0: of all ranks */
+    int64_t n_slices;
 } zr__save_part;
 
 typedef struct zr__save {
@@ -33,7 +37,9 @@ typedef struct zr__save {
     int file;                  /* of the state that is written, -1: none */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
-    zr_event *event; /* of what the engine's thread did, where a trace wants it */
+    const zr_param_info *param; /* that was put last to this file, NULL: none */
+    zr_slices slices;           /* of which this rank writes one; row_bytes 0: all of its bytes follow each other */
+    zr_event *event;            /* of what the engine's thread did, where a trace wants it */
     int32_t n_events, event_room;
 } zr__save;
 

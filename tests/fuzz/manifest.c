@@ -25,15 +25,32 @@ static void hold(bool truth, const char *what)
     abort();
 }
 
+/* The chunks of a region have each of its bytes once; how many chunks. */
+static int64_t check_region(const zr_manifest_file *file, const zr__region *region)
+{
+    int64_t bytes = 0, next = region->offset;
+    for (int64_t i = region->first; i < region->first + region->n; i++) {
+        const zr_chunk *chunk = &file->chunk[i];
+        hold(zr__region_of(file, i).first == region->first, "a chunk is in its region");
+        hold(chunk->offset == next && chunk->bytes > 0, "a chunk begins where one begins that it stands beside");
+        next += region->slices ? zr__slice_run(region->slices, next) : chunk->bytes;
+        bytes += chunk->bytes;
+    }
+    hold(bytes == region->end - region->offset, "chunks of a region have all of its bytes");
+    return region->n;
+}
+
 static void check_file(const zr_manifest *m, const zr_manifest_file *file)
 {
     int64_t at = 0;
     hold(zr_manifest_find(m, file->name) == file, "a file is found by its name");
     hold(!strchr(file->name, '/') && file->name[0] != '.', "a name stays in its directory");
-    for (int64_t i = 0; i < file->n_chunks; i++) {
-        hold(file->chunk[i].offset == at && file->chunk[i].bytes > 0, "chunks tile the file");
-        at += file->chunk[i].bytes;
-        hold(at <= zr__chunk_limit(file->chunk[i].offset), "no chunk passes a multiple of its size");
+    for (int64_t i = 0, n; i < file->n_chunks; i += n) {
+        const zr__region region = zr__region_of(file, i);
+        n = check_region(file, &region);
+        hold(region.offset == at && region.first == i && region.n == n, "regions tile the file");
+        at = region.end;
+        hold(at <= zr__chunk_limit(region.offset), "no chunk passes a multiple of its size");
     }
     hold(at == file->bytes, "chunks end with the file");
 }

@@ -1,0 +1,106 @@
+/* Slices of rows: where the bytes of one stand in a file, and which chunks a reader reads at once. */
+#include "checkpoint/chunks.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+bool zr__slices_good(const zr_slices *s, int64_t bytes)
+{
+    return s->begin >= 0 && s->begin < s->end && s->end <= bytes && s->slice_bytes > 0 &&
+           s->row_bytes > s->slice_bytes && s->row_bytes % s->slice_bytes == 0 &&
+           (s->end - s->begin) % s->row_bytes == 0;
+}
+
+int64_t zr__slices_limit(const zr_slices *s, int64_t offset)
+{
+    const int64_t limit = zr__chunk_limit(offset);
+    return limit < s->end ? limit : s->end;
+}
+
+int64_t zr__slice_run(const zr_slices *s, int64_t offset)
+{
+    return s->slice_bytes - (offset - s->begin) % s->slice_bytes;
+}
+
+int64_t zr__slice_after(const zr_slices *s, int64_t offset, int64_t n)
+{
+    const int64_t next = offset + n + (n == zr__slice_run(s, offset) ? s->row_bytes - s->slice_bytes : 0);
+    return next < s->end ? next : s->end;
+}
+
+/* Of bytes [s->begin, end), those of the slice that begins `column` bytes behind the beginning of a row. */
+static int64_t bytes_before(const zr_slices *s, int64_t column, int64_t end)
+{
+    const int64_t past = (end - s->begin) % s->row_bytes - column;
+    const int64_t last = past < 0 ? 0 : past < s->slice_bytes ? past : s->slice_bytes;
+    return (end - s->begin) / s->row_bytes * s->slice_bytes + last;
+}
+
+int64_t zr__slice_bytes(const zr_slices *s, int64_t offset, int64_t end)
+{
+    const int64_t past = (offset - s->begin) % s->row_bytes, column = past - past % s->slice_bytes;
+    return bytes_before(s, column, end) - bytes_before(s, column, offset);
+}
+
+zr_status zr__slice_hash(const zr_slices *s, int64_t offset, int64_t end, const unsigned char *bytes, uint64_t *hash)
+{
+    XXH3_state_t *state = XXH3_createState();
+    ZR_CHECK(state, ZR_ERR_MEMORY, "no memory for a checksum");
+    XXH3_64bits_reset(state);
+    for (int64_t at = offset, n; at < end; at = zr__slice_after(s, at, n)) {
+        n = zr__slice_run(s, at);
+        if (n > end - at) n = end - at;
+        XXH3_64bits_update(state, bytes + (at - offset), (size_t)n);
+    }
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return ZR_OK;
+}
+
+zr_status zr__slices_add(zr__slices_list *list, const zr_slices *slices)
+{
+    if (list->n == list->room) {
+        const int64_t room = list->room ? 2 * list->room : 16;
+        zr_slices *more = zr_alloc((size_t)room * sizeof(*more));
+        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for %lld places of sliced rows", (long long)room);
+        if (list->n) memcpy(more, list->slices, (size_t)list->n * sizeof(*more));
+        zr_free(list->slices);
+        list->slices = more;
+        list->room = room;
+    }
+    list->slices[list->n++] = *slices;
+    return ZR_OK;
+}
+
+const zr_slices *zr__slices_from(const zr_manifest_file *file, int64_t offset)
+{
+    int64_t low = 0, high = file->n_slices;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (file->slices[middle].end > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < file->n_slices ? &file->slices[low] : NULL;
+}
+
+const zr_slices *zr__slices_at(const zr_manifest_file *file, int64_t offset)
+{
+    const zr_slices *s = zr__slices_from(file, offset);
+    return s && s->begin <= offset ? s : NULL;
+}
+
+zr__region zr__region_of(const zr_manifest_file *file, int64_t i)
+{
+    const zr_chunk *chunk = file->chunk;
+    const zr_slices *s = zr__slices_at(file, chunk[i].offset);
+    if (!s) return (zr__region){chunk[i].offset, chunk[i].offset + chunk[i].bytes, i, 1, NULL};
+    const int64_t limit = zr__chunk_limit(chunk[i].offset), floor = limit - ZR_CHUNK_BYTES;
+    zr__region region = {.offset = floor > s->begin ? floor : s->begin, .slices = s, .first = i, .n = 1};
+    region.end = zr__slices_limit(s, region.offset);
+    while (region.first > 0 && chunk[region.first - 1].offset >= region.offset) region.first--;
+    region.n = i + 1 - region.first;
+    while (region.first + region.n < file->n_chunks && chunk[region.first + region.n].offset < region.end) region.n++;
+    return region;
+}
