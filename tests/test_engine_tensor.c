@@ -126,6 +126,66 @@ static void every_layout_trains(void **state)
     }
 }
 
+/* ---- what a rank may be alone with ------------------------------------------------------------ */
+
+/* One target in three does not count. */
+static zr_status some_targets(void *arg, const zr_batch *batch, void *const *input)
+{
+    const trainer *run = arg;
+    ZR_TRY(trainer_batch(arg, batch, input));
+    int32_t *targets = input[1];
+    for (int64_t i = 0; i < run->layout.batch * run->layout.seq; i++)
+        if ((batch->first_row * run->layout.seq + i) % 3 == 0) targets[i] = -100;
+    return ZR_OK;
+}
+
+/* A vocabulary of which the last rank has padding only; targets that do not count; calls between ranks beside what
+ * computes; a loss scale at which steps are skipped. */
+static void uneven_parts(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        trainer one = small(1, 2, 2);
+        if (way == 0) one.config.vocab_size = 5;
+        if (way == 1) one.batch = some_targets;
+        one.lanes = way == 2;
+        if (way == 3) {
+            one.layout.dtype = one.layout.wire_dtype = ZR_F16;
+            one.layout.norm_first = true;
+            one.scaler = (zr_loss_scaler){
+                .scale = 0x1p22, .dynamic = true, .min_scale = 1, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
+        }
+        trainer_run(&one);
+        for (int tokens = 0; tokens < 2; tokens++) {
+            trainer run = one;
+            run.layout.tensor = 4;
+            run.layout.sequence = tokens ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_OFF;
+            trainer_run(&run);
+            for (int i = 0; i < run.steps; i++) {
+                assert_int_equal(run.skipped[i], one.skipped[i]);
+                close_to(run.loss[i], one.loss[i], way == 3 ? 2e-2 : 2e-5);
+            }
+            assert_true(way != 3 || one.skipped[0]);
+        }
+    }
+}
+
+static int32_t too_large(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    (void)arg;
+    return step == 1 && row == 1 && t == 3 ? 61 : 1;
+}
+
+/* A token that is in no rank's part fails on all. */
+static void a_token_of_nobody(void **state)
+{
+    (void)state;
+    trainer run = small(4, 1, 0);
+    run.token = too_large;
+    assert_int_equal(zr_comm_threads_run(4, trainer_rank, &run), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "61"));
+}
+
 /* A model of which nothing is cut, at a degree that divides no value: pieces end in padding. */
 static void build_uncut(zr_graph *g, const void *config)
 {
@@ -180,6 +240,8 @@ int main(void)
         cmocka_unit_test(initial_values_are_the_whole_models),
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(every_layout_trains),
+        cmocka_unit_test(uneven_parts),
+        cmocka_unit_test(a_token_of_nobody),
         cmocka_unit_test(pieces_that_do_not_divide_are_padded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
