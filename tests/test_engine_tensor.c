@@ -99,11 +99,13 @@ static void losses_are_those_of_one_rank(void **state)
 static void every_layout_trains(void **state)
 {
     (void)state;
-    for (int way = 0; way < 7; way++) {
+    for (int i = 0; i < 14; i++) {
+        const int way = i % 7;
         trainer run[2];
         for (int k = 0; k < 2; k++) {
             zr_layout *l = &run[k].layout;
             run[k] = small(k ? 2 : 1, 2, 3);
+            if (i > 6) l->sequence = i % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
             l->states = way < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
             l->norm_first = l->two_pass = way == 1;
             l->any_ranks = way == 2;
@@ -119,11 +121,69 @@ static void every_layout_trains(void **state)
             trainer_run(&run[k]);
         }
         const double loss = way == 3 ? 2e-2 : 2e-5, norm = way == 3 ? 5e-2 : 1e-4; /* 8 bits, rounded elsewhere */
-        for (int i = 0; i < run[0].steps; i++) {
-            close_to(run[1].loss[i], run[0].loss[i], loss);
-            close_to(run[1].norm[i], run[0].norm[i], norm);
+        for (int step = 0; step < run[0].steps; step++) {
+            close_to(run[1].loss[step], run[0].loss[step], loss);
+            close_to(run[1].norm[step], run[0].norm[step], norm);
         }
     }
+}
+
+/* ---- states of whole tensors ------------------------------------------------------------------- */
+
+enum { STATES = 3, MOST_ELEMS = 1 << 16 }; /* parameters, two moments of Adam */
+static float given[STATES][MOST_ELEMS], again[STATES][MOST_ELEMS];
+
+static zr_status put_whole(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    memcpy((float *)arg + param->first + first, in, (size_t)n * sizeof *in);
+    return ZR_OK;
+}
+
+static zr_status take_whole(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    memcpy(out, (const float *)arg + param->first + first, (size_t)n * sizeof *out);
+    return ZR_OK;
+}
+
+static int state_of(int i)
+{
+    return i == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + i - 1;
+}
+
+static zr_status read_states(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    float(*to)[MOST_ELEMS] = run->arg;
+    for (int i = 0; i < STATES; i++) ZR_TRY(zr_engine_read(engine, state_of(i), put_whole, to[i]));
+    return ZR_OK;
+}
+
+static zr_status fill_states(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    for (int i = 0; i < STATES; i++) ZR_TRY(zr_engine_fill(engine, state_of(i), take_whole, given[i]));
+    return read_states(run, engine, comm);
+}
+
+/* What 2 x 2 ranks have is the same when other grids have taken and given it: 1 x 1, 1 x 4, 3 x 1, and 2 x 2 again. */
+static void states_know_no_degree(void **state)
+{
+    (void)state;
+    static const int grid[][2] = {{1, 1}, {1, 4}, {3, 1}, {2, 2}};
+    trainer run = small(2, 2, 2);
+    run.after = read_states;
+    run.arg = given;
+    trainer_run(&run);
+    for (int k = 0; k < 4; k++) {
+        trainer other = small(grid[k][1], grid[k][0], k % 4);
+        other.steps = 0;
+        other.after = fill_states;
+        other.arg = again;
+        memset(again, 0, sizeof again);
+        trainer_run(&other);
+        assert_memory_equal(again, given, sizeof given);
+        memcpy(given, again, sizeof given);
+    }
+    assert_true(given[0][0] != 0 && given[1][0] != 0 && given[2][0] != 0);
 }
 
 /* ---- what a rank may be alone with ------------------------------------------------------------ */
@@ -207,6 +267,59 @@ static void build_uncut(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_linear_cross_entropy(g, x, wte, zr_input(g, "targets", ZR_I32, tokens)));
 }
 
+/* The embedding's sum is the first block's checkpoint; a norm is read by products of two units; one op's result nobody
+ * reads. */
+static void build_bare(zr_graph *g, const void *config)
+{
+    enum { WIDE = 8, WORDS = 7 };
+    const zr_init normal = {ZR_INIT_NORMAL, 0.5};
+    (void)config;
+    const zr_graph_spec *spec = zr_graph_get_spec(g);
+    const zr_shape tokens = {2, {spec->batch, spec->seq}}, square = {2, {WIDE, WIDE}};
+    zr_graph_unit(g, "embed");
+    zr_value wte = zr_param_cut(g, normal, (zr_shape){2, {WORDS, WIDE}}, (zr_cut){0, 1}, "wte");
+    zr_value x = zr_embedding(g, zr_input(g, "ids", ZR_I32, tokens), wte), norm = ZR_NONE;
+    for (int i = 0; i < 4; i++) {
+        zr_graph_unit(g, "h.%d", i);
+        if (i % 2 == 0) norm = zr_rmsnorm(g, x, zr_param(g, normal, (zr_shape){1, {WIDE}}, "gain.%d", i), 1e-5);
+        zr_value h = zr_linear(g, norm, zr_param_cut(g, normal, square, (zr_cut){1, 1}, "in.%d", i), ZR_NONE, false);
+        zr_value dead = zr_gelu(g, h);
+        (void)dead;
+        h = zr_linear(g, zr_silu(g, h), zr_param_cut(g, normal, square, (zr_cut){0, 1}, "out.%d", i), ZR_NONE, false);
+        x = zr_add(g, x, h);
+    }
+    zr_graph_unit(g, "head");
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, wte, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+static void checkpoints_of_joins(void **state)
+{
+    (void)state;
+    const zr_model model = {.name = "bare", .build = build_bare};
+    static const zr_recompute policy[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE,
+                                          ZR_RECOMPUTE_PAPER};
+    trainer one = trainer_small(&model, 2, 6);
+    one.config.vocab_size = 7;
+    one.steps = 3;
+    trainer_run(&one);
+    for (int sequence = 0; sequence < 3; sequence++)
+        for (int p = 0; p < 4; p++)
+            for (int kept = 0; kept < 3; kept++) {
+                trainer run = one;
+                run.layout.tensor = 2;
+                run.layout.sequence = (zr_sequence)sequence;
+                run.layout.recompute = policy[p];
+                run.layout.partition_checkpoints = kept > 0;
+                run.layout.offload_checkpoints = kept > 1;
+                run.layout.overlap = kept != 1;
+                trainer_run(&run);
+                for (int i = 0; i < run.steps; i++) {
+                    close_to(run.loss[i], one.loss[i], 2e-5);
+                    close_to(run.norm[i], one.norm[i], 1e-4);
+                }
+            }
+}
+
 static void pieces_that_do_not_divide_are_padded(void **state)
 {
     (void)state;
@@ -237,6 +350,8 @@ static void pieces_that_do_not_divide_are_padded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_know_no_degree),
+        cmocka_unit_test(checkpoints_of_joins),
         cmocka_unit_test(initial_values_are_the_whole_models),
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(every_layout_trains),

@@ -114,6 +114,32 @@ static void tokens_that_are_shared(void **state)
     (void)whole;
     refused(g, zr_mean(g, x, ZR_F32), "gain is read here for some tokens and elsewhere for all (parallel.sequence)");
 
+    g = shared(true);
+    gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
+    x = zr_rmsnorm(g, embedded(g), zr_scale(g, gain, 2), 1e-5);
+    refused(g, x,
+            "rmsnorm: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand 1 "
+            "all");
+
+    g = shared(true);
+    x = zr_add(g, embedded(g), zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")));
+    refused(g, x, "add: of one operand each tensor-parallel rank has its own tokens");
+
+    g = shared(true);
+    x = embedded(g);
+    refused(g, zr_mul(g, x, x), "has a part of the losses");
+
+    g = shared(true);
+    x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+    refused(g, x, "has a part of the losses");
+
+    g = shared(true);
+    x = zr_linear(g, embedded(g), zr_param(g, NORMAL, SHAPE(2, 8, 7), "uncut"),
+                  zr_param(g, NORMAL, SHAPE(1, 7), "seven"), false);
+    x = zr_linear(g, x, zr_param(g, NORMAL, SHAPE(2, 7, 8), "back"), ZR_NONE, false);
+    refused(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")),
+            "gradient of seven: its 7 elements cannot be summed in equal pieces by 2 tensor-parallel ranks");
+
     zr_graph_spec spec = {ZR_MODE_TRAIN, 1, 7, 0, ZR_F32, ZR_F32, 2, true};
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "u");

@@ -162,16 +162,27 @@ static void checkpoints_are_kept_in_pieces(void **state)
             }
 }
 
+/* The first COPY from or to the host's space. */
+static zr_use *copied(zr_schedule *s, bool away)
+{
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_use *use = &s->use[s->step[i].uses];
+        if (s->step[i].kind == ZR_STEP_COPY && s->buffer[use[away].buffer].space == ZR_SPACE_HOST) return use;
+    }
+    fail_msg("no copy");
+    return NULL;
+}
+
 /* Where a checkpoint's pieces go astray, the proof says so. */
 static void checkpoints_astray_are_seen(void **state)
 {
     (void)state;
-    for (int fault = 0; fault < 4; fault++) {
+    for (int fault = 0; fault < 9; fault++) {
         zr_plan *plan = NULL;
         zr_layout l = usual;
         l.recompute = ZR_RECOMPUTE_UNIT;
         l.partition_checkpoints = true;
-        l.offload_checkpoints = fault == 3;
+        l.offload_checkpoints = fault >= 3;
         assert_int_equal(plan_as(l, 3, 2, 1, &plan), ZR_OK);
         assert_int_equal(zr_plan_check(plan), ZR_OK);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -187,9 +198,51 @@ static void checkpoints_astray_are_seen(void **state)
         if (fault == 1) first->group = ZR_GROUP_DATA;
         if (fault == 2) first->op = second->op;
         if (fault == 3) s->use[first->uses].buffer = s->use[first->uses + 1].buffer = s->use[second->uses].buffer;
-        assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+        if (fault == 4) copied(s, true)->range.count--;
+        if (fault == 5) copied(s, true)->range.first++;
+        if (fault == 6) copied(s, false)->range.count--;
+        if (fault == 7) copied(s, false)->dtype = ZR_BF16;
+        if (fault == 8) s->use[first->uses].range.base = (zr_stride){-1, ZR_GROUP_TENSOR};
+        if (zr_plan_check(plan) != ZR_ERR_INTERNAL) fail_msg("fault %d is not seen", fault);
         zr_plan_destroy(&plan);
     }
+}
+
+/* Take the GATHER away that ends the n-th sum over ranks of parts of a gradient. How many are there? */
+static int unfinish(zr_plan *plan, int which)
+{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        const zr_op *op = step->op < 0 ? NULL : zr_graph_get_op(g, step->op);
+        if (!op || op->def->join != ZR_JOIN_SUM || step->kind != ZR_STEP_GATHER || n++ != which) continue;
+        step->kind = ZR_STEP_ZERO;
+        step->op = ZR_NONE;
+        step->group = ZR_GROUP_SELF;
+        step->range.count = step->n_uses = 0;
+    }
+    return n;
+}
+
+/* A gradient of which each rank has made a part is not finished before these are summed. */
+static void unfinished_gradients_are_seen(void **state)
+{
+    (void)state;
+    int n = 1, fault = 0;
+    for (; fault < n; fault++) {
+        zr_plan *plan = NULL;
+        zr_layout l = usual;
+        l.sequence = ZR_SEQUENCE_KEEP;
+        assert_int_equal(plan_as(l, 2, 2, 2, &plan), ZR_OK);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        n = unfinish(plan, fault);
+        if (zr_plan_check(plan) != ZR_ERR_INTERNAL)
+            fail_msg("gradient %d is not finished, and that is not seen", fault);
+        zr_plan_destroy(&plan);
+    }
+    assert_int_equal(n, 6 * 2 + 2 + 1);
 }
 
 /* Bytes of gradients and parameters, 0, and of these those within layers, 1: of C1's shape in fp16 with so many blocks,
@@ -316,10 +369,15 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_is_the_formula),         cmocka_unit_test(traffic_of_tokens),
-        cmocka_unit_test(checkpoints_are_kept_in_pieces), cmocka_unit_test(checkpoints_astray_are_seen),
-        cmocka_unit_test(volume_against_stage_3),         cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(every_element_has_a_place),      cmocka_unit_test(what_is_not_a_layout_is_refused),
+        cmocka_unit_test(unfinished_gradients_are_seen),
+        cmocka_unit_test(traffic_is_the_formula),
+        cmocka_unit_test(traffic_of_tokens),
+        cmocka_unit_test(checkpoints_are_kept_in_pieces),
+        cmocka_unit_test(checkpoints_astray_are_seen),
+        cmocka_unit_test(volume_against_stage_3),
+        cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(every_element_has_a_place),
+        cmocka_unit_test(what_is_not_a_layout_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,8 @@ extern "C" {
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** y[b,t,:] = x[b,t,:] + table[position + t,:], position = 0 except in DECODE.
+ *  i[0] = 0; or T, where this rank has R rows of the flat micro-batch: x (R,C), the first of which is row place * R
+ *         (zr_runtime.place) and row r stands at r % T
  *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
  *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w, rows T.. are earlier or 0 */
 ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
@@ -121,10 +123,10 @@ ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
 /** Zero with probability p, scale the rest by 1/(1-p); the identity outside TRAIN (no op is added).
- *  i[0] = stream; f[0] = p
+ *  i[0] = stream; i[1] = 0, or the elements of a row of the batch, where this rank has its tokens of x; f[0] = p
  *  dropout: x g -> y g; may be in place of x. Its own adjoint.
- *  Element i of the flat micro-batch uses random element first_row * (elems / B) + i and is kept
- *  when (u32 >> 8) * 2^-24 >= p. */
+ *  Element i of the flat micro-batch uses random element first_row * (elems / B) + i, of a rank's tokens
+ *  first_row * i[1] + place * elems + i, and is kept when (u32 >> 8) * 2^-24 >= p. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
 /** losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]; a negative target gives 0 and no gradient.

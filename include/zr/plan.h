@@ -35,8 +35,8 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
     ZR_RECOMPUTE_AUTO,      /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
                                the smallest */
-    ZR_RECOMPUTE_PAPER /* as UNIT, and all of a unit runs again, also what nothing needs: its last product. So it is
-                          counted in the papers (ZeRO section 7, Megatron-LM) */
+    ZR_RECOMPUTE_PAPER      /* as UNIT, each unit by itself, and all of it runs again, also what nothing needs: its last
+                               product. So it is      counted in the papers (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
 
 /** What ranks that share layers have between these (Korthikanti et al. 2022). */

@@ -37,7 +37,7 @@ static void add(cli_choices *choices, const zr_config *config, const zr_layout *
 
 static bool is_common(const zr_layout *layout)
 {
-    if (layout->recompute == ZR_RECOMPUTE_AUTO) return false;
+    if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->recompute == ZR_RECOMPUTE_PAPER) return false;
     return layout->recompute != ZR_RECOMPUTE_UNIT || layout->recompute_every == 1;
 }
 

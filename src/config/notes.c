@@ -164,6 +164,10 @@ zr_status zr__config_note_all(zr_config *config)
 {
     ZR_TRY(note_unused(config));
     ZR_TRY(note_autos(config));
+    if (config->parallel.sequence != ZR_TOKENS_OFF && config->parallel.tensor == 1)
+        ZR_TRY(zr__config_note(config,
+                               "parallel.sequence has no meaning here: with parallel.tensor 1 there are no ranks "
+                               "to share tokens"));
     if (config->recompute.partition && config->parallel.tensor == 1)
         ZR_TRY(zr__config_note(config, "activation_checkpointing.partition_activations has no meaning here: with "
                                        "parallel.tensor 1 there is nothing to divide"));

@@ -86,6 +86,13 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
 static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 {
     const zr_value_info info = graph->value[value].info;
+    const int64_t elems = zr_shape_elems(&info.type.shape), ranks = graph->spec.tensor;
+    if (elems % ranks != 0)
+        zr_graph_error(
+            graph, ZR_ERR_CONFIG,
+            "gradient of %s: its %lld elements cannot be summed in equal pieces by %lld tensor-parallel ranks; "
+            "a degree that divides them would do, or parallel.sequence off",
+            graph->param[info.param].name, (long long)elems, (long long)ranks);
     zr_value sum =
         zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
     zr__tensor_sum(graph, part, &sum);

@@ -344,6 +344,15 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
         if (info->cut) *cut = info->cut;
         *tokens |= info->tokens;
     }
+    for (int i = 0; i < op->n_in && *tokens; i++) {
+        const zr_value_info *info = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]].info;
+        ZR_CHECK(
+            !info || info->tokens || info->kind == ZR_VALUE_PARAM || op->def->join != ZR_JOIN_NONE, ZR_ERR_UNSUPPORTED,
+            "%s: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand %d all: "
+            "wanted both from weights that are cut (an embedding's table, rows of a product), or parallel.sequence "
+            "off",
+            op->def->name, i);
+    }
     ZR_CHECK(!*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
              "%s: of an operand each tensor-parallel rank has other columns: a product with a weight that is cut by "
              "rows is wanted first",
@@ -446,6 +455,10 @@ void zr_graph_losses(zr_graph *graph, zr_value losses)
         zr_graph_error(graph, ZR_ERR_ARG, "graph: the losses must be an F32 value that an op writes");
     else if (graph->losses != ZR_NONE)
         zr_graph_error(graph, ZR_ERR_STATE, "graph: the losses are already named");
+    else if (graph->value[losses].info.tokens || graph->value[losses].info.cut)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "graph: each tensor-parallel rank has a part of the losses; wanted all of them on each, as "
+                       "zr_linear_cross_entropy gives");
     else
         graph->losses = losses;
 }
@@ -455,6 +468,8 @@ void zr_graph_output(zr_graph *graph, zr_value output)
     if (zr__graph_closed(graph)) return;
     if (!known(graph, output))
         zr_graph_error(graph, ZR_ERR_ARG, "graph: the output is no value of this graph");
+    else if (graph->value[output].info.tokens || graph->value[output].info.cut)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: each tensor-parallel rank has a part of the output");
     else
         graph->output = output;
 }

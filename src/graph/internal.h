@@ -113,7 +113,7 @@ void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
 /** The sum of all ranks' `part`, a value between layers: (B,T,C), or with sequence parallelism this rank's tokens of
  * it, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);
-/** The same value with all tokens, (B,T,C): gathered, once, where each rank has its own. */
+/** The same value with all tokens, (B,T,C): gathered, once in a unit, where each rank has its own. */
 zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 /** Was it gathered by zr__all_tokens? Then its gradient is to be this rank's part, whose sum goes back to the tokens.
  */

@@ -4,11 +4,12 @@
  */
 #include "plan/check.h"
 
-/* Where a range begins on the rank with the highest places. */
-static int64_t last_first(const zr_plan *plan, const zr_range *r)
+/* Where a range begins on the rank where it begins first (which < 0), or last. */
+static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
-    return r->first + (plan->group[r->by.group].size - 1) * r->by.elems +
-           (plan->group[r->base.group].size - 1) * r->base.elems;
+    const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
+                  base = (plan->group[r->base.group].size - 1) * r->base.elems;
+    return r->first + (by * which > 0 ? by : 0) + (base * which > 0 ? base : 0);
 }
 
 /* On every rank a use lies in its buffer, and what moves or changes a part of a unit uses that much of each. */
@@ -20,8 +21,8 @@ zr_status zr__check_ranges(const zr__proof *p)
             const zr_use *use = &p->s->use[u];
             if (use->buffer == ZR_NONE || use->range.count == 0) continue;
             const zr_buffer *buffer = &p->s->buffer[use->buffer];
-            int64_t end = (last_first(p->plan, &use->range) + use->range.count) * zr_dtype_bytes(use->dtype);
-            ZR_CHECK(use->range.first >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
+            int64_t end = (outermost(p->plan, &use->range, 1) + use->range.count) * zr_dtype_bytes(use->dtype);
+            ZR_CHECK(outermost(p->plan, &use->range, -1) >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
                      "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,
                      (long long)buffer->bytes);
             bool in_unit = step->unit >= 0 && step->range.count > 0;
@@ -63,6 +64,7 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
                             bool made)
 {
     const zr_value_info *info = zr_graph_value(p->graph, value);
+    ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d uses value %d, which has no place", step, value);
     const zr_buffer *b = &p->s->buffer[use->buffer];
     ZR_CHECK(use->dtype == info->type.dtype && use->range.count == zr_shape_elems(&info->type.shape), ZR_ERR_INTERNAL,
              "step %d: value %d is used as %lld elements of another type or shape", step, value,
@@ -93,24 +95,45 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* What each buffer holds, all of a value or this rank's piece of one. */
+/* What each buffer holds, all of a value or this rank's piece of one; what stands where each parameter's gradient is to
+ * be. */
 typedef struct held {
     zr_value *all, *piece; /* by buffer */
+    zr_value *grad;        /* by parameter */
 } held;
 
 /* This rank's among the pieces of a layer's ranks. */
 static bool is_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
-    return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each;
+    return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each && r->first == 0 &&
+           r->base.elems == 0;
 }
 
-/* Of a value that moves to another place, all or a piece, which may go back to its place among the others. */
-static void check_copy(const held *h, const zr_use *from, const zr_use *to)
+static bool is_whole(const zr_use *use, int64_t elems)
 {
-    const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer];
-    h->all[to->buffer] = is_piece(from) || is_piece(to) ? ZR_NONE : all;
-    h->piece[to->buffer] = is_piece(from) ? all : piece;
+    const zr_range *r = &use->range;
+    return r->first == 0 && r->count == elems && r->by.elems == 0 && r->base.elems == 0;
+}
+
+/* A value moves to another place, all of it or a piece, which may go back to its place among the others. */
+static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
+    const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
+    h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
+    if (value == ZR_NONE) return ZR_OK; /* a state on its way out */
+    const zr_type *type = &zr_graph_value(p->graph, value)->type;
+    const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
+    const bool cuts = all != ZR_NONE && is_piece(from), returns = piece != ZR_NONE && is_piece(to);
+    const int64_t count = cuts || piece != ZR_NONE ? (elems + ranks - 1) / ranks : elems;
+    ZR_CHECK(from->dtype == type->dtype && to->dtype == type->dtype &&
+                 (cuts ? from->range.count == count : is_whole(from, count)) &&
+                 (returns ? to->range.count == count : is_whole(to, count)),
+             ZR_ERR_INTERNAL, "step %d copies %lld elements of value %d to %lld, of %lld", i,
+             (long long)from->range.count, value, (long long)to->range.count, (long long)count);
+    (cuts || piece != ZR_NONE ? h->piece : h->all)[to->buffer] = value;
+    return ZR_OK;
 }
 
 /* A checkpoint that ranks have kept in pieces is put together. */
@@ -128,9 +151,11 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
              p->s->buffer[use[0].buffer].what);
     const zr_value_info *info = zr_graph_value(p->graph, value);
     const int64_t elems = zr_shape_elems(&info->type.shape), padding = all.range.count - elems;
-    ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size &&
-                 use[0].range.count == step->range.count && use[1].range.by.group == ZR_GROUP_TENSOR &&
-                 use[1].dtype == info->type.dtype && !info->cut,
+    const bool mine = is_piece(&use[0]) || is_whole(&use[0], step->range.count);
+    ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size && mine &&
+                 use[0].range.count == step->range.count && use[0].dtype == info->type.dtype &&
+                 use[1].range.by.group == ZR_GROUP_TENSOR && use[1].range.first == 0 && use[1].range.base.elems == 0 &&
+                 use[1].dtype == info->type.dtype && !info->cut && !info->tokens,
              ZR_ERR_INTERNAL, "step %d gathers %lld elements of value %d, which has %lld", i,
              (long long)all.range.count, value, (long long)elems);
     h->all[use[1].buffer] = value;
@@ -139,8 +164,9 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
 }
 
 /* What ranks have parts of: they are summed into pieces, which are in no value's place yet, and pieces are gathered. */
-static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
+static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
 {
+    zr_value *holder = h->all;
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
@@ -151,6 +177,7 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
     if (sums) {
         ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
         const bool scatters = op->def->join == ZR_JOIN_SCATTER;
+        h->piece[use[2].buffer] = ZR_NONE;
         holder[use[2].buffer] = scatters ? op->out[0] : ZR_NONE;
         return scatters ? check_held(p, holder, i, op->out[0], &use[2], true) : ZR_OK;
     }
@@ -164,29 +191,76 @@ static zr_status check_join(const zr__proof *p, zr_value *holder, int32_t i)
         ZR_CHECK(follows, ZR_ERR_INTERNAL, "step %d gathers sums that the step before did not make", i);
     }
     holder[use[1].buffer] = op->out[0];
+    h->piece[use[1].buffer] = ZR_NONE;
     return check_held(p, holder, i, op->out[0], &all, true);
+}
+
+/* A part of a parameter's gradient may be made where the gradient is to be, and the rest added there. */
+static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
+{
+    const int32_t param = zr_graph_value(p->graph, value)->param;
+    if (param < 0) return;
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    const zr_param_info *info = zr_graph_param(p->graph, param);
+    const bool placed = b->category == ZR_CATEGORY_GRAD && b->unit == info->unit;
+    if (placed && use->range.first == info->unit_offset) h->grad[param] = finished ? value : ZR_NONE;
+}
+
+/* What goes to other ranks of a unit's gradient, or is applied, is finished. */
+static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const bool leaves = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ||
+                        step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
+    if (!leaves || step->unit < 0) return ZR_OK;
+    const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
+    for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
+        const zr_param_info *param = zr_graph_param(p->graph, k);
+        ZR_CHECK(param->grad == ZR_NONE || h->grad[k] == param->grad, ZR_ERR_INTERNAL,
+                 "step %d takes the gradient of %s, which is not finished: its place has value %d, wanted %d", i,
+                 param->name, h->grad[k], param->grad);
+    }
+    return ZR_OK;
+}
+
+/* What ranks that share layers do for an op. */
+static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const bool gathers = step->kind == ZR_STEP_GATHER;
+    if (op->def->join == ZR_JOIN_NONE || (gathers && h->piece[use[0].buffer] != ZR_NONE))
+        return check_gathered(p, h, i);
+    ZR_TRY(check_join(p, h, i));
+    const zr_use all = all_of(p, &use[1]);
+    note_gradient(p, h, op->out[0], gathers ? &all : &use[2], gathers);
+    return ZR_OK;
 }
 
 static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
 {
-    zr_value *holder = h->all;
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
-    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, holder, i, zr_graph_get_losses(p->graph), &use[0], false));
+    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
-        ZR_TRY(check_held(p, holder, i, zr_graph_get_output(p->graph), &use[0], false));
-    if (step->kind == ZR_STEP_COPY) check_copy(h, &use[0], &use[1]);
-    if (step->op < 0) return ZR_OK;
+        ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
+    if (step->kind == ZR_STEP_COPY) return check_copy(p, h, i);
+    if (step->op < 0) return check_gradients(p, h, i);
+    if (step->kind != ZR_STEP_RUN) return check_shared(p, h, i);
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
-    if (step->kind != ZR_STEP_RUN)
-        return op->def->join == ZR_JOIN_NONE ? check_gathered(p, h, i) : check_join(p, holder, i);
     for (int j = 0; j < op->n_in; j++)
-        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, holder, i, op->in[j], &use[j], false));
+        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, h->all, i, op->in[j], &use[j], false));
+    const zr_use *out = use + op->n_in;
     for (int j = 0; j < op->n_out; j++) {
-        holder[use[op->n_in + j].buffer] = op->out[j];
-        h->piece[use[op->n_in + j].buffer] = ZR_NONE;
+        ZR_CHECK(out[j].buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d writes value %d nowhere", i, op->out[j]);
+        h->all[out[j].buffer] = op->out[j];
+        h->piece[out[j].buffer] = ZR_NONE;
     }
-    for (int j = 0; j < op->n_out; j++) ZR_TRY(check_held(p, holder, i, op->out[j], &use[op->n_in + j], true));
+    for (int j = 0; j < op->n_out; j++) {
+        ZR_TRY(check_held(p, h->all, i, op->out[j], &out[j], true));
+        note_gradient(p, h, op->out[j], &out[j], true);
+    }
     return ZR_OK;
 }
 
@@ -194,11 +268,12 @@ static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
  * check_order.c has shown; so whoever reads a value must find it the last that was written to its place. */
 zr_status zr__check_values(const zr__proof *p)
 {
-    const size_t buffers = (size_t)p->s->n_buffers + 1;
-    held h = {.all = zr_alloc(2 * sizeof *h.all * buffers)};
+    const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);
+    held h = {.all = zr_alloc(sizeof *h.all * all)};
     ZR_CHECK(h.all, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
     h.piece = h.all + buffers;
-    for (size_t b = 0; b < 2 * buffers; b++) h.all[b] = ZR_NONE;
+    h.grad = h.piece + buffers;
+    for (size_t b = 0; b < all; b++) h.all[b] = ZR_NONE;
     zr_status st = ZR_OK;
     for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, &h, i);
     zr_free(h.all);

@@ -32,8 +32,8 @@ static int32_t missing(const zr_graph *g, const bool *dropped, const bool *prese
 
 /* Run again what backward op `index` needs and what that needs in turn, in the order of the forward pass; or with it
  * all of its unit. */
-static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, bool *present,
-                         bool *wanted, int32_t index)
+static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
+                         bool *present, bool *wanted, int32_t index)
 {
     const zr_op *op = zr_graph_get_op(g, index);
     int32_t high = -1, low = index;
@@ -47,7 +47,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     const bool all = high >= 0 && plan->unit[op->unit].recompute == ZR_RECOMPUTE_PAPER;
     for (int32_t i = 0; i < index && all; i++) {
         const zr_op *its = zr_graph_get_op(g, i);
-        if (its->backward || its->unit != op->unit || present[i]) continue;
+        if (!live[i] || its->backward || its->unit != op->unit || present[i]) continue;
         wanted[i] = true;
         if (i > high) high = i;
         if (i < low) low = i;
@@ -70,14 +70,14 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     }
 }
 
-static void emit_backward(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, bool *present,
-                          bool *wanted)
+static void emit_backward(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
+                          bool *present, bool *wanted)
 {
     int32_t n = zr_graph_ops(g);
     memset(present, 0, sizeof *present * (size_t)n);
     for (int32_t i = 0; i < n; i++) {
         if (!zr_graph_get_op(g, i)->backward) continue;
-        emit_replays(p, plan, g, dropped, present, wanted, i);
+        emit_replays(p, plan, g, dropped, live, present, wanted, i);
         emit(p, g, i, ZR__BACKWARD);
     }
 }
@@ -108,14 +108,15 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
 {
     const zr_graph *g = plan->graph[kind];
     size_t values = (size_t)zr_graph_values(g), ops = (size_t)zr_graph_ops(g);
-    bool *dropped = zr_alloc(values + 2 * ops + 1), *present = dropped ? dropped + values : NULL;
+    bool *dropped = zr_alloc(values + 3 * ops + 1), *live = dropped ? dropped + values : NULL,
+         *present = dropped ? live + ops : NULL;
     memset(p, 0, sizeof *p);
     ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     zr_status st = kind == ZR_SCHEDULE_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
-    emit_forward(p, g, present);
+    emit_forward(p, g, live);
     int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
-        emit_backward(p, plan, g, dropped, present, present + ops);
+        emit_backward(p, plan, g, dropped, live, present, present + ops);
         p->pass_end[p->passes++] = p->n;
     }
     zr_free(dropped);

@@ -274,10 +274,26 @@ static void refresh_units(zr__writing *w, bool *done)
         if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
 }
 
+/* Runs from `run` to `end`, or the FETCHes at their beginning. Returns the first that is not written. */
+static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool fetches)
+{
+    for (; run < end; run++) {
+        const zr_op *op = zr__op_of(&w->decided, run);
+        const zr__role role = w->decided.program.run[run].role;
+        if (fetches && role != ZR__FETCH_BACK) return run;
+        if (!op)
+            (role == ZR__KEEP ? write_keep : write_fetch)(w, run);
+        else
+            (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
+    }
+    return end;
+}
+
 static void write_segments(zr__writing *w)
 {
     zr__list *l = &w->list;
     const zr__segment *segment = w->decided.segment;
+    int32_t next = 0; /* run */
     int pass = -1;
     w->ended[0] = w->ended[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
@@ -288,15 +304,12 @@ static void write_segments(zr__writing *w)
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
         if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
-        for (int32_t run = segment[i].first; run < segment[i].end; run++) {
-            const zr_op *op = zr__op_of(&w->decided, run);
-            if (!op)
-                (w->decided.program.run[run].role == ZR__KEEP ? write_keep : write_fetch)(w, run);
-            else
-                (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
-        }
+        next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
+        /* What the next segment fetches is gathered before this one's units are reduced: it is wanted earlier. */
+        const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
+        if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
     }
 }

@@ -29,8 +29,9 @@ void zr__watch_destroy(zr__watch *w)
 static const char *phase_of(const zr_plan *plan, const zr_event *event)
 {
     const zr_step *step = &plan->schedule[event->schedule].step[event->step];
-    if (step->op >= 0)
-        return zr_graph_get_op(plan->graph[event->schedule], step->op)->backward ? "backward" : "forward";
+    const zr_op *op = step->op >= 0 ? zr_graph_get_op(plan->graph[event->schedule], step->op) : NULL;
+    const bool fetched = op && step->kind != ZR_STEP_RUN && op->def->join == ZR_JOIN_NONE; /* a checkpoint */
+    if (op) return op->backward || fetched ? "backward" : "forward";
     switch (step->kind) {
     case ZR_STEP_REDUCE_SCATTER:
     case ZR_STEP_REDUCE:

@@ -51,7 +51,11 @@ static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
-    const int64_t *dim = x->shape.dim, ranks = zr_graph_get_spec(graph)->tensor;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const int64_t *dim = x->shape.dim, ranks = spec->tensor;
+    ZR_CHECK(dim[0] == spec->batch && dim[1] == spec->seq, ZR_ERR_SHAPE,
+             "%s: x has %lld x %lld tokens; wanted those of a micro-batch, %lld x %lld", op->def->name,
+             (long long)dim[0], (long long)dim[1], (long long)spec->batch, (long long)spec->seq);
     ZR_CHECK(
         dim[0] * dim[1] % ranks == 0, ZR_ERR_CONFIG,
         "%lld x %lld tokens of a micro-batch cannot be shared by %lld tensor-parallel ranks (parallel.sequence): a "
@@ -127,7 +131,9 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    if (graph->value[x].whole != ZR_NONE) return graph->value[x].whole;
+    /* Of another unit it would be kept whole for that one's backward pass. */
+    const zr_value before = graph->value[x].whole;
+    if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;
     zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
     graph->value[x].whole = whole;
     return whole;
