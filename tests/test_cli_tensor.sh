@@ -81,6 +81,14 @@ check "... planned is what both runs moved" \
     awk '{ moved = $2 / ($3 + $4); d = $1 / moved - 1; exit !(moved > 0 && d < 1e-6 && d > -1e-6) }' numbers
 check "... as text" "$ZR" plan c.json --ranks 4 --tensor 2 --quiet
 check "... beside the papers' estimate" grep -q 'within layers: .* x stage 3 alone on 4 ranks (papers: b s / 3 h = ' out
+check "... by what it is for" grep -q '    for embedding .*, 2 units from h.0 on .* each), final ' out
+check "... and what each rank of a layer has" grep -q 'on every rank of a layer .* parameters:' out
+check "the parts" "$ZR" plan c.json --ranks 4 --tensor 2 --json --quiet --parallel.sequence=keep \
+    --activation_checkpointing.policy=unit
+tr -d ' \n' <out >flat
+grep -o '"within_layers":.*"replicated"' flat | grep -o '"bytes":[0-9]*\|"\(cross_entropy\|gradients\|checkpoints\)":[0-9]*' | cut -d: -f2 >parts
+grep -o '"tensor":{[^}]*}' flat | grep -o '"total":[0-9]*' | cut -d: -f2 >total
+check "... are the whole" sh -c '[ "$(awk "{ s += \$1 } END { print s }" parts)" = "$(cat total)" ] && [ "$(cat total)" -gt 0 ]'
 check "... not where no layer is shared" sh -c "! $ZR plan c.json --ranks 4 --json --quiet | grep -q tensor_to_stage3"
 
 # Whole tensors in checkpoints: at any other degree the next loss is the one that it would have been, but for rounding.

@@ -147,14 +147,16 @@ double cli_traffic_bytes(const zr_report *report);
  *  out. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
-/** Bytes that go between the ranks that share layers (parallel.tensor above 1), over those that stage 3 would move if
- *  each of these ranks had every layer instead: both of one rank and step, as planned. The papers' b s / (3 h) is that
- *  of the blocks alone, with 12 b s h a block; here it is 10, or 8 where blocks are not computed again. An error where
- *  there is no such layout. */
-ZR_NODISCARD zr_status cli_tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
-                                            double *ratio);
-/** The same as a line, beside the papers' estimate; nothing where layers are not shared. */
-void cli_volume_print(FILE *out, const zr_config *config, const zr_report *report, const zr_profile *profile);
+/** With parallel.tensor above 1, else nothing: what the ranks that share layers receive from each other in a step, over
+ *  what stage 3 would move if each of these ranks had every layer instead (the papers' b s / (3 h) is that of the
+ * blocks alone, with 12 b s h a block, as policy paper counts), by what it is for, and the parameters that each of them
+ * has. */
+ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
+                                        const zr_profile *profile);
+/** The same as members of a JSON object: tensor_to_stage3 (null: there is no such layout), within_layers, replicated.
+ */
+ZR_NODISCARD zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan,
+                                       const zr_profile *profile);
 /** The train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
 

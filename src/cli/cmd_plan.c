@@ -106,6 +106,17 @@ static int host_ranks(const planning *p)
     return given > 0 && given < p->local_ranks ? (int)given : p->local_ranks;
 }
 
+/** What the ranks of a layer move. */
+static zr_status print_within(const planning *p)
+{
+    zr_plan *plan = NULL;
+    if (p->config->parallel.tensor <= 1) return ZR_OK;
+    ZR_TRY(make_plan(p, &plan));
+    zr_status st = cli_within_print(stdout, p->config, plan, &p->profile);
+    zr_plan_destroy(&plan);
+    return st;
+}
+
 /** What goes out behind a step, and what that costs. */
 static zr_status print_saving(const planning *p)
 {
@@ -142,7 +153,7 @@ static zr_status print_text(const planning *p)
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, p->limit_bytes);
     print_head(p, table.report[table.chosen].params);
     cli_table_print(stdout, &table, color);
-    cli_volume_print(stdout, p->config, &table.report[table.chosen], &p->profile);
+    ZR_TRY(print_within(p));
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
@@ -160,12 +171,7 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     ZR_TRY(zr_report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
-    if (p->config->parallel.tensor > 1) {
-        char text[ZR_NUMBER_BYTES];
-        double ratio = NAN;
-        if (cli_tensor_to_stage3(p->config, &report, &p->profile, &ratio) != ZR_OK) ratio = NAN;
-        printf(", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
-    }
+    ZR_TRY(cli_within_json(stdout, p->config, plan, &p->profile));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         zr_save_price price;
