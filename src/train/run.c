@@ -136,6 +136,11 @@ static zr_status same_choices(zr__run *r)
                                           (uint64_t)r->plan->save)));
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
+    ZR_TRY(zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
+                        "name a policy)",
+                        (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
     return zr__run_agreed(
         r, zr_comm_same(r->comm,
                         "what activation_checkpointing.policy auto computes again (these processors are not "
