@@ -74,6 +74,9 @@ ZR_NODISCARD zr_status zr__run_highest(zr__run *r, double *number, int n);
 /** The report's bytes become the highest rank's: ranks with more threads take more scratch. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
+/** The configuration as it was given, with the micro-batches that were chosen. What it points to is not its own. */
+zr_config zr__run_given(const zr__run *r);
+
 /** The type that this rank's matrix products are made in: fp16 is always widened. */
 zr_dtype zr__run_dtype(const zr__run *r);
 /** Of those products; 0: not measured. */
