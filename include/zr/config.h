@@ -179,6 +179,11 @@ ZR_API bool zr_config_given(const zr_config *config, const char *key);
 /** Whether an override gave it, and no file. */
 ZR_API bool zr_config_overridden(const zr_config *config, const char *key);
 
+/** Is it left to the memory how a step's samples are split into micro-batches? So it is where train_batch_size is
+ * given, the two others of the three are the literal "auto", and activation_checkpointing.policy auto has a
+ * memory.limit. Until somebody chooses (zr_train_split), zr_config_resolve takes one micro-batch. */
+ZR_API bool zr_config_split_open(const zr_config *config);
+
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
 

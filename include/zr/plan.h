@@ -34,9 +34,11 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_UNIT,      /* of each `recompute_every` units in a row the input of the first is kept */
     ZR_RECOMPUTE_SELECTIVE, /* attention, and what is wider than the unit's input (Korthikanti et al. 2022) */
     ZR_RECOMPUTE_AUTO,      /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
-                               the smallest */
+                               the smallest. Where ranks share layers and all have all tokens, mixes whose checkpoints
+                               are kept in pieces, on the device and on the host, are tried as well, unless the layout
+                               asks for one of these: of what fits the best by zr_plan_faster, of equals whole ones */
     ZR_RECOMPUTE_PAPER      /* as UNIT, each unit by itself, and all of it runs again, also what nothing needs: its last
-                               product. So it is      counted in the papers (ZeRO section 7, Megatron-LM) */
+                               product. So the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
 
 /** What ranks that share layers have between these (Korthikanti et al. 2022). */
@@ -417,13 +419,14 @@ typedef struct zr_plan {
     int32_t n_groups;
     int32_t optim_group, grad_group, param_group; /* the stage: ranks that share one copy of each; SELF: not sharded */
     int64_t recompute_every;                      /* the layout's, or what ZR_RECOMPUTE_AUTO chose */
-    zr_save save;                                 /* the layout's, or what ZR_SAVE_AUTO chose */
-    int ranks;                                    /* all of them, N * M */
-    bool side_by_side;                            /* streams may run at the same time */
-    bool norm_first;                              /* the whole gradient's norm is known before the first update */
-    double losses;                                /* of a step, over all ranks */
-    int64_t decode_len;                           /* tokens of the cache; 0: it does not decode */
-    zr_optimizer optimizer;                       /* name NULL: it does not train */
+    bool partition_checkpoints, offload_checkpoints; /* likewise */
+    zr_save save;                                    /* the layout's, or what ZR_SAVE_AUTO chose */
+    int ranks;                                       /* all of them, N * M */
+    bool side_by_side;                               /* streams may run at the same time */
+    bool norm_first;                                 /* the whole gradient's norm is known before the first update */
+    double losses;                                   /* of a step, over all ranks */
+    int64_t decode_len;                              /* tokens of the cache; 0: it does not decode */
+    zr_optimizer optimizer;                          /* name NULL: it does not train */
     bool consume_grad;             /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
     bool two_levels;               /* gradients are summed first over the group LOCAL, then over ACROSS */
     bool sum_f32;                  /* gradients are summed into fp32 accumulators, which the update reads */
@@ -512,6 +515,11 @@ typedef struct zr_price {
     double exposed_sec; /* step_sec - compute_sec: what these add */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
+
+/** Is `plan` to be had rather than `other`, by which a step trains on as many samples? It takes less time by the rates
+ * of its profile. Where a rate that counts is not known (products, memory, between several ranks the link), it computes
+ *  less, or as much and moves less. As good is not better. ZR_ERR_STATE without a training step. */
+ZR_API ZR_NODISCARD zr_status zr_plan_faster(const zr_plan *plan, const zr_plan *other, bool *faster);
 
 /** What a save behind a step costs on one rank. */
 typedef struct zr_save_price {

@@ -222,6 +222,15 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, cons
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                             zr_plan **plan);
 
+/** Where the split of a step's samples into micro-batches is open (zr_config_split_open): set the one whose plan by
+ * this profile fits memory.limit and is to be had rather than the others (zr_plan_faster), of equals the one of the
+ * fewest micro-batches; where nothing fits, the one that takes the least. At most 65536 micro-batches are tried. The
+ * same for the same configuration and profile, rates included. `note` says what was taken, "" where nothing was open.
+ */
+#define ZR_TRAIN_NOTE_BYTES 320
+ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile,
+                                             char note[ZR_TRAIN_NOTE_BYTES]);
+
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);

@@ -81,10 +81,10 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
 
 static void say_advised(paragraph *p, const cli_choices *choices)
 {
-    char policy[32], light[128];
+    char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
     const cli_choice *c = &choices->choice[choices->advised];
-    say(p, "Advice: stage %d with recompute %s%s: ", c->stage, cli_recompute_name(c->recompute, c->every, policy),
-        cli_light_words(choices, c->light, light));
+    say(p, "Advice: stage %d with recompute %s%s%s: ", c->stage, cli_choice_name(choices, c, name),
+        cli_kept_words(choices, c, kept), cli_light_words(choices, c->light, light));
     say_why(p, choices, c);
     say_traffic(p, choices, c);
 }
@@ -132,11 +132,11 @@ static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_co
 
 static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_config *config)
 {
-    char limit[32], bytes[32], policy[32], light[128];
+    char limit[32], bytes[32], name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
     const cli_choice *least = smallest(choices);
-    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s: %s a rank.",
-        cli_bytes((double)choices->limit_bytes, limit), least->stage,
-        cli_recompute_name(least->recompute, least->every, policy), cli_light_words(choices, least->light, light),
+    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s%s: %s a rank.",
+        cli_bytes((double)choices->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
+        cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
         cli_bytes((double)least->needs_bytes, bytes));
     say_ranks(p, &choices->more);
     ZR_TRY(say_batch(p, choices, config));
@@ -220,6 +220,14 @@ static void print_time(FILE *out, const cli_choices *choices, const cli_choice *
     fputc('}', out);
 }
 
+/** How checkpoints are kept, where ranks share layers. */
+static void print_kept(FILE *out, const cli_choices *choices, const cli_choice *c)
+{
+    if (!choices->shares_layers) return;
+    fprintf(out, ", \"partition_activations\": %s, \"cpu_checkpointing\": %s", c->kept.pieces ? "true" : "false",
+            c->kept.host ? "true" : "false");
+}
+
 /** The keys that make a choice lighter than what is configured. */
 static void print_light(FILE *out, const cli_choices *choices, cli_light light)
 {
@@ -245,6 +253,7 @@ static void print_choice(FILE *out, const cli_choices *choices, const cli_choice
                                       : "false");
     fprintf(out, "\"time\": ");
     print_time(out, choices, c);
+    print_kept(out, choices, c);
     print_light(out, choices, c->light);
     fputc('}', out);
 }
@@ -284,6 +293,7 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
             cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
             known(choices->ranks > 1, intensity(c), flops));
     print_limited(out, choices, choices->limit_bytes - c->needs_bytes);
+    print_kept(out, choices, c);
     print_light(out, choices, c->light);
     fputc('}', out);
 }

@@ -2,7 +2,20 @@
 
 #include <string.h>
 
+/* So many of 80 columns; names are longer where ranks share layers. */
 #define BAR_CELLS 31
+#define NAME_COLUMNS 11
+#define PA_COLUMNS 3
+
+static int wider(const cli_choices *choices)
+{
+    return choices->shares_layers ? PA_COLUMNS : 0;
+}
+
+static int bar_cells(const cli_choices *choices)
+{
+    return BAR_CELLS - wider(choices);
+}
 
 /* Readable without colour; the background only helps. */
 static const struct {
@@ -31,7 +44,7 @@ static double scale_bytes(const cli_choices *choices)
 /** The first cell whose bytes no longer fit; -1: all do. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
-    for (int i = 0; choices->limit_bytes && i < BAR_CELLS; i++) {
+    for (int i = 0; choices->limit_bytes && i < bar_cells(choices); i++) {
         if (zr_train_process_bytes((int64_t)((i + 1) * cell_bytes), 1) > choices->limit_bytes) return i;
     }
     return -1;
@@ -53,10 +66,10 @@ static char mark_of(int what)
     return what < 0 ? ' ' : what == ZR_CATEGORIES ? '.' : category[what].letter;
 }
 
-static void print_bar(FILE *out, const cli_choice *c, double cell_bytes, int limit, bool color)
+static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_bytes, int limit, bool color)
 {
-    int last = BAR_CELLS - 1;
-    bool longer = (double)c->report.memory.total_bytes > 1.001 * cell_bytes * BAR_CELLS;
+    int last = cells - 1;
+    bool longer = (double)c->report.memory.total_bytes > 1.001 * cell_bytes * cells;
     while (last > limit && what_at(c, (last + 0.5) * cell_bytes) < 0) last--;
     const char *now = "";
     for (int i = 0; i <= last; i++) {
@@ -65,7 +78,7 @@ static void print_bar(FILE *out, const cli_choice *c, double cell_bytes, int lim
         const char *wanted = !color ? "" : plain ? CLI_PLAIN : category[what].color;
         if (strcmp(wanted, now) != 0) fputs(wanted, out);
         now = wanted;
-        fputc(i == limit ? '|' : i == BAR_CELLS - 1 && longer ? '>' : mark_of(what), out);
+        fputc(i == limit ? '|' : i == cells - 1 && longer ? '>' : mark_of(what), out);
     }
     if (color) fputs(CLI_PLAIN, out);
 }
@@ -74,18 +87,18 @@ static void print_choice(FILE *out, const cli_choices *choices, int index, doubl
 {
     const cli_choice *c = &choices->choice[index];
     static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
-    char policy[32], name[48], total[32], time[32] = "?", exposed[32] = "?";
+    char kept[CLI_CHOICE_BYTES], name[64], total[32], time[32] = "?", exposed[32] = "?";
     if (choices->compute_known) cli_seconds(c->price.step_sec, time);
     if (choices->compute_known && choices->link_known && c->price.step_sec > 0) {
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * c->price.exposed_sec / c->price.step_sec);
     }
     const char *fits = choices->limit_bytes == 0 ? "" : c->fits ? "yes" : "no";
     bool bold = color && index == choices->advised;
-    snprintf(name, sizeof(name), "%s%s", cli_recompute_name(c->recompute, c->every, policy), light[c->light]);
-    fprintf(out, "%s%c%c%d %-11s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
-            index == choices->advised ? '>' : ' ', c->stage, name,
+    snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
+    fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
+            index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
             cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
-    print_bar(out, c, cell_bytes, limit_cell(choices, cell_bytes), color);
+    print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
 }
 
@@ -104,8 +117,8 @@ static void print_legend(FILE *out, const cli_choices *choices, bool color)
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
 {
     char limit[32];
-    double cell_bytes = scale_bytes(choices) / BAR_CELLS;
-    fprintf(out, "   stage, recompute total %-5s     step waiting  the fullest moment\n",
+    double cell_bytes = scale_bytes(choices) / bar_cells(choices);
+    fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
             choices->limit_bytes ? "fits" : "");
     for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
     print_legend(out, choices, color);
@@ -114,6 +127,8 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
         fprintf(out, "  | where %s end (3 %% and 50.33 MB aside)", cli_bytes((double)choices->limit_bytes, limit));
     }
     fputc('\n', out);
+    if (choices->shares_layers)
+        fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
     bool used[CLI_LIGHTS] = {false};
     for (int c = 0; c < choices->n; c++) used[choices->choice[c].light] = true;
     if (used[CLI_LIGHT_PREFETCH]) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);

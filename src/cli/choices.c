@@ -1,14 +1,38 @@
 #include "cli/choices.h"
 
-/** The stages are planned with these; what is configured besides is added. */
-static const zr_recompute common[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT};
+#include <string.h>
+
+/** The stages are planned with these, in pieces where ranks share layers alone; what is configured besides is added. */
+static const struct {
+    zr_recompute recompute;
+    cli_kept kept;
+} common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
+              {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
+              {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}}};
 enum { COMMON = sizeof(common) / sizeof(common[0]) };
+
+static bool kept_alike(cli_kept a, cli_kept b)
+{
+    return a.pieces == b.pieces && a.host == b.host;
+}
+
+static cli_kept kept_of(const zr_layout *layout)
+{
+    return (cli_kept){layout->partition_checkpoints, layout->offload_checkpoints};
+}
+
+static void keep(zr_layout *layout, cli_kept kept)
+{
+    layout->partition_checkpoints = kept.pieces;
+    layout->offload_checkpoints = kept.host;
+}
 
 static zr_status plan_one(const zr_config *config, const zr_layout *layout, const zr_profile *profile, cli_choice *c)
 {
     zr_plan *plan = NULL;
     ZR_TRY(zr_train_plan_layout(config, layout, profile, &plan));
     c->report = zr_report_planned(plan);
+    c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
     zr_status st = zr_plan_price(plan, profile, &c->price);
     if (st == ZR_OK) st = zr_plan_fullest(plan, &c->fullest);
     zr_plan_destroy(&plan);
@@ -21,8 +45,11 @@ static void add_light(cli_choices *choices, const zr_config *config, const zr_la
 {
     if (choices->n == CLI_CHOICES) return;
     cli_choice *c = &choices->choice[choices->n];
-    *c = (cli_choice){
-        .stage = layout->stage, .light = light, .recompute = layout->recompute, .every = layout->recompute_every};
+    *c = (cli_choice){.stage = layout->stage,
+                      .light = light,
+                      .recompute = layout->recompute,
+                      .every = layout->recompute_every,
+                      .asked = kept_of(layout)};
     if (plan_one(config, layout, choices->profile, c) != ZR_OK) return;
     c->needs_bytes = zr_train_process_bytes(zr_memory_taken(&c->report.memory), 1);
     c->fits = choices->limit_bytes == 0 || c->needs_bytes <= choices->limit_bytes;
@@ -35,10 +62,31 @@ static void add(cli_choices *choices, const zr_config *config, const zr_layout *
     add_light(choices, config, layout, CLI_LIGHT_NONE, configured);
 }
 
-static bool is_common(const zr_layout *layout)
+static bool has_common(const cli_choices *choices, int index)
 {
-    if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->recompute == ZR_RECOMPUTE_PAPER) return false;
-    return layout->recompute != ZR_RECOMPUTE_UNIT || layout->recompute_every == 1;
+    return choices->shares_layers || !common[index].kept.pieces;
+}
+
+/** Where no layer is shared, checkpoints are kept as configured. */
+static zr_layout common_layout(const cli_choices *choices, const zr_layout *base, int index)
+{
+    zr_layout layout = *base;
+    layout.recompute = common[index].recompute;
+    layout.recompute_every = 1;
+    if (choices->shares_layers) keep(&layout, common[index].kept);
+    return layout;
+}
+
+/** Which of the common ones it is, -1: none. Without recomputation there are no checkpoints to keep in any way. */
+static int common_index(const cli_choices *choices, const zr_layout *layout)
+{
+    for (int i = 0; i < COMMON; i++) {
+        if (!has_common(choices, i)) continue;
+        const zr_layout is = common_layout(choices, layout, i);
+        bool alike = is.recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(&is), kept_of(layout));
+        if (layout->recompute == is.recompute && layout->recompute_every == 1 && alike) return i;
+    }
+    return -1;
 }
 
 /** Where a limit is between keeping all and computing all again, policy auto finds the mix in between. */
@@ -58,6 +106,32 @@ static zr_layout mixed_layout(const cli_choices *choices, const zr_config *confi
     zr_layout layout = zr_train_layout(&mixed, choices->ranks);
     layout.stage = stage;
     return layout;
+}
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
+{
+    char policy[32];
+    const cli_kept kept = choices->shares_layers ? c->kept : (cli_kept){false, false};
+    snprintf(text, CLI_CHOICE_BYTES, "%s%s%s", cli_recompute_name(c->recompute, c->every, policy),
+             kept.pieces ? " Pa" : "", kept.host ? (kept.pieces ? "+cpu" : " cpu") : "");
+    return text;
+}
+
+const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES])
+{
+    const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
+    const bool pieces = !free && c->asked.pieces != choices->base.pieces,
+               host = !free && c->asked.host != choices->base.host;
+    const char *is[] = {c->asked.pieces ? "true" : "false", c->asked.host ? "true" : "false"};
+    text[0] = '\0';
+    if (pieces) snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s", is[0]);
+    size_t length = strlen(text);
+    if (host)
+        snprintf(text + length, CLI_KEPT_BYTES - length, "%s %s",
+                 pieces ? " and cpu_checkpointing" : ", activation_checkpointing.cpu_checkpointing", is[1]);
+    return text;
 }
 
 /* ---- lighter --------------------------------------------------------------------------------- */
@@ -116,6 +190,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
         unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].fits;
     layout.recompute_every = 1;
     layout.recompute = ZR_RECOMPUTE_UNIT;
+    if (choices->shares_layers) layout.partition_checkpoints = true; /* the least there is */
     bool hope = unit_fits, at_last = layout.stage == 3;
     int end = choices->n;
     if (!unit_fits) {
@@ -126,6 +201,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
         const cli_choice c = choices->choice[i];
         if (c.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
         layout.recompute = c.recompute;
+        keep(&layout, c.asked);
         cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
         for (cli_light l = least; l < CLI_LIGHTS; l++)
             if (try_light(choices, config, &layout, l, false)) break;
@@ -137,10 +213,11 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     int first = choices->n;
     zr_layout layout = *base;
     layout.stage = stage;
-    layout.recompute_every = 1;
+    const int configured = common_index(choices, base);
     for (int i = 0; i < COMMON; i++) {
-        layout.recompute = common[i];
-        add(choices, config, &layout, stage == base->stage && is_common(base) && base->recompute == common[i]);
+        if (!has_common(choices, i)) continue;
+        const zr_layout usual = common_layout(choices, &layout, i);
+        add(choices, config, &usual, stage == base->stage && i == configured);
     }
     if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) {
         layout = mixed_layout(choices, config, stage);
@@ -149,7 +226,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     layout = *base;
     layout.stage = stage;
     add_lighter(choices, config, layout, first);
-    if (is_common(base)) return;
+    if (configured >= 0) return;
     layout = *base;
     layout.stage = stage;
     add(choices, config, &layout, stage == base->stage);
@@ -186,7 +263,7 @@ static double work_of(const cli_choice *c)
 }
 static double bytes_of(const cli_choice *c)
 {
-    return (double)c->report.memory.total_bytes;
+    return (double)zr_memory_taken(&c->report.memory);
 }
 static double traffic_of(const cli_choice *c)
 {
@@ -217,6 +294,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
     for (int i = 0; i < choices->n; i++) {
         const cli_choice *c = &choices->choice[i];
         if (c->light || c->recompute != configured->recompute || c->every != configured->every) continue;
+        if (!kept_alike(c->asked, configured->asked)) continue;
         table->report[c->stage] = c->report;
         table->planned[c->stage] = true;
     }
@@ -291,6 +369,8 @@ void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, 
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
     if (choices->efficiency > 0) choices->peak_flops /= choices->efficiency;
     choices->configured = -1;
+    choices->shares_layers = base.tensor > 1;
+    choices->base = kept_of(&base);
     choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
     if (choices->many_layers) add(choices, config, &base, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);

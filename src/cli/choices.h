@@ -6,7 +6,7 @@
 
 #define CLI_MANY_LAYERS 512 /* planning time grows with their square: of more only what is configured is planned */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
-#define CLI_CHOICES (32 + CLI_SPACINGS)
+#define CLI_CHOICES (64 + CLI_SPACINGS)
 #define CLI_MOST_RANKS (1 << 20) /* from which more are looked for */
 
 /** What takes less memory and hides less: each has what those before it have. */
@@ -20,11 +20,17 @@ typedef enum cli_light {
 #define CLI_LIGHT_ELEMS (1 << 20)
 #define CLI_LIGHT_STEPS 16384
 
+/** How activation checkpoints are kept. */
+typedef struct cli_kept {
+    bool pieces, host; /* zr_layout's partition_checkpoints, offload_checkpoints */
+} cli_kept;
+
 typedef struct cli_choice {
     int stage;
     cli_light light;
     zr_recompute recompute;
     int64_t every;
+    cli_kept asked, kept; /* of the layout; of its plan, where policy auto has chosen */
     zr_report report;
     zr_price price;
     zr_fullest fullest;
@@ -49,6 +55,8 @@ typedef struct cli_choices {
     int64_t light_elems;       /* of the buckets of CLI_LIGHT_BUCKETS */
     int64_t step_tokens;       /* of all ranks */
     int ranks;
+    bool shares_layers;
+    cli_kept base; /* as configured */
     bool many_layers;
     bool compute_known, link_known; /* rates, without which a time is not one */
     cli_choice choice[CLI_CHOICES];
@@ -57,11 +65,19 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Stages 0 to 3 with recompute none, selective, unit, what is configured, and auto where the limit leaves it something
- *  to decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. */
+/** Stages 0 to 3 with recompute none, selective, unit (where ranks share layers also with checkpoints in pieces, Pa,
+ * and of unit with these on the host, Pa+cpu), what is configured, and auto where the limit leaves it something to
+ * decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. */
 void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings);
 /** The stages with the recompute policy that is configured, which could be planned. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
+/** "unit/2 Pa": how it computes again, and keeps checkpoints where ranks share layers. Returns `text`. */
+#define CLI_CHOICE_BYTES 48
+const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES]);
+/** ", activation_checkpointing.partition_activations true": what asks for its checkpoints to be kept so, "" where that
+ *  is configured or chosen by policy auto. Returns `text`. */
+#define CLI_KEPT_BYTES 128
+const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES]);
 /** ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; returns room or a constant. */
 const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
 /** What a process needs at stage 3 with recompute unit and the lightest of cli_light, and so many ranks, rows and

@@ -244,7 +244,7 @@ static zr_status profile_here(planning *p)
     want.threads = zr_train_threads(p->config, p->local_ranks);
     ZR_TRY(zr_device_create_cpu(&want, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
-    if (timed || p->o->svg) know_rates(p, device, timed);
+    know_rates(p, device, timed); /* also where none are shown: policy auto chooses by them, as `zr train` does */
     p->profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;
@@ -285,6 +285,15 @@ static void take_part(zr_machine *machine, double part)
     for (int i = 0; i < machine->n_products; i++) machine->product[i].flops *= part;
 }
 
+/** As `zr train` does. */
+static zr_status settle_split(planning *p)
+{
+    char note[ZR_TRAIN_NOTE_BYTES];
+    ZR_TRY(zr_train_split(p->config, p->ranks, &p->profile, note));
+    if (note[0]) ZR_TRY(zr_config_add_note(p->config, note));
+    return ZR_OK;
+}
+
 static zr_status settle(planning *p)
 {
     if (p->o->profile) {
@@ -294,6 +303,7 @@ static zr_status settle(planning *p)
     }
     if (p->o->efficiency > 0) take_part(&p->profile.machine, p->o->efficiency);
     settle_limit(p);
+    ZR_TRY(settle_split(p));
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;
 }

@@ -140,6 +140,12 @@ static zr_status note_plain(zr_config *config, int first)
                            line);
 }
 
+static bool is_split(const zr_key *key)
+{
+    return strcmp(key->path, "train_micro_batch_size_per_gpu") == 0 ||
+           strcmp(key->path, "gradient_accumulation_steps") == 0;
+}
+
 static zr_status note_autos(zr_config *config)
 {
     int n;
@@ -148,6 +154,7 @@ static zr_status note_autos(zr_config *config)
         char text[64];
         double value;
         if (!config->state->automatic[i] || !zr__key_is_read(config, &key[i])) continue;
+        if (zr_config_split_open(config) && is_split(&key[i])) continue; /* told when it is chosen */
         if (!zr__value_text(config, &key[i], text, sizeof(text))) continue;
         const char *from = trainers(config, &key[i], &value);
         if (from)

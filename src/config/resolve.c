@@ -82,6 +82,13 @@ static bool is_automatic(const zr_config *config, const char *path)
     return config->state->automatic[zr__key_find(path) - zr_config_keys(&n)];
 }
 
+bool zr_config_split_open(const zr_config *config)
+{
+    return zr_config_given(config, "train_batch_size") && is_automatic(config, "train_micro_batch_size_per_gpu") &&
+           is_automatic(config, "gradient_accumulation_steps") && config->recompute.policy == ZR_POLICY_AUTO &&
+           config->memory.limit_bytes > 0 && zr_config_given(config, "memory.limit");
+}
+
 /* The batch triangle: two given, or one, or none; the rest follows. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {

@@ -126,7 +126,10 @@ static const zr_key table[] = {
     INT("train_micro_batch_size_per_gpu", AUTO, FIELD(micro_batch_size), FROM(1), ALL,
         .help = "samples of a micro-batch on one rank; 1 when none of the three is given"),
     INT("gradient_accumulation_steps", AUTO, FIELD(accumulation_steps), FROM(1), ALL,
-        .help = "micro-batches of a step"),
+        .help = "micro-batches of a step; 1 when only train_batch_size is given. Where this and "
+                "train_micro_batch_size_per_gpu are the word \"auto\", with train_batch_size, "
+                "activation_checkpointing.policy auto and a memory.limit, both are chosen so that a step is the "
+                "fastest that fits"),
 
     CHOICE("optimizer.type", "AdamW|Adam|SGD|Lamb|Lion|Adagrad|Muon|OneBitAdam|OneBitLamb|ZeroOneAdam", "\"AdamW\"",
            FIELD(optimizer.type), ONLY("AdamW|Adam|SGD"), .help = "update rule"),
@@ -279,13 +282,15 @@ static const zr_key table[] = {
                 "power of two; -1: over all"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
-    CHOICE("activation_checkpointing.policy", "none|unit|selective|auto|paper", "\"none\"", FIELD(recompute.policy),
-           ALL,
-           .help = "which activations are computed again in the backward pass instead of being kept. none: norms and "
-                   "GELU only, which cost little; selective: attention and what is wider than the model too; unit: "
-                   "everything but the input of each transformer block; auto: as few as fit memory.limit, or without "
-                   "it the memory that the host has left; paper, for comparison: as unit, and also what nothing needs, "
-                   "as the papers count it"),
+    CHOICE(
+        "activation_checkpointing.policy", "none|unit|selective|auto|paper", "\"none\"", FIELD(recompute.policy), ALL,
+        .help =
+            "which activations are computed again in the backward pass instead of being kept. none: norms and "
+            "GELU only, which cost little; selective: attention and what is wider than the model too; unit: "
+            "everything but the input of each transformer block; auto: as few as fit memory.limit, or without "
+            "it the memory that the host has left, and with parallel.tensor above 1 their checkpoints whole, as Pa or "
+            "as Pa+cpu, whichever is faster; paper, for comparison: as unit, and also what nothing needs, "
+            "as the papers count it"),
     INT("activation_checkpointing.every", "1", FIELD(recompute.every), FROM(1), ALL,
         .help = "policy unit: of so many blocks in a row only the input of the first is kept"),
     BOOL("activation_checkpointing.partition_activations", "false", FIELD(recompute.partition), ALL,

@@ -1,7 +1,9 @@
 /*
  * Recompute policy auto: the least work that fits. Units are taken to be alike, so that the best mix has at most two
  * policies (a linear programme with two constraints), the heavier one in the first units, whose
- * activations would be kept longest; the fewest units for it are found by bisection over whole plans.
+ * activations would be kept longest; the fewest units for it are found by bisection over whole plans. Where ranks share
+ * layers, the same is looked for with checkpoints in pieces (P_a) and with pieces in the host's space (P_a+cpu): what
+ * they save may be room for less to compute again, or for a larger batch.
  */
 #include "plan/internal.h"
 
@@ -9,7 +11,9 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    int32_t units; /* that may be computed again */
+    bool free;               /* how checkpoints are kept is to be chosen as well */
+    bool partition, offload; /* how they are kept in what is tried now */
+    int32_t units;           /* that may be computed again */
     zr_plan *best;
 } search;
 
@@ -18,29 +22,37 @@ static bool fits(const search *s, const zr_plan *plan)
     return zr_memory_taken(&plan->memory) <= s->layout->limit_bytes;
 }
 
-/* Is `plan` to be had rather than the best so far: it fits and that does not, or it is less work; neither fits:
- * smaller. */
-static bool better(const search *s, const zr_plan *plan)
+/* Is `plan` to be had rather than the best so far: it fits and that does not; or it is less work or, where the choice
+ * is not of work alone, faster; neither fits: smaller. */
+static zr_status better(const search *s, const zr_plan *plan, bool *is)
 {
-    if (!s->best || fits(s, plan) != fits(s, s->best)) return !s->best || fits(s, plan);
-    if (fits(s, plan)) return plan->flops_hardware < s->best->flops_hardware;
-    return zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
+    *is = !s->best || fits(s, plan);
+    if (!s->best || fits(s, plan) != fits(s, s->best)) return ZR_OK;
+    if (!fits(s, plan)) {
+        *is = zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
+        return ZR_OK;
+    }
+    if (s->free) return zr_plan_faster(plan, s->best, is);
+    *is = plan->flops_hardware < s->best->flops_hardware;
+    return ZR_OK;
 }
 
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
-    zr__mix mix = {.first = first, .rest = rest, .n_first = n_first, .every = every};
+    zr__mix mix = {first, rest, n_first, every, s->partition, s->offload};
     zr_plan *plan = NULL;
+    bool is_better = false;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
     *bytes = zr_memory_taken(&plan->memory);
-    if (better(s, plan)) {
+    zr_status st = better(s, plan, &is_better);
+    if (is_better) {
         zr_plan *worse = s->best;
         s->best = plan;
         plan = worse;
     }
     zr_plan_destroy(&plan);
-    return ZR_OK;
+    return st;
 }
 
 /* The fewest first units with the heavier policy. */
@@ -66,17 +78,14 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-static zr_status find(search *s)
+/* With checkpoints kept in one way. */
+static zr_status find_mix(search *s)
 {
-    int64_t bytes = 0, before = INT64_MAX;
-    ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
-    if (fits(s, s->best) || s->layout->limit_bytes == 0) return ZR_OK;
-    s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
+    int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
     /* Fewer checkpoints, more to compute again at once: from where it grows it only grows. */
-    bytes = INT64_MAX;
     for (int64_t every = 2; !fits(s, s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -84,10 +93,37 @@ static zr_status find(search *s)
     return ZR_OK;
 }
 
+static zr_status find(search *s)
+{
+    int64_t bytes = 0;
+    ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
+    if (fits(s, s->best) || s->layout->limit_bytes == 0) return ZR_OK;
+    s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
+    ZR_TRY(find_mix(s));
+    for (int way = 0; s->free && way < 2; way++) { /* the simpler first: as good is not better */
+        s->partition = true;
+        s->offload = way > 0;
+        ZR_TRY(find_mix(s));
+    }
+    return ZR_OK;
+}
+
+/* Is it left open how checkpoints are kept? With tokens of its own a rank has no more than its piece of them. */
+static bool keeps_any(const zr_layout *l)
+{
+    return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
+           !l->offload_checkpoints;
+}
+
 zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                                zr_plan **plan)
 {
-    search s = {.model = model, .layout = layout, .profile = profile};
+    search s = {.model = model,
+                .layout = layout,
+                .profile = profile,
+                .free = keeps_any(layout),
+                .partition = layout->partition_checkpoints,
+                .offload = layout->offload_checkpoints};
     zr_status st = find(&s);
     if (st != ZR_OK)
         zr_plan_destroy(&s.best);

@@ -39,10 +39,10 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
     find_same(g, c->pieces);
-    const bool pieces = plan->layout.partition_checkpoints && zr_plan_shares_layers(plan);
+    const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
     for (int32_t v = 0; v < zr_graph_values(g); v++) {
         c->pieces[v] = pieces && c->pieces[v];
-        c->goes[v] = c->goes[v] && (c->pieces[v] || plan->layout.offload_checkpoints);
+        c->goes[v] = c->goes[v] && (c->pieces[v] || plan->offload_checkpoints);
     }
 }
 

@@ -37,11 +37,12 @@ zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const 
 /* Elements of one rank's piece of a value, of a layer's ranks; the last one's ends in padding. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
-/* Recompute policies of the units: the first so many, and the rest. */
+/* Recompute policies of the units: the first so many, and the rest; and how their checkpoints are kept. */
 typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
     int64_t every;
+    bool partition, offload; /* zr_plan's */
 } zr__mix;
 
 /* Units, from the first, that may be computed again. */

@@ -7,7 +7,7 @@
 /* The bytes of a value's place: one that may be kept in pieces has room for the last rank's padding. */
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
-    const bool pieces = plan->layout.partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
+    const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
     return pieces ? zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size * zr_dtype_bytes(v->type.dtype)
                   : zr__value_bytes(v);
 }

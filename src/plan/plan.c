@@ -295,6 +295,8 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
     const zr_graph *first = NULL;
     partition(plan);
     plan->recompute_every = mix->every;
+    plan->partition_checkpoints = mix->partition;
+    plan->offload_checkpoints = mix->offload;
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
         bool wanted = k == ZR_SCHEDULE_TRAIN ? l->train : k == ZR_SCHEDULE_EVAL ? l->eval : l->decode_len > 0;
         if (!wanted) continue;
@@ -341,7 +343,11 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
     ZR_TRY(check_layout(layout));
     if (layout->save == ZR_SAVE_AUTO) return zr__plan_create_saved(model, layout, profile, plan);
     if (layout->recompute == ZR_RECOMPUTE_AUTO) return zr__plan_create_auto(model, layout, profile, plan);
-    zr__mix mix = {.first = layout->recompute, .rest = layout->recompute, .every = layout->recompute_every};
+    zr__mix mix = {.first = layout->recompute,
+                   .rest = layout->recompute,
+                   .every = layout->recompute_every,
+                   .partition = layout->partition_checkpoints,
+                   .offload = layout->offload_checkpoints};
     return zr__plan_create_mix(model, layout, profile, &mix, plan);
 }
 

@@ -199,6 +199,41 @@ zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price
     return ZR_OK;
 }
 
+static bool rates_known(const zr_plan *plan)
+{
+    const zr_machine *m = &plan->profile.machine;
+    const bool products = m->flops_f32 > 0 || (plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0);
+    return products && m->memory_bytes_sec > 0 && (plan->ranks == 1 || zr_machine_link(m).bytes_sec > 0);
+}
+
+static double all_traffic(const zr_plan *plan)
+{
+    double bytes = 0;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) bytes += (double)plan->traffic.bytes[i];
+    return bytes;
+}
+
+/* Sums that were added in another order differ in their last bits. */
+static bool clearly_less(double a, double b)
+{
+    return a < (1 - 1e-9) * b;
+}
+
+zr_status zr_plan_faster(const zr_plan *plan, const zr_plan *other, bool *faster)
+{
+    zr_price mine, its;
+    ZR_TRY(zr_plan_price(plan, &plan->profile, &mine));
+    ZR_TRY(zr_plan_price(other, &other->profile, &its));
+    if (rates_known(plan) && rates_known(other)) {
+        *faster = clearly_less(mine.step_sec, its.step_sec);
+        return ZR_OK;
+    }
+    const double work = plan->flops_hardware, its_work = other->flops_hardware;
+    *faster = clearly_less(work, its_work) ||
+              (!clearly_less(its_work, work) && clearly_less(all_traffic(plan), all_traffic(other)));
+    return ZR_OK;
+}
+
 zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
                              zr_save_price *price)
 {

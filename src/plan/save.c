@@ -71,7 +71,14 @@ void zr__write_saves(zr__list *l)
                 if (plan->unit[i].elems > 0) (pass == 0 ? write_copy : write_save)(l, i, s);
 }
 
-/* What is copied must not make anything be computed again that was not. */
+/* Does the plan keep checkpoints as simply as the other? Policy auto may choose how. */
+static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
+{
+    return plan->partition_checkpoints <= other->partition_checkpoints &&
+           plan->offload_checkpoints <= other->offload_checkpoints;
+}
+
+/* What is copied must not make anything be computed again that was not, nor be kept in pieces. */
 zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                                 zr_plan **plan)
 {
@@ -84,7 +91,8 @@ zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, 
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;
         st = zr_plan_create(model, &l, profile, &in_place);
-        fits = fits && st == ZR_OK && copy->flops_hardware <= in_place->flops_hardware;
+        fits =
+            fits && st == ZR_OK && copy->flops_hardware <= in_place->flops_hardware && kept_as_simply(copy, in_place);
     }
     *plan = fits ? copy : in_place;
     zr_plan_destroy(fits ? &in_place : &copy);

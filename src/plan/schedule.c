@@ -184,7 +184,7 @@ static void write_keep(zr__writing *w, int32_t run)
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
-    const bool host = l->plan->layout.offload_checkpoints;
+    const bool host = l->plan->offload_checkpoints;
     zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     if (of->pieces) {
         const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
@@ -211,7 +211,7 @@ static void write_fetch(zr__writing *w, int32_t run)
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
-    const bool host = l->plan->layout.offload_checkpoints;
+    const bool host = l->plan->offload_checkpoints;
     zr_use from = zr__use_value(l->graph, of->value, w->kept[of->value], true, false),
            to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,

@@ -202,7 +202,7 @@ static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
     const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN];
-    for (int32_t v = 0; train && plan->layout.partition_checkpoints && v < zr_graph_values(train); v++) {
+    for (int32_t v = 0; train && plan->partition_checkpoints && v < zr_graph_values(train); v++) {
         const zr_value_info *info = zr_graph_value(train, v);
         const bool forward = info->kind == ZR_VALUE_ACT && !zr_graph_get_op(train, info->producer)->backward;
         if (forward && !info->cut && !info->tokens && zr__value_bytes(info) > largest) largest = zr__value_bytes(info);

@@ -45,6 +45,14 @@ zr_status zr__run_highest(zr__run *r, double *number, int n)
     return ZR_OK;
 }
 
+zr_config zr__run_given(const zr__run *r)
+{
+    zr_config given = r->given ? *r->given : *r->config;
+    given.micro_batch_size = r->config->micro_batch_size;
+    given.accumulation_steps = r->config->accumulation_steps;
+    return given;
+}
+
 /** The type that this rank's matrix products are made in: fp16 is always widened. */
 zr_dtype zr__run_dtype(const zr__run *r)
 {

@@ -431,7 +431,8 @@ static void tell_changes(zr__run *r)
         snprintf(text, sizeof(text), "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
         zr__run_note(r, text);
     }
-    zr_status st = zr_config_to_json(r->given ? r->given : r->config, &now);
+    const zr_config mine = zr__run_given(r);
+    zr_status st = zr_config_to_json(&mine, &now);
     if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, tell_key, r);
     if (st != ZR_OK) zr__run_note(r, zr_error_message());
     zr_free(now);

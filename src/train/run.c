@@ -101,14 +101,55 @@ static zr_status check_room(const zr__run *r, int ranks)
     return zr_host_room(bytes, ranks * more);
 }
 
+static zr_status make_device(zr__run *r)
+{
+    zr_device_config device = ZR_DEVICE_CONFIG_INIT;
+    device.threads = zr_train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr_device_create_cpu(&device, &r->device));
+    return ZR_OK;
+}
+
+/** Does a plan depend on how fast things are? */
+static bool rates_decide(const zr_config *config)
+{
+    return config->recompute.policy == ZR_POLICY_AUTO && (config->parallel.tensor > 1 || zr_config_split_open(config));
+}
+
+/** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
+ *  by what they compute and move, since all ranks must plan alike. */
+static zr_status settle_rates(zr__run *r)
+{
+    enum { NUMBERS = 5 };
+    zr_rates rates;
+    zr_profile mine = r->device->profile;
+    const bool narrow = r->config->bf16 && mine.facts.bf16_products;
+    if (!rates_decide(r->config)) return ZR_OK;
+    if (zr_rates_recall(&rates) == ZR_OK)
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    const zr_machine *m = &mine.machine;
+    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr_machine_link(m).bytes_sec};
+    for (int i = 0; i < m->n_products; i++) number[NUMBERS - 1] += (i + 1) * m->product[i].flops;
+    for (int i = 0; i < NUMBERS; i++) number[NUMBERS + i] = -number[i];
+    ZR_TRY(zr__run_highest(r, number, 2 * NUMBERS));
+    bool alike = true;
+    for (int i = 0; i < NUMBERS; i++) alike = alike && number[i] == -number[NUMBERS + i];
+    if (alike) r->device->profile.machine = *m;
+    return ZR_OK;
+}
+
+static zr_status settle_split(zr__run *r)
+{
+    if (!zr_config_split_open(r->config)) return ZR_OK;
+    ZR_TRY(zr_train_split(settle(r), r->comm->size, &r->device->profile, r->split_note));
+    return ZR_OK;
+}
+
 static zr_status check_plan(zr__run *r)
 {
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr_comm_process_ranks(r->comm);
-    zr_device_config device = ZR_DEVICE_CONFIG_INIT;
-    device.threads = zr_train_threads(r->config, r->comm->local_size);
-    ZR_TRY(zr_device_create_cpu(&device, &r->device));
+    ZR_TRY(settle_split(r));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
     if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
@@ -119,7 +160,7 @@ static zr_status check_plan(zr__run *r)
                               .plan = r->plan,
                               .comm = r->comm,
                               .output_dir = r->config->train.output_dir,
-                              .threads = device.threads,
+                              .threads = r->device->profile.facts.threads,
                               .train_tokens = zr_data_tokens(r->inputs.train),
                               .val_tokens = r->inputs.val ? zr_data_tokens(r->inputs.val) : 0};
     return ZR_OK;
@@ -135,7 +176,16 @@ static zr_status same_choices(zr__run *r)
                                           "give another memory.limit, or write checkpoint.async false)",
                                           (uint64_t)r->plan->save)));
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "gradient_accumulation_steps, which is auto (these processors are not alike: "
+                                          "write a number)",
+                                          (uint64_t)r->config->accumulation_steps)));
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
+    ZR_TRY(zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
+                        "name a policy)",
+                        (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
     return zr__run_agreed(
         r, zr_comm_same(r->comm,
                         "what activation_checkpointing.policy auto computes again (these processors are not "
@@ -156,6 +206,8 @@ static zr_status check(zr__run *r)
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
+    ZR_TRY(zr__run_agree(r, make_device(r)));
+    ZR_TRY(settle_rates(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_choices(r));
     ZR_TRY(zr__run_highest_report(r, &r->result->planned));
@@ -246,6 +298,19 @@ static void note_limit(const zr__run *r)
                        "is computed again; give memory.limit");
 }
 
+/** Say what policy auto has chosen beside what is computed again. */
+static void note_choices(const zr__run *r)
+{
+    if (r->split_note[0]) zr__run_note(r, r->split_note);
+    if (r->config->recompute.policy == ZR_POLICY_AUTO && r->plan->partition_checkpoints &&
+        !r->config->recompute.partition)
+        zr__run_note(r, r->plan->offload_checkpoints
+                            ? "activation_checkpointing.policy auto keeps checkpoints in pieces on the host, as with "
+                              "partition_activations and cpu_checkpointing"
+                            : "activation_checkpointing.policy auto keeps checkpoints in pieces, as with "
+                              "partition_activations");
+}
+
 /** Say how checkpoints are saved, where not between steps. */
 static void note_saving(const zr__run *r)
 {
@@ -276,6 +341,7 @@ static void announce(zr__run *r)
     }
     zr__resume_tell(r);
     note_limit(r);
+    note_choices(r);
     note_saving(r);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);

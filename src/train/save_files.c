@@ -288,8 +288,8 @@ static zr_status add_header(zr__save *s, zr__save_part *p)
 zr_status zr__save_note_run(zr__save *s)
 {
     const zr__run *r = s->run;
-    const zr_config *c = r->given ? r->given : r->config;
-    s->about = (zr__checkpoint_run){.seed = c->train.seed,
+    const zr_config c = zr__run_given(r);
+    s->about = (zr__checkpoint_run){.seed = c.train.seed,
                                     .updates = zr_engine_updates(r->engine),
                                     .samples = zr__run_sample(r, s->step),
                                     .skipped = r->result->skipped,
@@ -300,8 +300,8 @@ zr_status zr__save_note_run(zr__save *s)
                                     .train = r->train,
                                     .val = r->val};
     snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
-    snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c->data.tokenizer ? c->data.tokenizer : "");
-    return zr_config_to_json(c, &s->about.config);
+    snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
+    return zr_config_to_json(&c, &s->about.config);
 }
 
 static zr_status write_manifest(zr__save *s)

@@ -1,0 +1,102 @@
+/** How a step's samples are split into micro-batches, where the configuration leaves that open: a larger one moves and
+ *  waits less for each sample, a smaller one leaves room for activations that need not be computed again. */
+#include "zr/train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/** Most micro-batches of a step that are tried. */
+#define SPLITS_MOST 65536
+
+typedef struct search {
+    zr_config *config; /* with the split that is tried now */
+    int ranks;
+    const zr_profile *profile;
+    zr_plan *best;
+    int64_t best_accum;
+} search;
+
+static bool fits(const search *s, const zr_plan *plan)
+{
+    return zr_train_process_bytes(zr_memory_taken(&plan->memory), 1) <= s->config->memory.limit_bytes;
+}
+
+static bool computes_again(const zr_plan *plan)
+{
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].recompute != ZR_RECOMPUTE_NONE) return true;
+    return false;
+}
+
+/** As in a plan's own choices: what fits before what does not, of these the faster, of those the smaller. */
+static zr_status better(const search *s, const zr_plan *plan, bool *is)
+{
+    *is = !s->best || fits(s, plan);
+    if (!s->best || fits(s, plan) != fits(s, s->best)) return ZR_OK;
+    if (fits(s, plan)) return zr_plan_faster(plan, s->best, is);
+    *is = zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
+    return ZR_OK;
+}
+
+static void set(zr_config *config, int64_t rows, int64_t accum)
+{
+    config->accumulation_steps = accum;
+    config->micro_batch_size = rows / accum;
+}
+
+/** Takes the plan. */
+static zr_status keep_better(search *s, zr_plan *plan, int64_t accum)
+{
+    bool is_better = false;
+    zr_status st = better(s, plan, &is_better);
+    if (st == ZR_OK && is_better) {
+        zr_plan_destroy(&s->best);
+        s->best = plan;
+        s->best_accum = accum;
+        return ZR_OK;
+    }
+    zr_plan_destroy(&plan);
+    return st;
+}
+
+/** From the largest micro-batch on, until nothing is computed again: from there smaller ones only move more. What some
+ *  collectives do not know is more than one micro-batch: the first is the one that must be possible. */
+static zr_status find(search *s, int64_t rows)
+{
+    for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST; accum++) {
+        zr_plan *plan = NULL;
+        if (rows % accum != 0) continue;
+        set(s->config, rows, accum);
+        zr_status st = zr_train_plan(s->config, s->ranks, -1, s->profile, &plan);
+        if (accum > 1 && st == ZR_ERR_UNSUPPORTED) continue;
+        ZR_TRY(st);
+        bool last = fits(s, plan) && !computes_again(plan);
+        ZR_TRY(keep_better(s, plan, accum));
+        if (last) break;
+    }
+    return ZR_OK;
+}
+
+static void say(const search *s, char note[ZR_TRAIN_NOTE_BYTES])
+{
+    const char *why = !fits(s, s->best)         ? "nothing fits memory.limit, and this takes the least"
+                      : computes_again(s->best) ? "the best of what fits memory.limit"
+                                                : "the fewest that fit memory.limit with no activation computed again";
+    snprintf(note, ZR_TRAIN_NOTE_BYTES,
+             "gradient_accumulation_steps: auto, taken as %" PRId64 ", and train_micro_batch_size_per_gpu as %" PRId64
+             ": %s",
+             s->best_accum, s->config->micro_batch_size, why);
+}
+
+zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
+{
+    search s = {.config = config, .ranks = ranks, .profile = profile};
+    note[0] = '\0';
+    if (!zr_config_split_open(config)) return ZR_OK;
+    const int64_t rows = config->micro_batch_size * config->accumulation_steps;
+    zr_status st = find(&s, rows);
+    set(config, rows, st == ZR_OK ? s.best_accum : 1);
+    if (st == ZR_OK) say(&s, note);
+    zr_plan_destroy(&s.best);
+    return st;
+}

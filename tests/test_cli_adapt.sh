@@ -1,0 +1,126 @@
+#TEST timeout=120 mpi=1
+# What policy auto chooses beside what is computed again: how checkpoints are kept where ranks share layers, and how a
+# step's samples are split into micro-batches. zr plan and zr train choose alike, and no choice changes a loss.
+. tests/command.inc
+
+XDG_CACHE_HOME=$PWD/cache # no rates but those of this test
+export XDG_CACHE_HOME
+numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
+taken() { sed -n 's/.*gradient_accumulation_steps: auto, taken as \([0-9]*\), and train_micro_batch_size_per_gpu as \([0-9]*\).*/\1 x \2/p' "$1"; }
+
+i=0
+while [ $i -lt 500 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 64, "n_positions": 64},
+ "data": {"train": "text.txt"}, "train_batch_size": 32,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.5,
+ "zero_optimization": {"stage": 3}, "activation_checkpointing": {"policy": "auto"},
+ "train": {"steps": 2, "threads": 1}}
+END
+auto='--train_micro_batch_size_per_gpu=auto --gradient_accumulation_steps=auto'
+plan() { # LIMIT KEYS...
+    limit=$1
+    shift
+    "$ZR" plan c.json --ranks 2 --memory "$limit" "$@"
+}
+train() { # DIR KEYS...
+    dir=$1
+    shift
+    "$ZR" train c.json --ranks 2 --train.output_dir="$dir" "$@"
+}
+
+# ---- micro-batches ----
+
+check "room for all" plan 1GB $auto
+check "... one micro-batch" test "$(taken err)" = "1 x 16"
+check "... says why" grep -q 'the fewest that fit memory.limit with no activation computed again' err
+check "less room" plan 57MB $auto --json
+[ -n "$(taken err)" ] && split=$(taken err) || split="none"
+check "... more micro-batches" sh -c 'case "$1" in [248]" x "[248]) ;; *) exit 1 ;; esac' - "$split"
+check "... nothing is computed again" grep -q 'the fewest that fit memory.limit' err
+fewer="--gradient_accumulation_steps=$((${split%% *} / 2))"
+check "... with half as many something is" plan 57MB "$fewer" --schedule
+check "... " grep -q ' again' out
+check "... shown in the text" sh -c "'$ZR' plan c.json --ranks 2 --memory 57MB $auto 2>/dev/null | grep -q '^${split%% *} micro-batches a step'"
+check "hardly any room" plan 54MB $auto
+check "... computes again" grep -q 'taken as .*: the best of what fits memory.limit' err
+check "no room" plan 51MB $auto
+check "... is said" grep -q 'taken as .*: nothing fits memory.limit, and this takes the least' err
+
+check "trained" train chosen $auto --memory.limit=57MB
+check "... with the micro-batches of the plan" test "$(taken err)" = "$split"
+check "... which the directory keeps" grep -q "\"gradient_accumulation_steps\": ${split%% *}," chosen/config.json
+check "... planned is measured" as_planned chosen
+check "the same by numbers" train given --memory.limit=57MB --gradient_accumulation_steps="${split%% *}" --train_micro_batch_size_per_gpu="${split##* }"
+check "... the same losses and weights" same chosen given
+check "one step, to go on from" train first $auto --memory.limit=57MB --train.steps=1 --train.save_interval=1
+check "resumed" train first $auto --memory.limit=57MB --train.save_interval=1 --resume
+check "... with the same micro-batches" test "$(taken err)" = "$split"
+check "... of which none has changed" sh -c '! grep -q "changed since the checkpoint: .*batch\|changed since the checkpoint: gradient" err'
+check "... the same losses" same chosen first
+
+# Elsewhere all is as it was: without the two words, without a limit, with another policy.
+for keys in '' '--gradient_accumulation_steps=auto' '--train_micro_batch_size_per_gpu=auto' "$auto --activation_checkpointing.policy=unit"; do
+    check "settled: $keys" plan 57MB $keys
+    check "... one micro-batch" grep -q '^1 micro-batch a step' out
+    check "... and no word of a choice" test -z "$(taken err)"
+done
+check "settled: no limit" "$ZR" plan c.json --ranks 2 $auto
+check "... one micro-batch" grep -q '^1 micro-batch a step' out
+check "what knows one micro-batch alone" plan 57MB $auto --zero_optimization.stage=1 --collectives.reduce=all_reduce
+check "... gets one" test "$(taken err)" = "1 x 16"
+
+# ---- checkpoints where ranks share layers ----
+
+ac=--activation_checkpointing
+tensor() { # LIMIT KEYS...
+    limit=$1
+    shift
+    "$ZR" plan c.json --ranks 4 --tensor 4 --memory "$limit" --model.n_layer=8 "$@"
+}
+check "side by side" tensor 1GB $ac.policy=none
+for name in 'none' 'selective' 'selective Pa' 'unit' 'unit Pa' 'unit Pa+cpu'; do
+    check "... $name" grep -q "^..3 $name  *[0-9.]* MB yes" out
+done
+check "... explained" grep -q 'Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing' out
+check "... in 80 columns" awk '!/^parameters/ && length > 80 { exit 1 }' out
+check "... not where no layer is shared" sh -c "! '$ZR' plan c.json --ranks 4 | grep -q 'Pa'"
+check "configured in pieces" tensor 1GB $ac.policy=unit $ac.partition_activations=true
+check "... is marked" grep -q '^\* *3 unit Pa  ' out
+check "as JSON" tensor 1GB $ac.policy=none --json --advice
+check "... each says how" grep -q '"policy": "unit", "every": 1, .*"partition_activations": true, "cpu_checkpointing": true' out
+check "room for all is kept whole" tensor 1GB
+check "... by policy auto" grep -q '^\*.*3 auto  ' out
+check "less room" tensor 60MB
+check "... is kept in pieces" grep -q '^\*.*3 auto Pa  ' out
+train4() { # DIR KEYS...
+    dir=$1
+    shift
+    "$ZR" train c.json --ranks 4 --parallel.tensor=4 --model.n_layer=8 --train.output_dir="$dir" "$@"
+}
+check "trained" train4 pieces --memory.limit=60MB
+check "... says so" grep -q 'note: activation_checkpointing.policy auto keeps checkpoints in pieces, as with partition_activations' err
+check "... planned is measured" as_planned pieces
+check "all kept" train4 all --memory.limit=1GB
+check "... says nothing" sh -c '! grep -q "in pieces" err'
+check "... the same losses and weights" same pieces all
+check "both" train4 both $auto --memory.limit=55MB
+check "... planned is measured" as_planned both
+
+mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
+    if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    check "chosen under mpirun" $mpirun -n 2 "$ZR" train c.json $auto --memory.limit=57MB --train.output_dir=mpi
+    check "... alike" test "$(taken err)" = "$split"
+    check "... the same losses and weights" same chosen mpi
+    check "in pieces under mpirun" $mpirun -n 4 "$ZR" train c.json --parallel.tensor=4 --model.n_layer=8 \
+        --memory.limit=60MB --train.output_dir=mpi-pieces
+    check "... the same losses and weights" same pieces mpi-pieces
+else
+    skip "chosen under mpirun" "no mpirun, or built without MPI"
+fi
+echo "1..$n"
