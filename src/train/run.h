@@ -1,5 +1,5 @@
-/** A training run as its parts see it: run.c begins it and makes the steps, save.c writes checkpoints, resume.c goes on
- *  from one, finish.c ends it. */
+/** A training run as its parts see it: run_check.c looks, run.c begins it and makes the steps, save.c writes
+ * checkpoints, resume.c goes on from one, finish.c ends it. */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
@@ -85,6 +85,9 @@ double zr__run_peak_flops(const zr__run *r);
 /** Every rank's token files and initial weights hold the same; each token is in the vocabulary. ZR_ERR_DATA naming the
  *  odd rank, or the token. Collective. */
 ZR_NODISCARD zr_status zr__run_same_inputs(zr__run *r);
+
+/** Look at everything: inputs, configuration, plan, room; make the device and the plan. Collective. */
+ZR_NODISCARD zr_status zr__run_check(zr__run *r);
 
 /** Make room for the weights, before training. Rank 0. ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);

@@ -1,0 +1,194 @@
+/** Before a run creates anything: its inputs, what of its configuration only a run can settle, its plan, and that all
+ *  ranks have the same. */
+#include "train/host.h"
+#include "train/resume.h"
+#include "train/run.h"
+
+#include <string.h>
+
+/** A run that goes on may well read the configuration that it writes. */
+static zr_status check_inputs(zr__run *r)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
+    ZR_TRY(zr_train_model(r->config, &r->model));
+    ZR_TRY(zr__inputs_open(r->config, &r->inputs));
+    if (r->comm->rank != 0) return ZR_OK;
+    zr_config_inputs(r->config, inputs);
+    bool own = r->resume.asked && zr_config_from_file(r->config);
+    ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs[0] ? inputs + own : &none));
+    if (!r->resume.asked) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
+    return ZR_OK;
+}
+
+/** The configuration, as it can be settled only here. */
+static zr_config *settle(zr__run *r)
+{
+    if (!r->given) {
+        r->given = r->config;
+        r->settled = *r->config;
+        r->config = &r->settled;
+    }
+    return &r->settled;
+}
+
+/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
+static zr_status settle_limit(zr__run *r)
+{
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
+    double least = -(double)zr_train_host_limit(r->comm->local_size);
+    ZR_TRY(zr__run_highest(r, &least, 1));
+    settle(r)->memory.limit_bytes = -(int64_t)least;
+    return ZR_OK;
+}
+
+/** Have all hosts the same number of ranks, and each its own next to each other? */
+static zr_status hosts_alike(zr__run *r, bool *alike)
+{
+    const zr_comm *c = r->comm;
+    bool mine = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
+    double number[2] = {mine ? (double)c->local_size : -1, mine ? -(double)c->local_size : 1};
+    ZR_TRY(zr__run_highest(r, number, 2));
+    *alike = number[0] > 0 && number[0] == -number[1];
+    return ZR_OK;
+}
+
+/** What crosses hosts is in the report, and collectives in two levels need to know the hosts. */
+static zr_status settle_hosts(zr__run *r)
+{
+    const zr_config_switch wanted = r->config->collectives.hierarchical;
+    bool alike = false;
+    if (r->config->parallel.ranks_per_host > 0) return ZR_OK;
+    ZR_TRY(hosts_alike(r, &alike));
+    ZR_CHECK(alike || wanted != ZR_SWITCH_ON, ZR_ERR_CONFIG,
+             "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
+             "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
+    if (!alike && wanted == ZR_SWITCH_AUTO)
+        zr__run_note(r,
+                     "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
+                     "numbers of ranks, or those of a host are not next to each other");
+    if (alike && r->comm->local_size < r->comm->size) settle(r)->parallel.ranks_per_host = r->comm->local_size;
+    return ZR_OK;
+}
+
+/** The ranks of this process, together: what they take, the threads beside theirs, and a stack's worth for each rank.
+ */
+static zr_status check_room(const zr__run *r, int ranks)
+{
+    int64_t bytes = zr_train_process_bytes(zr_memory_taken(&r->plan->memory), ranks);
+    int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
+    return zr_host_room(bytes, ranks * more);
+}
+
+static zr_status make_device(zr__run *r)
+{
+    zr_device_config device = ZR_DEVICE_CONFIG_INIT;
+    device.threads = zr_train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr_device_create_cpu(&device, &r->device));
+    return ZR_OK;
+}
+
+/** Does a plan depend on how fast things are? */
+static bool rates_decide(const zr_config *config)
+{
+    return config->recompute.policy == ZR_POLICY_AUTO && (config->parallel.tensor > 1 || zr_config_split_open(config));
+}
+
+/** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
+ *  by what they compute and move, since all ranks must plan alike. */
+static zr_status settle_rates(zr__run *r)
+{
+    enum { NUMBERS = 5 };
+    zr_rates rates;
+    zr_profile mine = r->device->profile;
+    const bool narrow = r->config->bf16 && mine.facts.bf16_products;
+    if (!rates_decide(r->config)) return ZR_OK;
+    if (zr_rates_recall(&rates) == ZR_OK)
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    const zr_machine *m = &mine.machine;
+    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr_machine_link(m).bytes_sec};
+    for (int i = 0; i < m->n_products; i++) number[NUMBERS - 1] += (i + 1) * m->product[i].flops;
+    for (int i = 0; i < NUMBERS; i++) number[NUMBERS + i] = -number[i];
+    ZR_TRY(zr__run_highest(r, number, 2 * NUMBERS));
+    bool alike = true;
+    for (int i = 0; i < NUMBERS; i++) alike = alike && number[i] == -number[NUMBERS + i];
+    if (alike) r->device->profile.machine = *m;
+    return ZR_OK;
+}
+
+static zr_status settle_split(zr__run *r)
+{
+    if (!zr_config_split_open(r->config)) return ZR_OK;
+    ZR_TRY(zr_train_split(settle(r), r->comm->size, &r->device->profile, r->split_note));
+    return ZR_OK;
+}
+
+static zr_status check_plan(zr__run *r)
+{
+    /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
+    int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
+    const int in_process = zr_comm_process_ranks(r->comm);
+    ZR_TRY(settle_split(r));
+    ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
+    if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
+    ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
+    zr__hang_plan(r->hang, r->plan);
+    r->result->planned = zr_report_planned(r->plan);
+    r->info = (zr_train_info){.config = r->config,
+                              .plan = r->plan,
+                              .comm = r->comm,
+                              .output_dir = r->config->train.output_dir,
+                              .threads = r->device->profile.facts.threads,
+                              .train_tokens = zr_data_tokens(r->inputs.train),
+                              .val_tokens = r->inputs.val ? zr_data_tokens(r->inputs.val) : 0};
+    return ZR_OK;
+}
+
+/** What fits depends on the scratch of this machine's processor. Ranks that compute other things again gather at other
+ *  times, and would wait for each other for ever. */
+static zr_status same_choices(zr__run *r)
+{
+    uint64_t work;
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "how checkpoints are saved behind steps (these processors are not alike: "
+                                          "give another memory.limit, or write checkpoint.async false)",
+                                          (uint64_t)r->plan->save)));
+    if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "gradient_accumulation_steps, which is auto (these processors are not alike: "
+                                          "write a number)",
+                                          (uint64_t)r->config->accumulation_steps)));
+    memcpy(&work, &r->plan->flops_hardware, sizeof(work));
+    ZR_TRY(zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
+                        "name a policy)",
+                        (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
+    return zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "what activation_checkpointing.policy auto computes again (these processors are not "
+                        "alike: name a policy)",
+                        work));
+}
+
+zr_status zr__run_check(zr__run *r)
+{
+    uint64_t hash = 0;
+    zr_status st = zr_config_hash(r->config, &hash);
+    if (st == ZR_OK) st = check_inputs(r);
+    ZR_TRY(zr__run_agree(r, st));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
+    ZR_TRY(zr__run_same_inputs(r));
+    if (r->resume.asked) ZR_TRY(zr__resume_open(r));
+    ZR_TRY(settle_limit(r));
+    ZR_TRY(settle_hosts(r));
+    ZR_TRY(zr__run_agree(r, make_device(r)));
+    ZR_TRY(settle_rates(r));
+    ZR_TRY(zr__run_agree(r, check_plan(r)));
+    ZR_TRY(same_choices(r));
+    ZR_TRY(zr__run_highest_report(r, &r->result->planned));
+    return ZR_OK;
+}
