@@ -129,21 +129,42 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
+/* A list whose lines end before column 80. */
+typedef struct list {
+    FILE *out;
+    size_t column; /* 0: nothing is printed */
+} list;
+
+static void begin_list(list *l, const char *begin)
+{
+    l->column = (size_t)fprintf(l->out, "    %s", begin);
+}
+
+static void put(list *l, const char *before, const char *item)
+{
+    l->column += (size_t)fprintf(l->out, "%s", before);
+    if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
+    l->column += (size_t)fprintf(l->out, " %s", item);
+}
+
 static void print_units(FILE *out, const zr_plan *plan, const within *w)
 {
-    const char *before = "    for ";
-    char each[32], all[32];
+    list l = {out, 0};
+    const char *before = "";
+    char each[32], all[32], item[ZR_NAME_MAX + 128];
+    begin_list(&l, "for");
     for (int32_t u = 0, end; u < plan->n_units; u = end) {
         end = alike_from(plan, w, u);
         const char *name = zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name;
         if (w->unit[u] == 0) continue;
         cli_bytes((double)w->unit[u], each);
+        cli_bytes((double)w->unit[u] * (end - u), all);
         if (end - u > 1)
-            fprintf(out, "%s%d units from %s on %s (%s each)", before, end - u, name,
-                    cli_bytes((double)w->unit[u] * (end - u), all), each);
+            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name, all, each);
         else
-            fprintf(out, "%s%s %s", before, name, each);
-        before = ", ";
+            snprintf(item, sizeof(item), "%s %s", name, each);
+        put(&l, before, item);
+        before = ",";
     }
     fputc('\n', out);
 }
@@ -153,26 +174,27 @@ static void print_rest(FILE *out, const within *w)
     static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
                                                 [FOR_GRADIENTS] = "gradients of what every rank has",
                                                 [FOR_CHECKPOINTS] = "checkpoints in pieces"};
-    const char *before = "    for ";
-    char text[32];
+    list l = {out, 0};
+    char text[32], item[96];
     for (int k = FOR_LOSSES; k < PURPOSES; k++) {
         if (w->bytes[k] == 0) continue;
-        fprintf(out, "%s%s %s", before, words[k], cli_bytes((double)w->bytes[k], text));
-        before = ", ";
+        const char *before = l.column ? "," : "";
+        if (!l.column) begin_list(&l, "for");
+        snprintf(item, sizeof(item), "%s %s", words[k], cli_bytes((double)w->bytes[k], text));
+        put(&l, before, item);
     }
-    if (before[0] == ',') fputc('\n', out);
+    if (l.column) fputc('\n', out);
 }
 
 static void print_replicated(FILE *out, const zr_graph *g)
 {
-    char pattern[ZR_NAME_MAX], text[32];
-    size_t column = (size_t)fprintf(
-        out, "    on every rank of a layer %s parameters:", cli_amount((double)replicated_elems(g), text));
-    for (int32_t p = 0; p < zr_graph_params(g); p++) {
-        if (zr_graph_param(g, p)->cut.parts > 0 || !is_first(g, p, pattern)) continue;
-        if (column + 1 + strlen(pattern) > 79) column = (size_t)fprintf(out, "\n     ") - 1;
-        column += (size_t)fprintf(out, " %s", pattern);
-    }
+    list l = {out, 0};
+    char pattern[ZR_NAME_MAX], text[32], begin[96];
+    snprintf(begin, sizeof(begin),
+             "on every rank of a layer %s parameters:", cli_amount((double)replicated_elems(g), text));
+    begin_list(&l, begin);
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) put(&l, "", pattern);
     fputc('\n', out);
 }
 
