@@ -310,6 +310,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     layout.recompute_every = 1;
+    if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least there is */
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has none */
     layout.batch = batch;
     layout.seq = seq;

@@ -147,13 +147,9 @@ static zr_status check_plan(zr__run *r)
 
 /** What fits depends on the scratch of this machine's processor. Ranks that compute other things again gather at other
  *  times, and would wait for each other for ever. */
-static zr_status same_choices(zr__run *r)
+static zr_status same_auto(zr__run *r)
 {
     uint64_t work;
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
-                                          "how checkpoints are saved behind steps (these processors are not alike: "
-                                          "give another memory.limit, or write checkpoint.async false)",
-                                          (uint64_t)r->plan->save)));
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
                                           "gradient_accumulation_steps, which is auto (these processors are not alike: "
@@ -170,6 +166,15 @@ static zr_status same_choices(zr__run *r)
                         "what activation_checkpointing.policy auto computes again (these processors are not "
                         "alike: name a policy)",
                         work));
+}
+
+static zr_status same_choices(zr__run *r)
+{
+    ZR_TRY(same_auto(r)); /* how is saved follows from it */
+    return zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "how checkpoints are saved behind steps (these processors are not alike: "
+                                          "give another memory.limit, or write checkpoint.async false)",
+                                          (uint64_t)r->plan->save));
 }
 
 zr_status zr__run_check(zr__run *r)
