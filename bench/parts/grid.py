@@ -71,7 +71,7 @@ def super_linear(options):
     """One rank has room for a few rows; what two ranks share of the states leaves each of them room for many."""
     steps = 3 if options.quick else 6
     try:
-        limit = planned(1, "--max", "batch", "--memory", "2.3GB")["max"]["needs"]  # exactly what that batch needs
+        limit = planned(1, "--max", "batch", "--memory", "2.2GB")["max"]["needs"]  # exactly what that batch needs
         batch = {ranks: largest_batch(ranks, limit) for ranks in (1, 2)}
     except measure.Failed as error:
         return without(LINEAR, error, ">= 1.05")
