@@ -36,7 +36,7 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_AUTO,      /* unit by unit, the mix of the least work whose total is at most limit_bytes; when none is,
                                the smallest. Where ranks share layers and all have all tokens, mixes whose checkpoints
                                are kept in pieces, on the device and on the host, are tried as well, unless the layout
-                               asks for one of these: of what fits the best by zr_plan_faster, of equals whole ones */
+                               asks for one of these: of these the best by zr_plan_better, of equals whole ones */
     ZR_RECOMPUTE_PAPER      /* as UNIT, each unit by itself, and all of it runs again, also what nothing needs: its last
                                product. So the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -516,10 +516,17 @@ typedef struct zr_price {
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 
-/** Is `plan` to be had rather than `other`, by which a step trains on as many samples? It takes less time by the rates
- * of its profile. Where a rate that counts is not known (products, memory, between several ranks the link), it computes
- *  less, or as much and moves less. As good is not better. ZR_ERR_STATE without a training step. */
-ZR_API ZR_NODISCARD zr_status zr_plan_faster(const zr_plan *plan, const zr_plan *other, bool *faster);
+/** Does what a plan takes fit the limit of its layout (zr_layout.limit_bytes)? */
+static inline bool zr_plan_fits(const zr_plan *plan)
+{
+    return zr_memory_taken(&plan->memory) <= plan->layout.limit_bytes;
+}
+
+/** Is `plan` to be had rather than `other`, with the same limit and as many samples a step? What fits is; of what fits,
+ * what takes less time by the rates of its profile, or, where a rate that counts is not known (products, memory,
+ * between several ranks the link), computes less, or as much and moves less; of what does not fit, what takes less
+ * memory. As good is not better. ZR_ERR_STATE without a training step. */
+ZR_API ZR_NODISCARD zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better);
 
 /** What a save behind a step costs on one rank. */
 typedef struct zr_save_price {

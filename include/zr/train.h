@@ -223,7 +223,7 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, 
                                             zr_plan **plan);
 
 /** Where the split of a step's samples into micro-batches is open (zr_config_split_open): set the one whose plan by
- * this profile fits memory.limit and is to be had rather than the others (zr_plan_faster), of equals the one of the
+ * this profile fits memory.limit and is to be had rather than the others (zr_plan_better), of equals the one of the
  * fewest micro-batches; where nothing fits, the one that takes the least. At most 65536 micro-batches are tried. The
  * same for the same configuration and profile, rates included. `note` says what was taken, "" where nothing was open.
  */

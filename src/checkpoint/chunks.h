@@ -70,11 +70,9 @@ typedef struct zr__checked_file {
     const zr_manifest_file *listed;
     zr__file_queue queue;
     bool direct;
-    int part; /* of the queue, with the region loaded last */
-    /* Regions by their first chunk: */
-    int64_t held;  /* is there, checked; ZR__NO_CHUNK */
-    int64_t next;  /* behind the one that was asked for last */
-    int64_t ahead; /* the other part reads it or has read it; ZR__NO_CHUNK */
+    int part;        /* of the queue, with the region loaded last */
+    zr__region held; /* is there, checked; n 0: none is */
+    int64_t ahead;   /* first chunk of the one that the other part reads or has read; ZR__NO_CHUNK */
 } zr__checked_file;
 
 /** As zr__listed_open. readers: so many ranks of this host read at once. One or two read past the page cache, and each

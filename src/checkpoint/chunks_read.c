@@ -31,7 +31,7 @@ zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const c
                            zr__checked_file *file)
 {
     char path[PATH_MAX];
-    *file = (zr__checked_file){.file = {.fd = -1}, .held = ZR__NO_CHUNK, .next = ZR__NO_CHUNK, .ahead = ZR__NO_CHUNK};
+    *file = (zr__checked_file){.file = {.fd = -1}, .ahead = ZR__NO_CHUNK};
     ZR_TRY(zr__listed_open(dir, manifest, name, &file->file));
     file->listed = zr_manifest_find(manifest, name);
     const bool small = file->listed->bytes <= ZR_CHUNK_BYTES;
@@ -93,18 +93,18 @@ static zr_status check_chunk(const zr__checked_file *file, const zr__region *reg
 
 zr_status zr__checked_load(zr__checked_file *file, int64_t i)
 {
+    const zr__region before = file->held;
+    if (i >= before.first && i < before.first + before.n) return ZR_OK;
     const zr__region region = zr__region_of(file->listed, i);
-    if (file->held == region.first) return ZR_OK;
-    const bool in_a_row = file->next == region.first;
-    file->held = ZR__NO_CHUNK;
-    file->next = region.first + region.n;
+    const bool in_a_row = before.n > 0 && before.first + before.n == region.first;
+    file->held.n = 0;
     enum { AHEAD_BYTES = 16 << 20 };
     if (!file->direct) zr__file_ahead(&file->file, region.end, AHEAD_BYTES);
     ZR_TRY(take(file, &region));
     if (in_a_row) read_ahead(file, &region);
     for (int64_t c = region.first; c < region.first + region.n; c++)
         ZR_TRY(check_chunk(file, &region, &file->listed->chunk[c]));
-    file->held = region.first;
+    file->held = region;
     return ZR_OK;
 }
 
@@ -137,11 +137,10 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
     for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; offset += now, to += now, n -= now) {
-        const zr__region region = zr__region_of(file->listed, i);
         ZR_TRY(load_for(file, i, tensor));
-        now = n < region.end - offset ? n : region.end - offset;
-        memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - region.offset), (size_t)now);
-        i = region.first + region.n;
+        now = n < file->held.end - offset ? n : file->held.end - offset;
+        memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);
+        i = file->held.first + file->held.n;
     }
     return ZR_OK;
 }
@@ -150,7 +149,8 @@ zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest,
 {
     zr__checked_file file;
     zr_status st = zr__checked_open(dir, manifest, name, 0, &file);
-    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.next) st = zr__checked_load(&file, i);
+    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.held.first + file.held.n)
+        st = zr__checked_load(&file, i);
     zr__checked_close(&file);
     ZR_TRY(st);
     return ZR_OK;

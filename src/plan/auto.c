@@ -17,22 +17,12 @@ typedef struct search {
     zr_plan *best;
 } search;
 
-static bool fits(const search *s, const zr_plan *plan)
-{
-    return zr_memory_taken(&plan->memory) <= s->layout->limit_bytes;
-}
-
-/* Is `plan` to be had rather than the best so far: it fits and that does not; or it is less work or, where the choice
- * is not of work alone, faster; neither fits: smaller. */
+/* Is `plan` to be had rather than the best so far? Where the choice is of work alone, of what fits the one of less. */
 static zr_status better(const search *s, const zr_plan *plan, bool *is)
 {
-    *is = !s->best || fits(s, plan);
-    if (!s->best || fits(s, plan) != fits(s, s->best)) return ZR_OK;
-    if (!fits(s, plan)) {
-        *is = zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
-        return ZR_OK;
-    }
-    if (s->free) return zr_plan_faster(plan, s->best, is);
+    *is = true;
+    if (!s->best) return ZR_OK;
+    if (s->free || !zr_plan_fits(plan) || !zr_plan_fits(s->best)) return zr_plan_better(plan, s->best, is);
     *is = plan->flops_hardware < s->best->flops_hardware;
     return ZR_OK;
 }
@@ -86,7 +76,7 @@ static zr_status find_mix(search *s)
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
     /* Fewer checkpoints, more to compute again at once: from where it grows it only grows. */
-    for (int64_t every = 2; !fits(s, s->best) && every <= s->units && bytes <= before; every++) {
+    for (int64_t every = 2; !zr_plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
     }
@@ -97,7 +87,7 @@ static zr_status find(search *s)
 {
     int64_t bytes = 0;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
-    if (fits(s, s->best) || s->layout->limit_bytes == 0) return ZR_OK;
+    if (zr_plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
     for (int way = 0; s->free && way < 2; way++) { /* the simpler first: as good is not better */

@@ -219,18 +219,30 @@ static bool clearly_less(double a, double b)
     return a < (1 - 1e-9) * b;
 }
 
-zr_status zr_plan_faster(const zr_plan *plan, const zr_plan *other, bool *faster)
+static zr_status is_faster(const zr_plan *plan, const zr_plan *other, bool *faster)
 {
-    zr_price mine, its;
-    ZR_TRY(zr_plan_price(plan, &plan->profile, &mine));
-    ZR_TRY(zr_plan_price(other, &other->profile, &its));
     if (rates_known(plan) && rates_known(other)) {
+        zr_price mine, its;
+        ZR_TRY(zr_plan_price(plan, &plan->profile, &mine));
+        ZR_TRY(zr_plan_price(other, &other->profile, &its));
         *faster = clearly_less(mine.step_sec, its.step_sec);
         return ZR_OK;
     }
     const double work = plan->flops_hardware, its_work = other->flops_hardware;
     *faster = clearly_less(work, its_work) ||
               (!clearly_less(its_work, work) && clearly_less(all_traffic(plan), all_traffic(other)));
+    return ZR_OK;
+}
+
+zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better)
+{
+    const bool fits = zr_plan_fits(plan);
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN] && other->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "a plan without a training step is none to choose: set zr_layout.train");
+    *better = fits;
+    if (fits != zr_plan_fits(other)) return ZR_OK;
+    if (fits) return is_faster(plan, other, better);
+    *better = zr_memory_taken(&plan->memory) < zr_memory_taken(&other->memory);
     return ZR_OK;
 }
 

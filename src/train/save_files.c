@@ -106,8 +106,8 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
 {
     const int64_t parts = param->cut.parts;
     int64_t first, n, inner = sizeof(float);
-    zr_engine_part(engine, param, &first, &n);
     if (parts == 0) return (zr_slices){0};
+    zr_engine_part(engine, param, &first, &n);
     for (int d = param->cut.dim + 1; d < param->whole.ndim; d++) inner *= param->whole.dim[d];
     const int64_t here = param->shape.dim[param->cut.dim] / parts * inner;
     const int64_t there = param->whole.dim[param->cut.dim] / parts * inner;

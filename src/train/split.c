@@ -16,26 +16,11 @@ typedef struct search {
     int64_t best_accum;
 } search;
 
-static bool fits(const search *s, const zr_plan *plan)
-{
-    return zr_train_process_bytes(zr_memory_taken(&plan->memory), 1) <= s->config->memory.limit_bytes;
-}
-
 static bool computes_again(const zr_plan *plan)
 {
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].recompute != ZR_RECOMPUTE_NONE) return true;
     return false;
-}
-
-/** As in a plan's own choices: what fits before what does not, of these the faster, of those the smaller. */
-static zr_status better(const search *s, const zr_plan *plan, bool *is)
-{
-    *is = !s->best || fits(s, plan);
-    if (!s->best || fits(s, plan) != fits(s, s->best)) return ZR_OK;
-    if (fits(s, plan)) return zr_plan_faster(plan, s->best, is);
-    *is = zr_memory_taken(&plan->memory) < zr_memory_taken(&s->best->memory);
-    return ZR_OK;
 }
 
 static void set(zr_config *config, int64_t rows, int64_t accum)
@@ -47,8 +32,8 @@ static void set(zr_config *config, int64_t rows, int64_t accum)
 /** Takes the plan. */
 static zr_status keep_better(search *s, zr_plan *plan, int64_t accum)
 {
-    bool is_better = false;
-    zr_status st = better(s, plan, &is_better);
+    bool is_better = true;
+    zr_status st = s->best ? zr_plan_better(plan, s->best, &is_better) : ZR_OK;
     if (st == ZR_OK && is_better) {
         zr_plan_destroy(&s->best);
         s->best = plan;
@@ -70,7 +55,7 @@ static zr_status find(search *s, int64_t rows)
         zr_status st = zr_train_plan(s->config, s->ranks, -1, s->profile, &plan);
         if (accum > 1 && st == ZR_ERR_UNSUPPORTED) continue;
         ZR_TRY(st);
-        bool last = fits(s, plan) && !computes_again(plan);
+        bool last = zr_plan_fits(plan) && !computes_again(plan);
         ZR_TRY(keep_better(s, plan, accum));
         if (last) break;
     }
@@ -79,7 +64,7 @@ static zr_status find(search *s, int64_t rows)
 
 static void say(const search *s, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    const char *why = !fits(s, s->best)         ? "nothing fits memory.limit, and this takes the least"
+    const char *why = !zr_plan_fits(s->best)    ? "nothing fits memory.limit, and this takes the least"
                       : computes_again(s->best) ? "the best of what fits memory.limit"
                                                 : "the fewest that fit memory.limit with no activation computed again";
     snprintf(note, ZR_TRAIN_NOTE_BYTES,
