@@ -57,8 +57,9 @@ check "... planned is measured" as_planned chosen
 check "the same by numbers" train given --memory.limit=57MB --gradient_accumulation_steps="${split%% *}" --train_micro_batch_size_per_gpu="${split##* }"
 check "... the same losses and weights" same chosen given
 check "one step, to go on from" train first $auto --memory.limit=57MB --train.steps=1 --train.save_interval=1
-check "resumed" train first $auto --memory.limit=57MB --train.save_interval=1 --resume
-check "... with the same micro-batches" test "$(taken err)" = "$split"
+check "resumed with room for fewer micro-batches" train first $auto --memory.limit=1GB --train.save_interval=1 --resume
+check "... with those of the checkpoint" test "$(taken err)" = "$split"
+check "... as is said" grep -q 'as the checkpoint has it' err
 check "... of which none has changed" sh -c '! grep -q "changed since the checkpoint: .*batch\|changed since the checkpoint: gradient" err'
 check "... the same losses" same chosen first
 

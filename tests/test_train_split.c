@@ -52,12 +52,12 @@ static int64_t needs(int64_t accum, zr_config_policy again)
 }
 
 /* How many micro-batches are taken, and the beginning of what is said of them. */
-static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char *why)
+static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *profile, const char *why)
 {
     zr_config *config = config_of(OPEN, limit_bytes);
     char note[ZR_TRAIN_NOTE_BYTES], want[ZR_TRAIN_NOTE_BYTES];
     assert_true(zr_config_split_open(config));
-    if (zr_train_split(config, RANKS, profile, note) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_train_split(config, RANKS, profile, kept, note) != ZR_OK) fail_msg("%s", zr_error_message());
     const int64_t accum = config->accumulation_steps;
     assert_int_equal(accum * config->micro_batch_size, ROWS);
     assert_int_equal(config->train_batch_size, ROWS * RANKS);
@@ -69,9 +69,15 @@ static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char 
     return accum;
 }
 
+static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char *why)
+{
+    return taken_of(0, limit_bytes, profile, why);
+}
+
 static const char all[] = "the fewest that fit memory.limit with no activation computed again";
 static const char best[] = "the best of what fits memory.limit";
 static const char none[] = "nothing fits memory.limit, and this takes the least";
+static const char kept[] = "as the checkpoint has it";
 
 /* The fewest micro-batches whose activations all fit; with less, twice as many. */
 static void the_fewest_that_fit(void **state)
@@ -93,6 +99,28 @@ static void rates_decide(void **state)
     assert_true(needs(1, ZR_POLICY_SELECTIVE) <= limit);
     assert_int_equal(taken(limit, &unknown, all), 2);
     assert_int_equal(taken(limit, &slow_link, best), 1);
+}
+
+/* A run that goes on keeps what it has, whatever this machine's rates, while that fits and can be had. */
+static void what_a_run_has_stays(void **state)
+{
+    (void)state;
+    const int64_t limit = needs(2, ZR_POLICY_NONE);
+    assert_int_equal(taken_of(4, limit, &unknown, kept), 4);
+    assert_int_equal(taken_of(1, limit, &unknown, kept), 1); /* computes again */
+    assert_int_equal(taken_of(2, limit, &slow_link, kept), 2);
+    assert_int_equal(taken_of(3, limit, &unknown, all), 2); /* no divisor of the rows */
+    const int64_t least = needs(8, ZR_POLICY_UNIT);
+    assert_true(needs(1, ZR_POLICY_UNIT) > least);
+    assert_int_not_equal(taken_of(1, least, &unknown, all), 1);
+    zr_config *config = config_of(OPEN, limit);
+    char note[ZR_TRAIN_NOTE_BYTES];
+    assert_int_equal(zr_config_set(config, "zero_optimization.stage", "1"), ZR_OK);
+    assert_int_equal(zr_config_set(config, "collectives.reduce", "all_reduce"), ZR_OK);
+    assert_int_equal(zr_train_split(config, RANKS, &unknown, 2, note), ZR_OK);
+    assert_int_equal(config->accumulation_steps, 1);
+    assert_null(strstr(note, kept));
+    zr_config_destroy(&config);
 }
 
 static bool noted(const zr_config *config, const char *text)
@@ -119,7 +147,7 @@ static void what_is_open(void **state)
         zr_config *config = config_of(settled[i].keys, settled[i].limit_bytes);
         char note[ZR_TRAIN_NOTE_BYTES];
         assert_false(zr_config_split_open(config));
-        assert_int_equal(zr_train_split(config, RANKS, &unknown, note), ZR_OK);
+        assert_int_equal(zr_train_split(config, RANKS, &unknown, 0, note), ZR_OK);
         assert_int_equal(config->accumulation_steps, settled[i].accum);
         assert_string_equal(note, "");
         if (strstr(settled[i].keys, "steps\": \"auto"))
@@ -138,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fewest_that_fit),
         cmocka_unit_test(rates_decide),
+        cmocka_unit_test(what_a_run_has_stays),
         cmocka_unit_test(what_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

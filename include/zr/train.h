@@ -225,10 +225,11 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, 
 /** Where the split of a step's samples into micro-batches is open (zr_config_split_open): set the one whose plan by
  * this profile fits memory.limit and is to be had rather than the others (zr_plan_better), of equals the one of the
  * fewest micro-batches; where nothing fits, the one that takes the least. At most 65536 micro-batches are tried. The
- * same for the same configuration and profile, rates included. `note` says what was taken, "" where nothing was open.
+ * same for the same configuration and profile, rates included. kept: the micro-batches of a run that goes on, which
+ * stay where they fit; 0: none. `note` says what was taken, "" where nothing was open.
  */
 #define ZR_TRAIN_NOTE_BYTES 320
-ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile,
+ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile, int64_t kept,
                                              char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run

@@ -289,7 +289,7 @@ static void take_part(zr_machine *machine, double part)
 static zr_status settle_split(planning *p)
 {
     char note[ZR_TRAIN_NOTE_BYTES];
-    ZR_TRY(zr_train_split(p->config, p->ranks, &p->profile, note));
+    ZR_TRY(zr_train_split(p->config, p->ranks, &p->profile, 0, note));
     if (note[0]) ZR_TRY(zr_config_add_note(p->config, note));
     return ZR_OK;
 }

@@ -134,6 +134,9 @@ static zr_status read_all(const reader *r, zr__checkpoint_run *run)
     ZR_TRY(read_file(&data, "val", &run->val));
     ZR_TRY(read_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
     if (!json_is_object(config)) return no_use(r, "config");
+    const reader its = {config, r->where};
+    if (ranks > 0) ZR_TRY(read_count(&its, "train_micro_batch_size_per_gpu", 1, &run->micro_batch_size));
+    if (ranks > 0) ZR_TRY(read_count(&its, "gradient_accumulation_steps", 1, &run->accumulation_steps));
     return zr__json_print(config, &run->config);
 }
 

@@ -18,9 +18,10 @@ typedef struct zr__checkpoint_run {
     int64_t updates; /* optimizer steps that changed weights */
     int64_t samples; /* of data.train that were consumed: where in the data it goes on */
     int64_t skipped, skipped_in_row;
-    double loss;           /* of the last step, NaN: none, or not finite */
-    zr_loss_scaler scaler; /* of a dynamic one: scale, step, last_overflow, hysteresis_left */
-    int ranks;             /* 0: no run wrote it, but zr_convert; of the configuration it knows the model alone */
+    double loss;                                  /* of the last step, NaN: none, or not finite */
+    zr_loss_scaler scaler;                        /* of a dynamic one: scale, step, last_overflow, hysteresis_left */
+    int64_t micro_batch_size, accumulation_steps; /* 0: no run wrote it */
+    int ranks; /* 0: no run wrote it, but zr_convert; of the configuration it knows the model alone */
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__file_print train, val;
     char tokenizer[ZR_TOKENIZER_BYTES]; /* "": none, the data are tokens */

@@ -188,6 +188,8 @@ enum {
     SCALER_STEP,
     OVERFLOW,
     LEFT,
+    MICRO_BATCH,
+    ACCUMULATION,
     NUMBERS
 };
 
@@ -205,7 +207,9 @@ static zr_status share(zr__run *r)
                               [SCALE] = s->scale,
                               [SCALER_STEP] = (double)s->step,
                               [OVERFLOW] = (double)s->last_overflow,
-                              [LEFT] = (double)s->hysteresis_left};
+                              [LEFT] = (double)s->hysteresis_left,
+                              [MICRO_BATCH] = (double)from->micro_batch_size,
+                              [ACCUMULATION] = (double)from->accumulation_steps};
     ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, r->comm->table)));
     const double *its = r->comm->table;
     r->resume.step = (int64_t)its[STEP];
@@ -219,6 +223,8 @@ static zr_status share(zr__run *r)
     s->step = (int64_t)its[SCALER_STEP];
     s->last_overflow = (int64_t)its[OVERFLOW];
     s->hysteresis_left = (int64_t)its[LEFT];
+    from->micro_batch_size = (int64_t)its[MICRO_BATCH];
+    from->accumulation_steps = (int64_t)its[ACCUMULATION];
     return ZR_OK;
 }
 

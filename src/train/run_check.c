@@ -116,10 +116,16 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
+/** A run that goes on keeps its split, since sums of other parts have other bits: on as many rows of a rank. */
 static zr_status settle_split(zr__run *r)
 {
+    const zr__checkpoint_run *from = &r->resume.from;
     if (!zr_config_split_open(r->config)) return ZR_OK;
-    ZR_TRY(zr_train_split(settle(r), r->comm->size, &r->device->profile, r->split_note));
+    zr_config *config = settle(r);
+    const bool same =
+        from->micro_batch_size * from->accumulation_steps == config->micro_batch_size * config->accumulation_steps;
+    ZR_TRY(
+        zr_train_split(config, r->comm->size, &r->device->profile, same ? from->accumulation_steps : 0, r->split_note));
     return ZR_OK;
 }
 

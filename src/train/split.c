@@ -14,6 +14,7 @@ typedef struct search {
     const zr_profile *profile;
     zr_plan *best;
     int64_t best_accum;
+    int64_t kept; /* the micro-batches that are to be kept where they fit; 0: none */
 } search;
 
 static bool computes_again(const zr_plan *plan)
@@ -44,27 +45,36 @@ static zr_status keep_better(search *s, zr_plan *plan, int64_t accum)
     return st;
 }
 
-/** From the largest micro-batch on, until nothing is computed again: from there smaller ones only move more. What some
- *  collectives do not know is more than one micro-batch: the first is the one that must be possible. */
+/** last: it fits, and nothing is computed again. What some collectives do not know is more than one micro-batch: that
+ * is passed over, and the first must be possible. */
+static zr_status try_split(search *s, int64_t rows, int64_t accum, bool *last)
+{
+    zr_plan *plan = NULL;
+    *last = false;
+    set(s->config, rows, accum);
+    zr_status st = zr_train_plan(s->config, s->ranks, -1, s->profile, &plan);
+    if (accum > 1 && st == ZR_ERR_UNSUPPORTED) return ZR_OK;
+    ZR_TRY(st);
+    *last = zr_plan_fits(plan) && !computes_again(plan);
+    return keep_better(s, plan, accum);
+}
+
+/** From the largest micro-batch on, until nothing is computed again: from there smaller ones only move more. */
 static zr_status find(search *s, int64_t rows)
 {
-    for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST; accum++) {
-        zr_plan *plan = NULL;
-        if (rows % accum != 0) continue;
-        set(s->config, rows, accum);
-        zr_status st = zr_train_plan(s->config, s->ranks, -1, s->profile, &plan);
-        if (accum > 1 && st == ZR_ERR_UNSUPPORTED) continue;
-        ZR_TRY(st);
-        bool last = zr_plan_fits(plan) && !computes_again(plan);
-        ZR_TRY(keep_better(s, plan, accum));
-        if (last) break;
-    }
+    bool last = false;
+    if (s->kept > 0 && rows % s->kept == 0) ZR_TRY(try_split(s, rows, s->kept, &last));
+    if (s->best && zr_plan_fits(s->best)) return ZR_OK;
+    s->kept = 0;
+    for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST && !last; accum++)
+        if (rows % accum == 0) ZR_TRY(try_split(s, rows, accum, &last));
     return ZR_OK;
 }
 
 static void say(const search *s, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    const char *why = !zr_plan_fits(s->best)    ? "nothing fits memory.limit, and this takes the least"
+    const char *why = s->kept > 0               ? "as the checkpoint has it"
+                      : !zr_plan_fits(s->best)  ? "nothing fits memory.limit, and this takes the least"
                       : computes_again(s->best) ? "the best of what fits memory.limit"
                                                 : "the fewest that fit memory.limit with no activation computed again";
     snprintf(note, ZR_TRAIN_NOTE_BYTES,
@@ -73,9 +83,10 @@ static void say(const search *s, char note[ZR_TRAIN_NOTE_BYTES])
              s->best_accum, s->config->micro_batch_size, why);
 }
 
-zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
+zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile, int64_t kept,
+                         char note[ZR_TRAIN_NOTE_BYTES])
 {
-    search s = {.config = config, .ranks = ranks, .profile = profile};
+    search s = {.config = config, .ranks = ranks, .profile = profile, .kept = kept};
     note[0] = '\0';
     if (!zr_config_split_open(config)) return ZR_OK;
     const int64_t rows = config->micro_batch_size * config->accumulation_steps;
