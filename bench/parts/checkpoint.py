@@ -98,18 +98,41 @@ def compare(what, ours, plain):
 
 
 SAVED, STEPS = 8, 14
+COPIED, COPIES = 3, 4  # a copy behind each third step
+
+
+def traced(trace):
+    return [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
 
 
 def waited_ms(trace):
     """What computing waited in the traced training steps for other streams, of which a process alone has but the copies
     and writes of a checkpoint."""
-    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
-    return sum(event["args"]["wait_us"] for event in events if event["cat"] not in ("save", "copy")) / 1e3
+    return sum(event["args"]["wait_us"] for event in traced(trace) if event["cat"] not in ("save", "copy")) / 1e3
+
+
+def copied(rounds, **keys):
+    """The medians of what a copy takes, of several in each run, and of what a step's updates take (ms)."""
+    copies, updates = [], []
+    trace = measure.OUT / "trace.json"
+    for _ in range(rounds):
+        config = measure.gpt2_config(steps=COPIED * COPIES + 1)
+        config["train"] |= {"save_interval": COPIED, "keep_last": 1}
+        told = measure.train(config | keys, arguments=["--timings", f"--trace={trace}"], timeout=600)
+        of_step = {}
+        for event in traced(trace):
+            if event["cat"] == "copy":
+                step = event["args"]["training_step"]
+                of_step[step] = of_step.get(step, 0) + event["dur"] / 1e3
+        trace.unlink()
+        copies += of_step.values()
+        updates.append(next(kind["ms"] for kind in told.more["run"]["timings"]["kinds"] if kind["kind"] == "update"))
+    return statistics.median(copies), statistics.median(updates), copies
 
 
 def stalled(rounds, **keys):
     """The medians of: what training waited for a checkpoint in the steps behind it and between them, how much longer
-    these steps were than those before, a step's median, what of it are updates, and the copy (ms)."""
+    these steps were than those before, a step's median, and what of it are updates (ms)."""
     runs = []
     trace = measure.OUT / "trace.json"
     for _ in range(rounds):
@@ -124,8 +147,7 @@ def stalled(rounds, **keys):
         step_ms = [line["step_ms"] for line in told.more["metrics"] if "step_ms" in line]
         usual = statistics.median(step_ms[2:SAVED])
         kinds = {kind["kind"]: kind["ms"] for kind in told.more["run"]["timings"]["kinds"]}
-        copy = kinds.get("copy", 0) * told.more["run"]["timings"]["steps"]
-        runs.append((waited, sum(ms - usual for ms in step_ms[SAVED:]), usual, kinds["update"], copy))
+        runs.append((waited, sum(ms - usual for ms in step_ms[SAVED:]), usual, kinds["update"]))
     return [statistics.median(numbers) for numbers in zip(*runs)]
 
 
@@ -133,11 +155,13 @@ def stalls(rounds, disk_bytes_sec):
     bytes_saved = 12 * measure.run_json([measure.ZR, "plan", "--preset", "gpt2-124m", "--json"], 60)["params"]
     longer = f"what the {STEPS - SAVED} steps behind a checkpoint take longer, in steps"
     shared = f"with threads that compute on all {measure.CORES} cores"
-    _, behind, usual, update, copy = stalled(rounds, memory={"limit": 1 << 40})
+    enough = {"limit": 1 << 40}
+    copy, update, each = copied(rounds, memory=enough)
     result("from a copy: what training waits for that, in updates of a step", round(copy / update, 3), "<= 1", "",
-           f"{copy:.0f} ms; an update takes {update:.0f} ms of a step's {usual:.0f}")
+           f"{copy:.0f} ms, where an update takes {update:.0f}; each copy {', '.join(f'{ms:.0f}' for ms in each)}")
+    _, behind, usual, update = stalled(rounds, memory=enough)
     result(f"from a copy: {longer}", round(behind / usual, 3), None, "", f"{behind:.0f} ms, {shared}")
-    waited, behind, usual, update, _ = stalled(rounds)
+    waited, behind, usual, update = stalled(rounds)
     bound = max(1e3 * bytes_saved / disk_bytes_sec - (usual - update), 0)
     result("in place: what training waits beyond the bound, in steps", round((waited - bound) / usual, 3), "<= 0.1", "",
            f"{waited:.0f} ms; the disk takes {1e3 * bytes_saved / disk_bytes_sec:.0f} ms, and {usual - update:.0f} are "
