@@ -314,6 +314,17 @@ static void test_sizes_that_do_not_fit(void **state)
     l = training(0, 2);
     l.accum = INT64_MAX;
     expect_refused(&tiny, l, "9223372036854775807 micro-batches");
+    zr_gpt2_config cut = tiny; /* in many alike buckets */
+    cut.n_embd = 256;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int64_t bucket = 32; bucket <= 4096; bucket *= 2)
+            for (int shift = 0; shift <= 1; shift++) {
+                l = training(stage, 2);
+                l.accum = INT64_MAX / 2 + 1;
+                if (shift) l.accum = INT64_MAX;
+                l.reduce_bucket_elems = l.gather_bucket_elems = bucket;
+                expect_refused(&cut, l, "micro-batches");
+            }
     l = training(0, 1);
     l.batch = INT64_MAX / 4 / T / 32; /* each value fits, all of them do not */
     expect_refused(&tiny, l, "do not fit 63 bits");

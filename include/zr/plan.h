@@ -274,10 +274,17 @@ typedef struct zr_range {
 typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: an optional operand that is absent */
     zr_dtype dtype : 8;
-    bool reads, writes;
-    bool each;      /* the ranges of all ranks along range.by, not this rank's alone */
+    bool reads : 1, writes : 1;
+    bool each : 1;  /* the ranges of all ranks along range.by, not this rank's alone */
+    bool moves : 1; /* range.first counts from the step's range.first: buckets of one move share their uses */
     zr_range range; /* in elements of dtype; count 0: all of the buffer, of no type */
 } zr_use;
+
+/** First element of a use by a step of this range, on ranks at place 0. */
+static inline int64_t zr_use_first(const zr_use *use, const zr_range *step)
+{
+    return use->range.first + (use->moves ? step->first : 0);
+}
 
 /** In which rounds of REPEAT a step runs. */
 typedef enum zr_when {
@@ -305,7 +312,7 @@ typedef struct zr_step {
     int32_t slot;         /* SAVE: which state of the optimizer; -1: the parameters */
     int64_t rounds;       /* REPEAT; reductions: so many add up */
     zr_range range;       /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
-    int32_t uses, n_uses; /* in the schedule's use list */
+    int32_t uses, n_uses; /* in the schedule's use list, maybe another step's as well */
     int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
 

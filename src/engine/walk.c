@@ -10,7 +10,9 @@
 
 char *zr__at(const zr__running *r, int use)
 {
-    return zr__use_at(r->engine, r->bound->schedule, &r->use[use]);
+    const zr_use *its = &r->use[use];
+    const int64_t moved = its->moves ? r->step->range.first * zr_dtype_bytes(its->dtype) : 0;
+    return zr__use_at(r->engine, r->bound->schedule, its) + moved;
 }
 
 /* ---- what steps do ----------------------------------------------------------------------------- */

@@ -322,12 +322,12 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
         ZR_TRY(check_type(op->def->name, &type[i]));
         if (op->out[i] == ZR_NONE) continue;
         const zr_type *wanted = zr__out(graph, op, i);
+        if (zr_shape_equal(&type[i].shape, &wanted->shape) && type[i].dtype == wanted->dtype) continue;
         char have[64], want[64];
         zr_shape_print(&type[i].shape, have, sizeof have);
         zr_shape_print(&wanted->shape, want, sizeof want);
-        ZR_CHECK(zr_shape_equal(&type[i].shape, &wanted->shape) && type[i].dtype == wanted->dtype, ZR_ERR_SHAPE,
-                 "%s: output %d is %s %s; the gradient that it becomes is %s %s", op->def->name, i,
-                 zr_dtype_name(type[i].dtype), have, zr_dtype_name(wanted->dtype), want);
+        return ZR_FAIL(ZR_ERR_SHAPE, "%s: output %d is %s %s; the gradient that it becomes is %s %s", op->def->name, i,
+                       zr_dtype_name(type[i].dtype), have, zr_dtype_name(wanted->dtype), want);
     }
     return ZR_OK;
 }

@@ -4,36 +4,47 @@
  */
 #include "plan/internal.h"
 
-/* High-water marks of one schedule, walked in list order as the engine does. */
-static void account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
+#include <stdlib.h>
+
+static int by_first_step(const void *x, const void *y)
 {
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    return (a->first_step > b->first_step) - (a->first_step < b->first_step);
+}
+
+static int by_last_step(const void *x, const void *y)
+{
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    return (a->last_step > b->last_step) - (a->last_step < b->last_step);
+}
+
+/* High-water marks of one schedule: what begins its life in a step, and then what ends it there, as the engine does. */
+static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
+{
+    const int32_t n = s->n_buffers - plan->n_persistent;
+    const zr_buffer **begins = zr_alloc(sizeof(zr_buffer *) * 2 * (size_t)(n + 1));
+    ZR_CHECK(begins, ZR_ERR_MEMORY, "no memory to account for %d buffers", n);
+    const zr_buffer **ends = begins + n;
     zr_ledger ledger[ZR_SPACES] = {0};
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         zr_ledger_take(&ledger[buffer->space], buffer->category, buffer->bytes);
     }
-    /* A buffer lives from its first use to its last, so the uses of each step tell what begins and ends there; looking
-     * through all buffers at each step would be quadratic. */
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        const zr_step *step = &s->step[i];
-        for (int32_t pass = 0; pass < 2; pass++)
-            for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-                const int32_t b = s->use[u].buffer;
-                if (b < plan->n_persistent) continue; /* or absent */
-                const zr_buffer *buffer = &s->buffer[b];
-                bool seen = i != (pass == 0 ? buffer->first_step : buffer->last_step);
-                for (int32_t v = step->uses; v < u && !seen; v++) seen = s->use[v].buffer == b; /* named twice */
-                if (seen) continue;
-                zr_ledger *its = &ledger[buffer->space];
-                if (pass == 0) zr_ledger_take(its, buffer->category, buffer->bytes);
-                if (pass == 1) zr_ledger_give(its, buffer->category, buffer->bytes);
-            }
+    for (int32_t i = 0; i < n; i++) begins[i] = ends[i] = &s->buffer[plan->n_persistent + i];
+    qsort(begins, (size_t)n, sizeof(zr_buffer *), by_first_step);
+    qsort(ends, (size_t)n, sizeof(zr_buffer *), by_last_step);
+    for (int32_t i = 0, ended = 0; i < n; i++) {
+        for (; ends[ended]->last_step < begins[i]->first_step; ended++)
+            zr_ledger_give(&ledger[ends[ended]->space], ends[ended]->category, ends[ended]->bytes);
+        zr_ledger_take(&ledger[begins[i]->space], begins[i]->category, begins[i]->bytes);
     }
+    zr_free(begins);
     for (int space = 0; space < ZR_SPACES; space++)
         for (int c = 0; c < ZR_CATEGORIES; c++) {
             int64_t *most = &memory->space[space].category_bytes[c];
             if (ledger[space].peak_bytes[c] > *most) *most = ledger[space].peak_bytes[c];
         }
+    return ZR_OK;
 }
 
 int64_t zr_memory_taken(const zr_memory *memory)
@@ -50,11 +61,20 @@ void zr_memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* `times` a step. A quarter of the range is left, so that kinds can be added. */
-static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t times)
+/* Buckets that bring the same. */
+typedef struct buckets {
+    const zr_step *step; /* the first */
+    int64_t n, times;    /* each runs so often */
+} buckets;
+
+/* `bytes` for each. A quarter of the range is left, so that kinds can be added. */
+static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes,
+                        const buckets *all)
 {
-    ZR_CHECK(!__builtin_mul_overflow(bytes, times, &bytes) && bytes <= INT64_MAX / 4 - traffic->bytes[kind],
-             ZR_ERR_CONFIG, "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
+    const bool wraps =
+        __builtin_mul_overflow(bytes, all->n, &bytes) || __builtin_mul_overflow(bytes, all->times, &bytes);
+    ZR_CHECK(!wraps && bytes <= INT64_MAX / 4 - traffic->bytes[kind], ZR_ERR_CONFIG,
+             "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
              (long long)plan->layout.accum);
     zr_traffic_count(traffic, kind, bytes);
     return ZR_OK;
@@ -140,9 +160,25 @@ static bool receives(const zr_step *step)
     return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_REDUCE);
 }
 
+/* rank: by group and border, which is held against it. */
+static zr_status charge_buckets(zr_plan *plan, const zr_schedule *s, const buckets *all,
+                                int rank[ZR_GROUPS_MAX][ZR_BORDERS])
+{
+    if (all->n == 0) return ZR_OK;
+    const zr_step *step = all->step;
+    const int64_t bytes = zr__wire_bytes(plan, s, step);
+    ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, all));
+    for (int b = 0; b < ZR_BORDERS; b++) {
+        const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+        ZR_TRY(charge(plan, &plan->across[b], traffic_kind(step), across, all));
+    }
+    return ZR_OK;
+}
+
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
+    buckets all = {NULL, 0, 0};
     int rank[ZR_GROUPS_MAX][ZR_BORDERS];
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
@@ -150,18 +186,17 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        int64_t bytes = zr__wire_bytes(plan, s, step), runs = times;
+        int64_t runs = times;
         if (step->when == ZR_WHEN_STALE) continue; /* flush has charged it */
         if (step->when == ZR_WHEN_FIRST) runs = 1;
         if (step->when == ZR_WHEN_LATER) runs = times - 1;
-        if (bytes == 0 || !receives(step)) continue;
-        ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, runs));
-        for (int b = 0; b < ZR_BORDERS; b++) {
-            const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
-            ZR_TRY(charge(plan, &plan->across[b], traffic_kind(step), across, runs));
-        }
+        const bool alike = all.n > 0 && runs == all.times && zr__alike(step, all.step);
+        all.n += alike;
+        if (alike || zr__wire_bytes(plan, s, step) == 0 || !receives(step)) continue;
+        ZR_TRY(charge_buckets(plan, s, &all, rank));
+        all = (buckets){step, 1, runs};
     }
-    return ZR_OK;
+    return charge_buckets(plan, s, &all, rank);
 }
 
 /* The hardware's: ops as often as the schedule runs them. The model's: each of them once. */
@@ -192,7 +227,7 @@ zr_status zr__account(zr_plan *plan)
         for (int32_t i = 0; i < plan->schedule[k].n_steps; i++)
             plan->has_stream[plan->schedule[k].step[i].stream] = true;
     for (int k = 0; k < ZR_SCHEDULES; k++)
-        if (plan->schedule[k].buffer) account_memory(plan, &plan->schedule[k], &plan->memory);
+        if (plan->schedule[k].buffer) ZR_TRY(account_memory(plan, &plan->schedule[k], &plan->memory));
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         zr_category c = plan->persistent[b].category;
         bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;

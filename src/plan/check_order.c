@@ -148,9 +148,11 @@ static const zr_step *using_step(const zr__proof *p, int32_t time)
 static zr_status find_uses(zr__proof *p)
 {
     const int32_t n = instances(p);
-    if (!p->use) p->use = zr_alloc(sizeof *p->use * (size_t)(2 * (int64_t)p->s->n_uses + 1));
+    int64_t uses = 0; /* by all steps, of which some share theirs */
+    for (int32_t i = 0; i < p->s->n_steps; i++) uses += p->s->step[i].n_uses;
+    if (!p->use) p->use = zr_alloc(sizeof *p->use * (size_t)(2 * uses + 1));
     if (!p->first) p->first = zr_alloc(sizeof *p->first * 2 * (size_t)(n + 2));
-    ZR_CHECK(p->use && p->first, ZR_ERR_MEMORY, "no memory to check %d uses", p->s->n_uses);
+    ZR_CHECK(p->use && p->first, ZR_ERR_MEMORY, "no memory to check %lld uses", (long long)uses);
     int32_t *first = p->first, *next = first + n + 1;
     for (int32_t b = 0; b <= n; b++) first[b] = 0;
     for (int pass = 0; pass < 2; pass++) {

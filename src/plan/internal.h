@@ -98,7 +98,7 @@ typedef struct zr__list {
     zr_status status;
 } zr__list;
 
-/* A longer schedule is refused: some 400 bytes a step with its uses, and seconds to write it. */
+/* A longer schedule is refused: some 300 bytes a step with its uses, and seconds to write it. */
 #define ZR__STEPS_MAX (1 << 20)
 
 /* Begin with the plan's persistent buffers. */
@@ -110,6 +110,10 @@ void zr__list_seek(zr__list *l, zr__id before);
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
+/* The uses of a step count from where its range begins, so that others may share them. */
+void zr__list_bucket(zr__list *l, zr__id step);
+/* The same step, with as many elements from `first` on. */
+zr__id zr__list_again(zr__list *l, zr__id bucket, int64_t first);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
@@ -118,6 +122,12 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by);
 /* Write the schedule: steps in order, lifetimes, waits, offsets. Returns the latched status. */
 zr_status zr__list_finish(zr__list *l);
+
+/* Are these buckets of one move, which differ only by where they begin? Then they share their uses. */
+static inline bool zr__alike(const zr_step *a, const zr_step *b)
+{
+    return a->uses == b->uses && a->n_uses == b->n_uses && a->n_uses > 0 && a->when == b->when;
+}
 
 /* Make room for one more entry than n; false after a failure. */
 bool zr__grow_now(zr_status *status, void **array, int32_t n, int32_t *room, size_t each);

@@ -123,16 +123,43 @@ zr_step *zr__list_newest(zr__list *l)
     return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
 }
 
-/* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
-static bool uses_at_end(zr__list *l, zr_step *step)
+/* Copies of a step's uses at the end, for it alone. */
+static bool move_uses(zr__list *l, zr_step *step)
 {
-    if (step->uses + step->n_uses == l->n_uses) return true;
-    for (int32_t i = 0, from = step->uses; i < step->n_uses; i++) {
+    const int32_t from = step->uses;
+    step->uses = l->n_uses;
+    for (int32_t i = 0; i < step->n_uses; i++) {
         if (!GROW(l, l->use, l->n_uses, use_room)) return false;
-        if (i == 0) step->uses = l->n_uses;
         l->use[l->n_uses++] = l->use[from + i];
     }
     return true;
+}
+
+/* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
+static bool uses_at_end(zr__list *l, zr_step *step)
+{
+    return step->uses + step->n_uses == l->n_uses || move_uses(l, step);
+}
+
+void zr__list_bucket(zr__list *l, zr__id step)
+{
+    if (l->status != ZR_OK) return;
+    const zr_step *its = &l->step[step];
+    for (int32_t i = 0; i < its->n_uses; i++) {
+        zr_use *use = &l->use[its->uses + i];
+        use->moves = use->range.count > 0;
+        if (use->moves) use->range.first -= its->range.first;
+    }
+}
+
+zr__id zr__list_again(zr__list *l, zr__id bucket, int64_t first)
+{
+    const zr_step like = l->status == ZR_OK ? l->step[bucket] : l->unused;
+    zr__id step = zr__list_step(l, like.kind, like.stream, like.unit);
+    zr_step *made = zr__list_newest(l);
+    *made = like;
+    made->range.first = first;
+    return step;
 }
 
 void zr__list_use(zr__list *l, zr__id step, zr_use use)
@@ -169,7 +196,10 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by)
 {
     for (zr__id id = from; l->status == ZR_OK && id != ZR_NONE; id = id == to ? ZR_NONE : l->link[id].next) {
-        const zr_step *step = &l->step[id];
+        zr_step *step = &l->step[id];
+        bool used = false;
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) used |= l->use[u].buffer == buffer;
+        if (used && !move_uses(l, step)) return; /* a step beyond these may share its uses */
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
             if (l->use[u].buffer == buffer) l->use[u].buffer = by;
     }

@@ -123,12 +123,32 @@ static void touch(const zr__order *o, const zr_step *step, int32_t time)
     }
 }
 
+/* One pace at most, and the same. */
+static bool same_pace(const zr__order *o, int32_t a, int32_t b)
+{
+    const zr__list *l = o->list;
+    const int32_t x = l->link[o->id[a]].pace, y = l->link[o->id[b]].pace;
+    if (x == ZR_NONE || y == ZR_NONE) return x == y;
+    return l->pace[x].step == l->pace[y].step && l->pace[x].next == ZR_NONE && l->pace[y].next == ZR_NONE;
+}
+
+/* Is a step like one of the two before it, none of the steps from `alone` on being of another stream? Then it comes
+ * after nothing that the other does not come after. Two: casts and gathers of buckets take turns. */
+static bool follows_alike(const zr__order *o, int32_t step, int32_t alone)
+{
+    const zr_step *s = o->schedule->step;
+    for (int32_t i = step - 1; i >= alone && i >= step - 2; i--)
+        if (zr__alike(&s[i], &s[step]) && same_pace(o, i, step)) return true;
+    return false;
+}
+
 /* Steps [begin, end) of a round. What runs in the first alone does nothing in the second; what runs in later ones is
  * held to have run in the first as well, behind what it replaces, so that one wait for it serves both. */
 static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
-    for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
+    for (int32_t i = begin, alone = begin; i < end && o->status == ZR_OK; i++) {
         const zr_step *step = &o->schedule->step[i];
+        if (i > begin && step[-1].stream != step->stream) alone = i;
         int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
         bool idle = round > 0 && step->when != ZR_WHEN_ALWAYS && step->when != ZR_WHEN_LATER;
         earlier e;
@@ -138,11 +158,13 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
         }
         if (*last >= 0) follow(o, step, o->clock[time], *last);
         if (idle) continue;
-        after_uses(o, step, &e);
-        if (round > 0) after_bytes(o, step, &e);
-        after_paces(o, i, round, &e);
-        e.at[step->stream] = -1; /* in order by itself */
-        settle(o, i, time, &e, record);
+        if (!follows_alike(o, i, alone)) {
+            after_uses(o, step, &e);
+            if (round > 0) after_bytes(o, step, &e);
+            after_paces(o, i, round, &e);
+            e.at[step->stream] = -1; /* in order by itself */
+            settle(o, i, time, &e, record);
+        }
         touch(o, step, time);
         *last = time;
     }
