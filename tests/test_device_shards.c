@@ -80,14 +80,14 @@ static void check_sum_overflow(zr_device *device)
     const void *pieces[] = {high, high};
     float wide[3];
     uint16_t out[3];
-    double square = 0;
+    zr_square square = {.bad = -1};
     assert_int_equal(device->ops->sum(device, wide, ZR_F32, false, pieces, 2, ZR_F16, 3), ZR_OK);
     assert_true(wide[0] == 80000 && wide[1] == -80000 && wide[2] == 65504);
     assert_int_equal(device->ops->sum(device, out, ZR_F16, false, pieces, 2, ZR_F16, 3), ZR_OK);
     assert_true(out[0] == 0x7c00 && out[1] == 0xfc00 && out[2] == 0x7bff);
-    assert_int_equal(device->ops->first_bad(device, out, ZR_F16, 3), 0);
-    assert_int_equal(device->ops->square_sum(device, out, ZR_F16, 3, &square), ZR_OK);
-    assert_false(isfinite(square));
+    assert_int_equal(device->ops->square(device, out, ZR_F16, 3, false, 0, &square), ZR_OK);
+    assert_false(isfinite(square.sum));
+    assert_int_equal(square.bad, 0);
 }
 
 /* The owner's own piece may be where the sum goes. */
@@ -146,13 +146,15 @@ static void check_square_sum(zr_device *device)
         void *x = dtype == ZR_F32 ? (void *)long_f32 : long_16;
         for (int64_t i = 0; x == long_16 && i < LONG_N; i++) array_set(x, dtype, i, long_f32[i]);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            double want = 0, got = -1;
+            double want = 0;
+            zr_square got = {.bad = -1};
             for (int64_t i = 0; i < sizes[s]; i++) {
                 double v = array_get(x, dtype, i);
                 want += v * v;
             }
-            assert_int_equal(device->ops->square_sum(device, x, dtype, sizes[s], &got), ZR_OK);
-            assert_true(fabs(got - want) <= 1e-11 * want);
+            assert_int_equal(device->ops->square(device, x, dtype, sizes[s], false, 0, &got), ZR_OK);
+            assert_true(fabs(got.sum - want) <= 1e-11 * want);
+            assert_int_equal(got.bad, -1);
         }
     }
 }
@@ -167,14 +169,19 @@ static void check_bad(zr_device *device)
         fill(x.f32, N, 5);
         x.f32[3] = dtype == ZR_F16 ? 65504.0f : 3e38f;
         store_all(&x);
-        assert_int_equal(device->ops->first_bad(device, data, dtype, N), -1);
         for (int p = 0; p < 6; p++) {
             int64_t at = places[p];
-            double sum, before = array_get(data, dtype, at);
+            const double before = array_get(data, dtype, at);
+            zr_square first = {.bad = -1}, exact = {.bad = -1}, second = {.bad = 7};
             array_set(data, dtype, at, p % 2 ? NAN : -INFINITY);
-            assert_int_equal(device->ops->first_bad(device, data, dtype, N), at);
-            assert_int_equal(device->ops->square_sum(device, data, dtype, N, &sum), ZR_OK);
-            assert_false(isfinite(sum));
+            assert_int_equal(device->ops->square(device, data, dtype, N, false, 100, &first), ZR_OK);
+            assert_int_equal(device->ops->square(device, data, dtype, N, true, 0, &exact), ZR_OK);
+            assert_int_equal(device->ops->square(device, data, dtype, N, false, 100, &second), ZR_OK);
+            assert_false(isfinite(first.sum));
+            assert_true(exact.exact.not_finite);
+            assert_int_equal(first.bad, 100 + at);
+            assert_int_equal(exact.bad, at);
+            assert_int_equal(second.bad, 7); /* there was one before */
             array_set(data, dtype, at, before);
         }
     }
@@ -247,7 +254,7 @@ static void check_memory(zr_device *device)
     assert_int_equal(device->ops->alloc(device, bytes, (void **)&memory), ZR_OK);
     assert_int_equal((uintptr_t)memory % 64, 0);
     memset(memory, 1, (size_t)bytes);
-    assert_int_equal(device->ops->zero(device, memory, bytes - 1), ZR_OK);
+    assert_int_equal(device->ops->fill(device, memory, 0, bytes - 1), ZR_OK);
     for (int64_t i = 0; i < bytes; i++) assert_int_equal(memory[i], i == bytes - 1);
     device->ops->free(device, memory);
     assert_int_equal(device->ops->total(device, few, 3, &total), ZR_OK);
@@ -260,13 +267,15 @@ static void test_threads(void **state)
     (void)state;
     for (const char *const *level = zr__cpu_levels(); *level; level++) {
         if (!zr__cpu_has(*level)) continue;
-        double sum[3];
+        zr_square square[3];
         for (int threads = 1; threads <= 3; threads++) {
             zr_device *device = device_at(*level, threads);
-            assert_int_equal(device->ops->square_sum(device, long_f32, ZR_F32, LONG_N, &sum[threads - 1]), ZR_OK);
+            square[threads - 1] = (zr_square){.bad = -1};
+            assert_int_equal(device->ops->square(device, long_f32, ZR_F32, LONG_N, false, 0, &square[threads - 1]),
+                             ZR_OK);
             zr_device_destroy(&device);
         }
-        assert_true(sum[0] == sum[1] && sum[0] == sum[2]);
+        assert_true(square[0].sum == square[1].sum && square[0].sum == square[2].sum);
     }
 }
 

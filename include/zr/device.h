@@ -115,9 +115,10 @@ typedef struct zr_rates {
 } zr_rates;
 
 /** What a device does; one table for each kind of device (cpu now). Arrays lie in memory of the device or of
- *  alloc_host, sum's pieces in comm's staging as well; single results (`double *`, `zr_exact *`) in memory of the
- *  host. A function has ended when it returns: in its task the host goes on with what it leaves, a result or bytes
- *  that comm moves. No function allocates but those that say so. */
+ *  alloc_host, sum's pieces in comm's staging as well; single results (zr_square, zr_exact) in memory of alloc_host.
+ *  What a function is asked for in a task happens in the order of the task's queue, and may happen after it returns:
+ *  marks stand for it too, `finish` and `sync` wait for it. What its arguments point to beside arrays is read before it
+ *  returns. Outside a task it has happened by then. No function allocates but those that say so. */
 typedef struct zr_device_ops {
     void (*destroy)(zr_device *device);
     /** To be destroyed before the device. */
@@ -134,6 +135,9 @@ typedef struct zr_device_ops {
     zr_status (*sync)(zr_queue *queue);
     /** What has not begun never does. */
     void (*cancel)(zr_queue *queue);
+    /** In a task: wait until all that was asked for in its queue has happened, and all that the queue awaits. Then the
+     *  host, or other ranks, may go on with what it leaves, or change what it reads. */
+    zr_status (*finish)(zr_device *device);
     /** 64-byte aligned, zeroed. Fatal ZR_ERR_MEMORY with the bytes. Memory of the device: the host may not touch it but
      *  through the device's operations in a queue. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
@@ -149,16 +153,16 @@ typedef struct zr_device_ops {
      *  dtype; accumulate: out is F32 and the tree's sum is added to it. pieces: n_pieces arrays (n). */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
-    /** Sum of squares in double over (n) F32, BF16 or F16, in blocks of fixed size: the same bits for
-     *  any number of threads. Not finite when an element is not. */
-    zr_status (*square_sum)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum);
-    /** *sum += the squares of (n) elements, exactly (zr_exact). */
-    zr_status (*square_exact)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
-    /** Index of the first element that is not finite, -1 when all are. */
-    int64_t (*first_bad)(zr_device *device, const void *x, zr_dtype dtype, int64_t n);
+    /** Add the squares of (n) F32, BF16 or F16, the first of which is element `first` of its unit: to square->sum in
+     *  double, in blocks of fixed size, so that the bits are the same for any number of threads, or (`exact`) to
+     *  square->exact. Where one is not finite and square->bad is -1, that becomes the first such element of the unit.
+     */
+    zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                        zr_square *square);
     /** One pass of unscale, clip, update and cast. ZR_ERR_UNSUPPORTED when there is no such rule. */
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
-    zr_status (*zero)(zr_device *device, void *x, int64_t bytes);
+    /** Each byte becomes `byte`. */
+    zr_status (*fill)(zr_device *device, void *x, int byte, int64_t bytes);
     /** Take the pages of memory that is written soon, where memory gets them only when it is touched; what stands there
      *  stays. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);

@@ -256,6 +256,13 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
+/** Squares of gradients, and where these are not finite. */
+typedef struct zr_square {
+    double sum;
+    zr_exact exact; /* in place of `sum`, where sums are without rounding */
+    int64_t bad;    /* the first element of the unit that is not finite, -1: none */
+} zr_square;
+
 /** One stretch of one parameter, all arrays (n) F32 but grad and param16. */
 typedef struct zr_update_args {
     int64_t n;

@@ -366,13 +366,7 @@ typedef struct zr_plan_unit {
     int32_t verdict; /* buffer of the zr_verdict by which it is updated */
 } zr_plan_unit;
 
-/** Results that steer later steps. They lie in buffers of the host's space. */
-typedef struct zr_square {
-    double sum;
-    zr_exact exact;    /* in place of `sum`, where sums are without rounding */
-    int32_t bad_param; /* first parameter with a gradient that is not finite, -1 */
-} zr_square;
-
+/** What steers an update. Lies, as a zr_square does, in a buffer of the host's space. */
 typedef struct zr_verdict {
     double grad_norm, loss;
     float grad_scale;  /* what gradients are multiplied with in an update */

@@ -1,11 +1,24 @@
 /*
  * The steps that move a unit: casts and gathers of parameters, reductions of gradients.
+ *
+ * Other ranks read and write this one's memory within a call: what the device was asked for has happened before.
  */
 #include "engine/internal.h"
 
 static zr_comm *comm_of(const zr__running *r)
 {
     return r->engine->group_comm[r->step->group];
+}
+
+static zr_status finish(const zr__running *r)
+{
+    return r->device->ops->finish(r->device);
+}
+
+/* Of a reduction: a rank alone adds its own pieces, behind what it has asked for. */
+static zr_status finish_pieces(const zr__running *r)
+{
+    return comm_of(r)->size > 1 ? finish(r) : ZR_OK;
 }
 
 zr_status zr__cast(const zr__running *r)
@@ -18,6 +31,7 @@ zr_status zr__gather(const zr__running *r)
 {
     const zr_range *range = &r->use[1].range;
     int64_t each = zr_dtype_bytes(r->use[1].dtype);
+    ZR_TRY(finish(r));
     return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), range->by.elems * each, range->count * each);
 }
 
@@ -29,6 +43,7 @@ zr_status zr__broadcast(const zr__running *r)
     char *place = zr__at(r, 1);
     if (r->step->owner == e->place[r->step->group] && mine != place)
         ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->step->range.count));
+    ZR_TRY(finish(r));
     return zr_comm_broadcast(comm_of(r), r->step->owner, place, r->step->range.count * zr_dtype_bytes(dtype));
 }
 
@@ -74,10 +89,8 @@ static zr_status sum_any_ranks(const zr__running *r, stretch s, const void *cons
     return ZR_OK;
 }
 
-/* A stretch of everyone's pieces is here. */
-static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+static zr_status sum_stretch(const zr__running *r, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
-    const zr__running *r = arg;
     const zr_use *sums = &r->use[SUMS];
     int64_t wire = zr_dtype_bytes(r->use->dtype);
     int n_pieces = r->engine->plan->group[r->step->group].size;
@@ -87,9 +100,18 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, r->use->dtype, s.count);
 }
 
+/* A stretch of everyone's pieces is here, and is while this runs. */
+static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+{
+    const zr__running *r = arg;
+    ZR_TRY(sum_stretch(r, first_byte, bytes, pieces));
+    return finish_pieces(r);
+}
+
 zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
+    ZR_TRY(finish_pieces(r));
     int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->step->range.count * wire;
     if (r->step->kind == ZR_STEP_REDUCE)
         return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, sum_arrived, &running);

@@ -6,57 +6,46 @@
 #include <math.h>
 #include <stdio.h>
 
-/* First parameter with an element that is not finite in the step's range of a unit, or -1. */
-static int32_t bad_param(const zr__running *r)
+/* The first parameter with a gradient that is not finite, infinity: all are. */
+static double bad_param(const zr__running *r, int use)
 {
-    int64_t at = r->device->ops->first_bad(r->device, zr__at(r, 0), r->use->dtype, r->step->range.count);
-    if (at < 0) return -1;
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
-    for (int32_t p = info->first_param + info->n_params - 1; p >= info->first_param; p--)
-        if (zr_graph_param(g, p)->unit_offset <= zr__first(r->engine, &r->step->range) + at) return p;
-    return -1;
+    const zr_square *square = (const zr_square *)zr__at(r, use);
+    const zr_unit_info *info = zr_graph_unit_info(g, r->bound->schedule->buffer[r->use[use].buffer].unit);
+    int32_t p = info->first_param + info->n_params - 1;
+    if (square->bad < 0) return INFINITY;
+    while (p > info->first_param && zr_graph_param(g, p)->unit_offset > square->bad) p--;
+    return p;
 }
 
-/* Add the squares of n elements from `first` of the step's range on. */
-static zr_status square_range(const zr__running *r, int64_t first, int64_t n, zr_square *square)
+/* Elements [first, end) of the unit, which the step's range has from `begin` on. */
+static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
-    const zr_device_ops *ops = r->device->ops;
-    const void *x = zr__at(r, 0) + first * zr_dtype_bytes(r->use->dtype);
-    double sum = 0;
-    if (r->step->any_ranks) return ops->square_exact(r->device, x, r->use->dtype, n, &square->exact);
-    ZR_TRY(ops->square_sum(r->device, x, r->use->dtype, n, &sum));
-    square->sum += sum;
-    return ZR_OK;
+    const void *x = zr__at(r, 0) + (first - begin) * zr_dtype_bytes(r->use->dtype);
+    return r->device->ops->square(r->device, x, r->use->dtype, end - first, r->step->any_ranks, first,
+                                  (zr_square *)zr__at(r, 1));
 }
 
 /* Of ranks that share layers, the first counts what all of them have; the others only what they have apart. */
-static zr_status square_cut(const zr__running *r, zr_square *square)
+static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
-    const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
         int64_t first = param->unit_offset, end = first + zr_shape_elems(&param->shape);
         if (first < begin) first = begin;
         if (end > stop) end = stop;
-        if (param->cut.parts > 0 && first < end) ZR_TRY(square_range(r, first - begin, end - first, square));
+        if (param->cut.parts > 0 && first < end) ZR_TRY(square_range(r, begin, first, end));
     }
     return ZR_OK;
 }
 
 zr_status zr__square(const zr__running *r)
 {
-    zr_square *square = (zr_square *)zr__at(r, 1);
-    *square = (zr_square){.bad_param = -1};
-    if (r->engine->runtime.place > 0)
-        ZR_TRY(square_cut(r, square));
-    else
-        ZR_TRY(square_range(r, 0, r->step->range.count, square));
-    bool finite = r->step->any_ranks ? !square->exact.not_finite : isfinite(square->sum);
-    if (!finite) square->bad_param = bad_param(r);
-    return ZR_OK;
+    const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
+    *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1}; /* NORM or AGREE has read the last ones, behind the device */
+    return r->engine->runtime.place > 0 ? square_cut(r, begin, stop) : square_range(r, begin, begin, stop);
 }
 
 /* ---- what all ranks agree on ------------------------------------------------------------------- */
@@ -86,10 +75,9 @@ zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr_square *square = (const zr_square *)zr__at(r, SQUARES);
     double *all = (double *)zr__at(r, NUMBERS), bad = INFINITY, loss = 0;
-    double mine[ZR_AGREE_SCALARS] = {square->bad_param >= 0 ? square->bad_param : INFINITY,
-                                     ((const zr_exact *)zr__at(r, LOSS))->not_finite};
+    ZR_TRY(r->device->ops->finish(r->device));
+    double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), ((const zr_exact *)zr__at(r, LOSS))->not_finite};
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_AGREE_SCALARS, all));
     for (int i = 0; i < e->plan->ranks; i++) {
         bad = fmin(bad, all[ZR_AGREE_SCALARS * i]);
@@ -154,7 +142,7 @@ static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_ANY_RANKS])
         const zr_square *square = (const zr_square *)zr__at(r, u);
         sum += square->sum;
         zr_exact_merge(&exact, &square->exact);
-        if (square->bad_param >= 0) bad = fmin(bad, square->bad_param);
+        bad = fmin(bad, bad_param(r, u));
     }
     const int n = r->step->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
     if (r->step->any_ranks) {
@@ -174,6 +162,7 @@ zr_status zr__norm(const zr__running *r)
     zr_engine *e = r->engine;
     const int ranks = e->plan->ranks;
     double mine[ZR_NORM_SCALARS_ANY_RANKS] = {0}, *numbers = (double *)zr__at(r, NUMBERS);
+    ZR_TRY(r->device->ops->finish(r->device));
     ZR_TRY(zr_comm_scalars(e->comm, mine, say(r, mine), numbers));
     agreed all = r->step->any_ranks ? agree_exactly(e, numbers, ranks) : agree_in_order(e, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;

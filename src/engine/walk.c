@@ -10,9 +10,9 @@
 
 char *zr__at(const zr__running *r, int use)
 {
-    const zr_use *its = &r->use[use];
-    const int64_t moved = its->moves ? r->step->range.first * zr_dtype_bytes(its->dtype) : 0;
-    return zr__use_at(r->engine, r->bound->schedule, its) + moved;
+    zr_use its = r->use[use];
+    its.range.first = zr_use_first(&its, &r->step->range);
+    return zr__use_at(r->engine, r->bound->schedule, &its);
 }
 
 /* ---- what steps do ----------------------------------------------------------------------------- */
@@ -34,6 +34,7 @@ static zr_status run_batch(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
+    ZR_TRY(r->device->ops->finish(r->device)); /* copies of the micro-batch before may still read the inputs */
     e->batch.micro = r->micro;
     if (e->kind == ZR_SCHEDULE_TRAIN)
         e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
@@ -61,7 +62,7 @@ static zr_status run_op(const zr__running *r)
 
 static zr_status run_zero(const zr__running *r)
 {
-    return r->device->ops->zero(r->device, zr__at(r, 0), r->use->range.count * zr_dtype_bytes(r->use->dtype));
+    return r->device->ops->fill(r->device, zr__at(r, 0), 0, r->use->range.count * zr_dtype_bytes(r->use->dtype));
 }
 
 static zr_status run_copy(const zr__running *r)
@@ -102,16 +103,18 @@ static int64_t index_of(const zr__bound *b, int64_t micro, int32_t step)
 }
 
 /* Debug builds: what begins its life holds no number, so that a plan which reads too early is seen. */
-static void poison(const zr_engine *e, const zr__bound *b, int32_t step)
+static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
+    const zr__bound *b = r->bound;
     for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
         const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
-        memset(zr__buffer(e, buffer), 0xff, (size_t)buffer->bytes);
+        ZR_TRY(r->device->ops->fill(r->device, zr__buffer(r->engine, buffer), 0xff, buffer->bytes));
     }
 #else
-    (void)e, (void)b, (void)step;
+    (void)r, (void)step;
 #endif
+    return ZR_OK;
 }
 
 /* "in step 12, gather of h.3": what a failure is found in. */
@@ -152,8 +155,8 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     const zr_step *step = &b->schedule->step[i];
     zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps};
     show(e, step->stream, r.micro, i);
-    poison(e, b, i);
-    zr_status st = run_kind[step->kind](&r);
+    zr_status st = poison(&r, i);
+    if (st == ZR_OK) st = run_kind[step->kind](&r);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
 }
 

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/queue.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,23 +233,27 @@ static zr_status cpu_sum(zr_device *device, void *out, zr_dtype out_dtype, bool 
     return ZR_OK;
 }
 
-static zr_status cpu_square_sum(zr_device *device, const void *x, zr_dtype dtype, int64_t n, double *sum)
+static zr_status cpu_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                            zr_square *square)
 {
-    ZR_TRY(check_float("the operand of a square sum", dtype));
-    *sum = level_of(device)->shards->square_sum(device->profile.facts.threads, x, dtype, n);
+    const level *at = level_of(device);
+    const int threads = device->profile.facts.threads;
+    ZR_TRY(check_float("the operand of a sum of squares", dtype));
+    if (exact)
+        (*at->square_exact)(threads, x, dtype, n, &square->exact);
+    else
+        square->sum += at->shards->square_sum(threads, x, dtype, n);
+    const bool finite = exact ? !square->exact.not_finite : isfinite(square->sum);
+    const int64_t bad = finite || square->bad >= 0 ? -1 : at->shards->first_bad(x, dtype, n);
+    if (bad >= 0) square->bad = first + bad;
     return ZR_OK;
 }
 
-static zr_status cpu_square_exact(zr_device *device, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum)
+/* All has happened when a function returns. */
+static zr_status cpu_finish(zr_device *device)
 {
-    ZR_TRY(check_float("the operand of an exact square sum", dtype));
-    (*level_of(device)->square_exact)(device->profile.facts.threads, x, dtype, n, sum);
+    (void)device;
     return ZR_OK;
-}
-
-static int64_t cpu_first_bad(zr_device *device, const void *x, zr_dtype dtype, int64_t n)
-{
-    return level_of(device)->shards->first_bad(x, dtype, n);
 }
 
 static void (*find_rule(const zr_device *device, const zr_optimizer *optimizer))(const zr_update_args *)
@@ -301,12 +306,12 @@ static void cpu_populate(zr_device *device, void *memory, int64_t bytes)
     zr_alloc_populate(memory, bytes);
 }
 
-static zr_status cpu_zero(zr_device *device, void *x, int64_t bytes)
+static zr_status cpu_fill(zr_device *device, void *x, int byte, int64_t bytes)
 {
     const int64_t piece = (int64_t)1 << 20;
 #pragma omp parallel for num_threads(device->profile.facts.threads) schedule(static) if (bytes > piece)
     for (int64_t first = 0; first < bytes; first += piece)
-        memset((char *)x + first, 0, (size_t)(bytes - first < piece ? bytes - first : piece));
+        memset((char *)x + first, byte, (size_t)(bytes - first < piece ? bytes - first : piece));
     return ZR_OK;
 }
 
@@ -385,14 +390,13 @@ static const zr_device_ops cpu_ops = {
     .free = cpu_free,
     .alloc_host = cpu_alloc,
     .free_host = cpu_free,
+    .finish = cpu_finish,
     .copy = cpu_copy,
     .kernel = cpu_kernel,
     .sum = cpu_sum,
-    .square_sum = cpu_square_sum,
-    .square_exact = cpu_square_exact,
-    .first_bad = cpu_first_bad,
+    .square = cpu_square,
     .update = cpu_update,
-    .zero = cpu_zero,
+    .fill = cpu_fill,
     .populate = cpu_populate,
     .cast = cpu_cast,
     .total = cpu_total,

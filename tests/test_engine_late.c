@@ -1,0 +1,398 @@
+//TEST timeout=120
+/* A device that does what it is asked for as late as it may: only when somebody waits for it. Where the host, another
+ * queue or another rank goes on with what the device has not done yet, other bits come out. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "layout_variants.h"
+
+typedef struct call {
+    enum { RUN, COPY, SUM, SQUARE, UPDATE, FILL, CAST, TOTAL, NORMAL } what;
+    zr_device *device;
+    void *out;
+    const void *in;
+    int64_t n, first; /* n: elements or bytes */
+    zr_dtype out_dtype, dtype;
+    bool flag;  /* SUM: accumulate; SQUARE: exact */
+    int number; /* SUM: pieces; FILL: the byte */
+    const void *piece[8];
+    const zr_kernel *kernel;
+    zr_kernel_args args;
+    zr_runtime runtime;
+    const zr_optimizer *optimizer;
+    zr_update_args update;
+    zr_rng rng;
+    float std;
+} call;
+
+/* What the queue whose task this thread runs has been asked for, and has not done. */
+enum { CALLS = 512 };
+static _Thread_local struct {
+    zr_device *device;
+    zr_queue *queue;
+    call call[CALLS];
+    int n, most;
+} own;
+static zr_device_ops plain, late; /* made once */
+static int latest;                /* most calls that waited at a time, on rank 0 */
+
+static zr_status do_call(const call *c)
+{
+    zr_kernel_args args = c->args;
+    args.runtime = &c->runtime;
+    switch (c->what) {
+    case RUN:
+        return c->kernel->run(&args);
+    case COPY:
+        return plain.copy(c->device, c->out, c->in, c->n);
+    case SUM:
+        return plain.sum(c->device, c->out, c->out_dtype, c->flag, c->piece, c->number, c->dtype, c->n);
+    case SQUARE:
+        return plain.square(c->device, c->in, c->dtype, c->n, c->flag, c->first, c->out);
+    case UPDATE:
+        return plain.update(c->device, c->optimizer, &c->update);
+    case FILL:
+        return plain.fill(c->device, c->out, c->number, c->n);
+    case CAST:
+        return plain.cast(c->device, c->out, c->out_dtype, c->in, c->dtype, c->n);
+    case TOTAL:
+        return plain.total(c->device, c->in, c->n, c->out);
+    case NORMAL:
+        plain.normal(c->device, &c->rng, (uint64_t)c->first, c->n, c->std, c->out);
+    }
+    return ZR_OK;
+}
+
+static zr_status do_all(void)
+{
+    const int n = own.n;
+    own.n = 0;
+    for (int i = 0; i < n; i++) ZR_TRY(do_call(&own.call[i]));
+    return ZR_OK;
+}
+
+static zr_status ask(const call *c)
+{
+    if (c->device != own.device) return do_call(c); /* in no task */
+    if (own.n == CALLS) ZR_TRY(do_all());
+    own.call[own.n++] = *c;
+    if (own.n > own.most) own.most = own.n;
+    return ZR_OK;
+}
+
+static zr_status late_run(const zr_kernel_args *args)
+{
+    call c = {.what = RUN, .device = own.device, .args = *args, .runtime = *args->runtime};
+    c.kernel = plain.kernel(own.device, args->op->def->name);
+    return ask(&c);
+}
+
+static const zr_kernel *late_kernel(zr_device *device, const char *op)
+{
+    enum { KERNELS = 64 };
+    static _Thread_local zr_kernel kernel[KERNELS];
+    static _Thread_local int n;
+    const zr_kernel *its = plain.kernel(device, op);
+    if (!its) return NULL;
+    for (int i = 0; i < n; i++)
+        if (strcmp(kernel[i].op, op) == 0) return &kernel[i];
+    if (n == KERNELS) abort();
+    kernel[n] = *its;
+    kernel[n].run = late_run;
+    return &kernel[n++];
+}
+
+static zr_status late_copy(zr_device *device, void *to, const void *from, int64_t bytes)
+{
+    return ask(&(call){.what = COPY, .device = device, .out = to, .in = from, .n = bytes});
+}
+
+static zr_status late_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                          int n_pieces, zr_dtype dtype, int64_t n)
+{
+    call c = {.what = SUM,
+              .device = device,
+              .out = out,
+              .out_dtype = out_dtype,
+              .flag = accumulate,
+              .number = n_pieces,
+              .dtype = dtype,
+              .n = n};
+    if (n_pieces > 8) abort();
+    memcpy(c.piece, pieces, sizeof *pieces * (size_t)n_pieces);
+    return ask(&c);
+}
+
+static zr_status late_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                             zr_square *square)
+{
+    return ask(&(call){.what = SQUARE,
+                       .device = device,
+                       .in = x,
+                       .dtype = dtype,
+                       .n = n,
+                       .flag = exact,
+                       .first = first,
+                       .out = square});
+}
+
+static zr_status late_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
+{
+    return ask(&(call){.what = UPDATE, .device = device, .optimizer = optimizer, .update = *args});
+}
+
+static zr_status late_fill(zr_device *device, void *x, int byte, int64_t bytes)
+{
+    return ask(&(call){.what = FILL, .device = device, .out = x, .number = byte, .n = bytes});
+}
+
+static zr_status late_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+{
+    return ask(
+        &(call){.what = CAST, .device = device, .out = out, .out_dtype = out_dtype, .in = in, .dtype = dtype, .n = n});
+}
+
+static zr_status late_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
+{
+    return ask(&(call){.what = TOTAL, .device = device, .in = x, .n = n, .out = sum});
+}
+
+static void late_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
+{
+    call c = {.what = NORMAL, .device = device, .rng = *rng, .first = (int64_t)first, .n = n, .std = std, .out = out};
+    (void)!ask(&c);
+}
+
+static zr_status late_finish(zr_device *device)
+{
+    return device == own.device ? do_all() : plain.finish(device);
+}
+
+/* ---- queues ------------------------------------------------------------------------------------ */
+
+static zr_status late_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+{
+    ZR_TRY(plain.queue_create(device, config, queue));
+    if (!config->beside) own.queue = *queue;
+    return ZR_OK;
+}
+
+/* Tasks of queues with threads, which have done all that they were asked for when they end. */
+enum { TASKS = 4096 };
+static zr_task task_of[TASKS];
+static atomic_int n_tasks;
+
+static zr_status run_beside(void *arg, zr_device *device, int64_t index)
+{
+    const zr_task task = *(const zr_task *)arg;
+    own.device = device;
+    zr_status st = task.run(task.arg, device, index), late_st = do_all();
+    own.device = NULL;
+    return st != ZR_OK ? st : late_st;
+}
+
+static zr_status late_issue(zr_queue *queue, const zr_task *task)
+{
+    zr_device *mine = own.device;
+    if (queue != own.queue) {
+        zr_task *kept = &task_of[atomic_fetch_add(&n_tasks, 1) % TASKS];
+        *kept = *task;
+        return plain.issue(queue, &(zr_task){run_beside, NULL, kept, task->index});
+    }
+    own.device = queue->device;
+    zr_status st = plain.issue(queue, task);
+    own.device = mine;
+    return st;
+}
+
+/* Another queue goes on from the computing queue's mark. */
+static zr_status late_await(zr_queue *queue, zr_mark mark)
+{
+    if (queue != own.queue && mark.queue == own.queue) ZR_TRY(do_all());
+    return plain.await(queue, mark);
+}
+
+static zr_status late_sync(zr_queue *queue)
+{
+    zr_status st = queue == own.queue ? do_all() : ZR_OK, its = plain.sync(queue);
+    return st != ZR_OK ? st : its;
+}
+
+static void make_tables(const zr_device_ops *ops)
+{
+    plain = late = *ops;
+    late.kernel = late_kernel;
+    late.copy = late_copy;
+    late.sum = late_sum;
+    late.square = late_square;
+    late.update = late_update;
+    late.fill = late_fill;
+    late.cast = late_cast;
+    late.total = late_total;
+    late.normal = late_normal;
+    late.finish = late_finish;
+    late.queue_create = late_queue_create;
+    late.issue = late_issue;
+    late.await = late_await;
+    late.sync = late_sync;
+}
+
+static void make_late(trainer *run, zr_device *device)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    (void)run;
+    pthread_mutex_lock(&lock);
+    if (!plain.kernel) make_tables(device->ops);
+    pthread_mutex_unlock(&lock);
+    device->ops = &late;
+    own.n = own.most = 0;
+}
+
+static zr_status note_most(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run, (void)engine;
+    if (comm->rank == 0) latest = own.most;
+    return ZR_OK;
+}
+
+/* ---- the same bits ----------------------------------------------------------------------------- */
+
+static void compare(const trainer *want, trainer run, const char *what)
+{
+    run.tune = make_late;
+    run.after = note_most;
+    latest = 0;
+    trainer_run(&run);
+    layout_assert_same(want, &run, what);
+    assert_true(latest > 1);
+}
+
+/* Alone, nobody waits but the host: for a batch, and for the norm or before each update. */
+static void one_rank(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage += 3)
+        for (int accum = 1; accum <= 2; accum++)
+            for (int clip = 0; clip <= 1; clip++)
+                for (int v = 0; v < 3; v++) {
+                    trainer want = layout_trainer(1, ZR_BF16, accum, 0.5 * clip);
+                    want.layout.stage = stage;
+                    if (!layout_vary(&want, &layout_variants[v])) continue;
+                    trainer_run(&want);
+                    compare(&want, want, layout_variants[v].name);
+                    assert_true(latest > 50);
+                }
+}
+
+/* All ways to keep and to move, at each stage. */
+static void several_ranks(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        trainer want = layout_trainer(ranks, ZR_F32, ranks - 1, 0.5);
+        trainer_run(&want);
+        for (int stage = 0; stage <= 3; stage++)
+            for (int v = 0; v < LAYOUT_VARIANTS; v++) {
+                trainer run = want;
+                run.layout.stage = stage;
+                if ((v + stage) % 2 == 0 && layout_vary(&run, &layout_variants[v]))
+                    compare(&want, run, layout_variants[v].name);
+            }
+    }
+}
+
+/* Groups of one rank move nothing between ranks, but copy. */
+static void groups_of_one(void **state)
+{
+    (void)state;
+    for (int hpz = 0; hpz <= 1; hpz++) {
+        trainer want = layout_trainer(2, ZR_F32, 2, 0.5);
+        want.layout.stage = 3;
+        if (hpz)
+            want.layout.hpz_ranks = 1;
+        else
+            want.layout.shard_ranks = 1;
+        trainer_run(&want);
+        compare(&want, want, "groups of one rank");
+    }
+}
+
+/* The comm stream beside. */
+static void lanes(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage += 2) {
+        trainer want = layout_trainer(2, ZR_F32, 1, 0.5);
+        want.lanes = true;
+        want.layout.stage = stage;
+        if (!layout_vary(&want, &layout_variants[1])) continue;
+        trainer_run(&want);
+        compare(&want, want, "the comm stream beside");
+    }
+}
+
+static void shared_layers(void **state)
+{
+    (void)state;
+    for (int sequence = ZR_SEQUENCE_OFF; sequence <= ZR_SEQUENCE_REGATHER; sequence++) {
+        trainer want = trainer_odd();
+        want.layout.ranks = 2;
+        want.layout.tensor = 2;
+        want.layout.sequence = (zr_sequence)sequence;
+        want.config.n_head = 2;
+        want.config.n_embd = 24;
+        want.clip = 0.5;
+        want.layout.norm_first = true;
+        want.steps = 3;
+        trainer_run(&want);
+        compare(&want, want, "ranks that share layers");
+    }
+}
+
+/* Losses and gradients that are not finite are found as ever: by name. */
+static void not_finite(void **state)
+{
+    (void)state;
+    char said[1024];
+    for (int any_ranks = 0; any_ranks <= 1; any_ranks++) {
+        trainer want = layout_trainer(2, ZR_F16, 1, 0.5);
+        want.scaler = (zr_loss_scaler){
+            .scale = 0x1p22, .min_scale = 1, .dynamic = true, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
+        want.layout.any_ranks = any_ranks;
+        trainer_run(&want);
+        assert_true(want.skipped[0] && want.bad_param[0] >= 0);
+        trainer run = want;
+        run.tune = make_late;
+        trainer_run(&run);
+        for (int i = 0; i < want.steps; i++) {
+            assert_int_equal(want.skipped[i], run.skipped[i]);
+            assert_int_equal(want.bad_param[i], run.bad_param[i]);
+        }
+        assert_true(want.weights == run.weights);
+        if (any_ranks) continue; /* no step ends the run */
+        run.layout.states = ZR_STATES_LEAN;
+        run.layout.norm_first = false;
+        run.clip = 0;
+        for (int ranks = 1; ranks <= 2; ranks++) {
+            run.layout.ranks = ranks;
+            for (int i = 0; i < 2; i++) {
+                run.tune = i ? make_late : NULL;
+                assert_int_equal(zr_comm_threads_run(ranks, trainer_rank, &run), ZR_ERR_DIVERGED);
+                const char *text = strstr(zr_error_message(), "the gradient of"); /* behind the rank that was first */
+                assert_non_null(text);
+                if (i) assert_string_equal(text, said);
+                snprintf(said, sizeof said, "%s", text);
+            }
+            assert_non_null(strstr(said, "is not finite in step 1"));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank), cmocka_unit_test(several_ranks), cmocka_unit_test(groups_of_one),
+        cmocka_unit_test(lanes),    cmocka_unit_test(shared_layers), cmocka_unit_test(not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
