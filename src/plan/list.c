@@ -61,9 +61,10 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
-    /* Room that is not used is not touched; arrays that grow are touched twice. */
-    l->step_room = l->link_room = plan->n_moves + 4 * (graph ? zr_graph_ops(graph) : 0) + 256;
-    l->use_room = 4 * l->step_room;
+    /* Enough for most: arrays that grow are touched twice. Steps that move share their uses. */
+    const int32_t ops = graph ? zr_graph_ops(graph) : 0;
+    l->step_room = l->link_room = plan->n_moves + 2 * ops + 64;
+    l->use_room = 5 * ops + 256;
     l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
     l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
     l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);

@@ -301,8 +301,8 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
         bool wanted = k == ZR_SCHEDULE_TRAIN ? l->train : k == ZR_SCHEDULE_EVAL ? l->eval : l->decode_len > 0;
         if (!wanted) continue;
         ZR_TRY(build_graph(plan, model, (zr_schedule_kind)k));
+        if (first) ZR_TRY(same_params(first, plan->graph[k], model->name));
         if (!first) first = plan->graph[k];
-        ZR_TRY(same_params(first, plan->graph[k], model->name));
     }
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_states(plan));
