@@ -31,6 +31,14 @@ static atomic_int sync_error;                                    /* errno; 0: no
 static atomic_int writes_left = -1, directs, plains;             /* the write that fails; all writes */
 static atomic_int writes_behind;                                 /* those behind it */
 
+static void count_direct(const void *bytes, size_t n, off_t at)
+{
+    assert_int_equal(at % 4096, 0);
+    assert_int_equal(n % 4096, 0);
+    assert_int_equal((uintptr_t)bytes % 4096, 0);
+    directs++;
+}
+
 int __wrap_open(const char *path, int flags, ...)
 {
     va_list args;
@@ -60,10 +68,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
         return -1;
     }
     if (direct) {
-        assert_int_equal(at % 4096, 0);
-        assert_int_equal(n % 4096, 0);
-        assert_int_equal((uintptr_t)bytes % 4096, 0);
-        directs++;
+        count_direct(bytes, n, at);
         if (disk == CUT_SHORT && n > 4096) return __real_pwrite(fd, bytes, 4096, at);
         return __real_pwrite(fd, bytes, n, at);
     }
@@ -88,10 +93,7 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
         return -1;
     }
     if (direct) {
-        assert_int_equal(at % 4096, 0);
-        assert_int_equal(n % 4096, 0);
-        assert_int_equal((uintptr_t)bytes % 4096, 0);
-        directs++;
+        count_direct(bytes, n, at);
     } else {
         plains++;
     }

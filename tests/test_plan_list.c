@@ -87,8 +87,13 @@ static void test_buckets(void **state)
     put(&l, ZR_STREAM_COMPUTE, ZR_NONE, b[0]);
     zr__id step[BUCKETS];
     for (int i = 0; i < BUCKETS; i++) {
-        step[i] = i ? zr__list_again(&l, step[0], i * ELEMS) : zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMM, -1);
-        if (i) continue;
+        if (i > 0) {
+            assert_false(zr__list_again(&l, step[0], i * ELEMS, ELEMS - 1));
+            assert_true(zr__list_again(&l, step[0], i * ELEMS, ELEMS));
+            step[i] = l.newest;
+            continue;
+        }
+        step[0] = zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMM, -1);
         zr__list_newest(&l)->range.count = ELEMS;
         for (int k = 0; k < 2; k++)
             zr__list_use(&l, step[0],
@@ -138,11 +143,13 @@ static void test_buckets_apart(void **state)
     zr__id bucket = put(&l, ZR_STREAM_COMM, from, to); /* 1 */
     zr__list_bucket(&l, bucket);
     put(&l, ZR_STREAM_COMPUTE, to, ZR_NONE);                     /* 2 */
-    zr__list_again(&l, bucket, 0);                               /* 3: writes what 2 reads */
+    assert_true(zr__list_again(&l, bucket, 0, 0));               /* 3: writes what 2 reads */
     zr__id alone = put(&l, ZR_STREAM_COMPUTE, ZR_NONE, ZR_NONE); /* 4 */
-    zr__list_again(&l, bucket, 0);                               /* 5 */
-    zr__list_pace(&l, zr__list_again(&l, bucket, 0), alone);     /* 6 */
-    zr__list_pace(&l, zr__list_again(&l, bucket, 0), alone);     /* 7 */
+    assert_true(zr__list_again(&l, bucket, 0, 0));               /* 5 */
+    assert_true(zr__list_again(&l, bucket, 0, 0));
+    zr__list_pace(&l, l.newest, alone); /* 6 */
+    assert_true(zr__list_again(&l, bucket, 0, 0));
+    zr__list_pace(&l, l.newest, alone); /* 7 */
     assert_int_equal(zr__list_finish(&l), ZR_OK);
     const int waited[] = {-1, -1, 1, 2, -1, -1, 4, -1};
     for (int i = 0; i < 8; i++) {

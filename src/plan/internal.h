@@ -110,10 +110,10 @@ void zr__list_seek(zr__list *l, zr__id before);
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
-/* The uses of a step count from where its range begins, so that others may share them. */
-void zr__list_bucket(zr__list *l, zr__id step);
-/* The same step, with as many elements from `first` on. */
-zr__id zr__list_again(zr__list *l, zr__id bucket, int64_t first);
+/* The uses of a step count from where its range begins, so that others may share them. Returns it. */
+zr__id zr__list_bucket(zr__list *l, zr__id step);
+/* Put such a step in once more, of `count` elements from `first` on; false: it has not so many, or is ZR_NONE. */
+bool zr__list_again(zr__list *l, zr__id bucket, int64_t first, int64_t count);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,

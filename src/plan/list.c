@@ -142,25 +142,27 @@ static bool uses_at_end(zr__list *l, zr_step *step)
     return step->uses + step->n_uses == l->n_uses || move_uses(l, step);
 }
 
-void zr__list_bucket(zr__list *l, zr__id step)
+zr__id zr__list_bucket(zr__list *l, zr__id step)
 {
-    if (l->status != ZR_OK) return;
+    if (l->status != ZR_OK) return ZR_NONE;
     const zr_step *its = &l->step[step];
     for (int32_t i = 0; i < its->n_uses; i++) {
         zr_use *use = &l->use[its->uses + i];
         use->moves = use->range.count > 0;
         if (use->moves) use->range.first -= its->range.first;
     }
+    return step;
 }
 
-zr__id zr__list_again(zr__list *l, zr__id bucket, int64_t first)
+bool zr__list_again(zr__list *l, zr__id bucket, int64_t first, int64_t count)
 {
-    const zr_step like = l->status == ZR_OK ? l->step[bucket] : l->unused;
-    zr__id step = zr__list_step(l, like.kind, like.stream, like.unit);
+    if (l->status != ZR_OK || bucket == ZR_NONE || l->step[bucket].range.count != count) return false;
+    const zr_step like = l->step[bucket]; /* the array may grow */
+    (void)zr__list_step(l, like.kind, like.stream, like.unit);
     zr_step *made = zr__list_newest(l);
     *made = like;
     made->range.first = first;
-    return step;
+    return true;
 }
 
 void zr__list_use(zr__list *l, zr__id step, zr_use use)

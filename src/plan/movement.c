@@ -89,33 +89,15 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Is there a bucket of as many elements? Then the next one is the same, but for where it begins. */
-static bool is_again(const zr__list *l, zr__id bucket, int64_t count)
-{
-    return l->status == ZR_OK && bucket != ZR_NONE && l->step[bucket].range.count == count;
-}
-
-static zr__id gather_bucket(zr__list *l, zr__id *bucket, zr_step_kind kind, int32_t unit, const level *v, int64_t first,
-                            int64_t count, const zr_state *source, const zr_state *target)
-{
-    if (is_again(l, *bucket, count)) return zr__list_again(l, *bucket, first);
-    *bucket = gather_step(l, kind, -1, unit, v, first, count, source, target);
-    zr__list_bucket(l, *bucket);
-    return *bucket;
-}
-
 /* Lean: my part in the 16-bit type, straight into its place. */
-static zr__id cast_bucket(zr__list *l, zr__id *bucket, int32_t unit, const level *v, int64_t first, int64_t count,
-                          const zr_state *target)
+static zr__id cast_step(zr__list *l, int32_t unit, const level *v, int64_t first, int64_t count, const zr_state *target)
 {
     const zr_range range = range_of(v, first, count);
-    if (is_again(l, *bucket, count)) return zr__list_again(l, *bucket, first);
     zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
     zr__list_newest(l)->range = range;
     zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range, true, false));
     zr__list_use(l, step, zr__use_state(target, range, false, true));
-    zr__list_bucket(l, step);
-    return *bucket = step;
+    return step;
 }
 
 /* Along one stride, bucket by bucket. */
@@ -128,9 +110,12 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
     zr__id casts = ZR_NONE, gathers = ZR_NONE;
     for (int64_t first = 0; first < v->elems && l->status == ZR_OK; first += range) {
         int64_t count = v->elems - first < range ? v->elems - first : range;
-        if (cast) zr__list_pace(l, cast_bucket(l, &casts, unit, v, first, count, target), pace);
-        if (plan->moves && all)
-            zr__list_pace(l, gather_bucket(l, &gathers, ZR_STEP_GATHER, unit, v, first, count, source, target), pace);
+        if (cast && !zr__list_again(l, casts, first, count))
+            casts = zr__list_bucket(l, cast_step(l, unit, v, first, count, target));
+        if (cast) zr__list_pace(l, l->newest, pace);
+        if (plan->moves && all && !zr__list_again(l, gathers, first, count))
+            gathers = zr__list_bucket(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, first, count, source, target));
+        if (plan->moves && all) zr__list_pace(l, l->newest, pace);
         for (int32_t r = 0; plan->moves && !all && r < plan->group[v->by.group].size; r++)
             zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, first, count, source, target), pace);
     }
@@ -192,7 +177,9 @@ static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const z
         zr__id bucket = ZR_NONE;
         for (int64_t first = 0; first < v[i].elems && l->status == ZR_OK; first += range) {
             int64_t count = v[i].elems - first < range ? v[i].elems - first : range;
-            (void)gather_bucket(l, &bucket, ZR_STEP_GATHER_GRAD, unit, &v[i], first, count, sums, sums);
+            if (zr__list_again(l, bucket, first, count)) continue;
+            zr__id step = gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], first, count, sums, sums);
+            bucket = zr__list_bucket(l, step);
         }
     }
 }
@@ -257,15 +244,6 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     return step;
 }
 
-static zr__id reduce_bucket(zr__list *l, zr__id *bucket, int32_t unit, const level *v, int64_t first, int64_t count,
-                            const zr_state *from, const zr_state *sums, bool last)
-{
-    if (is_again(l, *bucket, count)) return zr__list_again(l, *bucket, first);
-    *bucket = reduce_range(l, unit, -1, v, first, count, from, sums, last);
-    zr__list_bucket(l, *bucket);
-    return *bucket;
-}
-
 /* Along one stride, in buckets: the backward ends at the first. */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool last)
@@ -276,9 +254,11 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
     zr__id bucket = ZR_NONE;
     for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
         int64_t count = v->elems - first < range ? v->elems - first : range;
-        if (!in_turn) l->reduced[0] = reduce_bucket(l, &bucket, unit, v, first, count, from, sums, last);
+        if (!in_turn && !zr__list_again(l, bucket, first, count))
+            bucket = zr__list_bucket(l, reduce_range(l, unit, -1, v, first, count, from, sums, last));
         for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size; r++)
-            l->reduced[0] = reduce_range(l, unit, r, v, first, count, from, sums, last);
+            (void)reduce_range(l, unit, r, v, first, count, from, sums, last);
+        l->reduced[0] = l->newest;
     }
 }
 
