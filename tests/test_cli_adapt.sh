@@ -62,6 +62,8 @@ check "... with those of the checkpoint" test "$(taken err)" = "$split"
 check "... as is said" grep -q 'as the checkpoint has it' err
 check "... of which none has changed" sh -c '! grep -q "changed since the checkpoint: .*batch\|changed since the checkpoint: gradient" err'
 check "... the same losses" same chosen first
+check "resumed with half the rows, and room for all at once" train first $auto --memory.limit=1GB --train_batch_size=16 --train.steps=6 --resume
+check "... is split anew" test "$(taken err)" = "1 x 8"
 
 # Elsewhere all is as it was: without the two words, without a limit, with another policy.
 for keys in '' '--gradient_accumulation_steps=auto' '--train_micro_batch_size_per_gpu=auto' "$auto --activation_checkpointing.policy=unit"; do
