@@ -13,6 +13,7 @@ CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
 PKG_CONFIG ?= pkg-config
 MPICC    ?= mpicc
 MPI      ?= auto
+CUDA     ?= auto
 SAN      ?=
 DEBUG    ?= 0
 WERROR   ?= 0
@@ -21,7 +22,7 @@ V        ?= 0
 # One folder a variant, so configurations never mix; the plain one is build/ itself.
 comma := ,
 space := $() $()
-VARIANT := $(subst $(space),-,$(strip $(subst $(comma),-,$(SAN)) $(if $(filter 1,$(DEBUG)),debug) $(if $(filter-out auto,$(MPI)),mpi-$(MPI))))
+VARIANT := $(subst $(space),-,$(strip $(subst $(comma),-,$(SAN)) $(if $(filter 1,$(DEBUG)),debug) $(if $(filter-out auto,$(MPI)),mpi-$(MPI)) $(if $(filter none,$(CUDA)),cuda-none)))
 B := build$(if $(VARIANT),/$(VARIANT))
 
 # ---- what is there ---------------------------------------------------------------------------
@@ -54,8 +55,28 @@ MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
 MPI_SOURCES := $(filter-out src/comm/mpi_none.c,$(sort $(wildcard src/comm/mpi*.c)))
 MPI_SOURCE := $(if $(MPI_SHOW),$(MPI_SOURCES),src/comm/mpi_none.c)
 
+# CUDA=auto takes nvcc from PATH or from where CUDA is installed, CUDA=none leaves it out, CUDA=DIR takes that one. Only
+# the runtime is linked, and that statically: the driver and the libraries are looked for when a GPU is used.
+ifneq ($(CUDA),none)
+NVCC := $(firstword $(wildcard $(if $(filter auto,$(CUDA)),$(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc,$(CUDA)/bin/nvcc)))
+ifneq ($(CUDA),auto)
+$(if $(NVCC),,$(error CUDA=$(CUDA) was asked for, but there is no $(CUDA)/bin/nvcc))
+endif
+endif
+ifneq ($(NVCC),)
+CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
+CUDA_ARCHS := $(filter $(NVCC_KNOWS:compute_%=%),80 90)
+CUDA_PTX := $(lastword $(CUDA_ARCHS))
+CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
+CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt
+# NCCL moves memory of GPUs between processes; of it only the header is wanted here.
+NCCL_H := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h))
+endif
+NCCL := $(and $(NCCL_H),$(MPI_SHOW))
+
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread
+LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
 header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)
 
@@ -72,17 +93,29 @@ Q := $(if $(filter 1,$(V)),,@)
 # ---- files -----------------------------------------------------------------------------------
 
 FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
-LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/comm/mpi%,\
-              $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE)
+# What of the GPU's device is plain C, and is there in every build.
+CUDA_PLAIN   := src/device/cuda/scratch.c
+CUDA_SOURCES := $(filter-out $(CUDA_PLAIN) src/device/cuda/none.c,$(sort $(wildcard src/device/cuda/*.c)))
+CUDA_KERNELS := $(sort $(wildcard src/device/cuda/kernels/*.cu))
+CUDA_SOURCE  := $(CUDA_PLAIN) $(if $(NVCC),$(CUDA_SOURCES),src/device/cuda/none.c)
+NCCL_SOURCE  := src/comm/nccl$(if $(NCCL),,_none).c
+LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl%,\
+              $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE)
 LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
-            $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o))
+            $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o)) \
+            $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o))
+# The same device on the processor, against the stand-ins of tests/cuda: for tests.
+STAND_IN := $(B)/obj/stand_in
+STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=$(STAND_IN)/%.o) \
+                $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) \
+                $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*.c)))
 TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c))) \
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
-.PHONY: all lib tests test bench examples docs install uninstall lint format info clean help FORCE
+.PHONY: all lib tests gpu-tests test bench examples docs install uninstall lint format info clean help FORCE
 all: $(B)/zr $(B)/libzr.a $(B)/libzr.so
 lib: $(B)/libzr.a $(B)/libzr.so
 tests: all $(TESTS)
@@ -98,7 +131,7 @@ help:
 	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++, width of documentation'
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
-	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  WERROR=1  V=1'
+	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  CUDA=auto|none|DIR  WERROR=1  V=1'
 
 info:
 	@echo "version   $(VERSION)"
@@ -106,6 +139,8 @@ info:
 	@echo "levels    $(LEVELS)"
 	@echo "families  $(FAMILIES)"
 	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
+	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_ARCHS:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
+	@echo "nccl      $(if $(NCCL),$(NCCL_H),none: $(if $(NVCC),$(if $(MPI_SHOW),no nccl.h,no MPI),no CUDA); ranks on GPUs are threads of one process)"
 	@echo "oneDNN    $(call header,dnnl.h)"
 	@echo "jansson   $(call header,jansson.h)"
 	@echo "xxHash    $(call header,xxhash.h)"
@@ -119,7 +154,8 @@ info:
 STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW)' > $@
+	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
+	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
 
 # Allocations and writes of the command that fail on request (src/cli/fault.c); the library has nothing of it.
 FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
@@ -128,8 +164,8 @@ FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
 LINKED := $(B)/obj/linked
 $(LINKED): FORCE
 	@mkdir -p $(@D)
-	@echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' | cmp -s - $@ || \
-	  echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)' > $@
+	@echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' | cmp -s - $@ || \
+	  echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' > $@
 
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
 $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
@@ -137,10 +173,41 @@ $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
 	@{ echo '#define ZR_KERNEL_FAMILIES(X, level) $(foreach f,$(FAMILIES),X($(f), level))'; \
 	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l)))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
-$(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h
+$(B)/obj/cuda_kernel_list.h: $(STAMP) $(wildcard src/device/cuda/kernels) Makefile
+	@mkdir -p $(@D)
+	@echo '#define ZR_CUDA_FAMILIES(X) $(foreach k,$(CUDA_KERNELS),X($(basename $(notdir $(k)))))' > $@.new; \
+	  echo '#define ZR_CUDA_BUILT "$(CUDA_ARCHS:%=sm_%), PTX for compute_$(CUDA_PTX)"' >> $@.new; \
+	  cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
+
+$(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CC    $<')
-	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) \
+	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
+
+# Kernels of GPUs. -fmad=false: as on processors, what is fused is written so.
+NVCC_FLAGS = -std=c++20 -O3 -lineinfo -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
+             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+             -gencode arch=compute_$(CUDA_PTX),code=compute_$(CUDA_PTX) -Iinclude -Isrc
+$(B)/obj/%.o: src/%.cu $(STAMP)
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  NVCC  $<')
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
+# The same for the processor.
+STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+               $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
+               $(MPI_CFLAGS:-I%=-isystem %)
+$(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests/cuda -MMD -MP -c $< -o $@
+$(STAND_IN)/%.o: src/%.cu $(STAMP)
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  CXX   $<')
+	$(Q)$(STAND_IN_CXX) -MMD -MP -x c++ -c $< -o $@
+$(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP)
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  CXX   $<')
+	$(Q)$(STAND_IN_CXX) -MMD -MP -c $< -o $@
 
 define level_rule
 $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
@@ -155,10 +222,10 @@ $(B)/libzr.a: $(LIB_OBJ) $(LINKED)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
 $(B)/libzr.so: $(LIB_OBJ) $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
-	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
-	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
@@ -166,13 +233,33 @@ DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	@$(if $(Q),echo '  TEST  $<')
-	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+# Tests that use GPUs have the stand-in's, before the library's own.
+STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
+$(STAND_IN_TESTS): $(STAND_IN_OBJ)
+$(STAND_IN_TESTS): TEST_CFLAGS = -Itests/cuda
+$(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
+# The same tests on a GPU.
+GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
+$(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
+	@mkdir -p $(@D) $(B)/obj/tests
+	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+tests: $(GPU_TESTS) $(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in
+gpu-tests: $(GPU_TESTS)
+# The command with them: `device` "cuda" works where no GPU is.
+$(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
+# The benchmark of kernels likewise, for bench/gpu's own test.
+$(B)/tests/bench_gpu_stand_in: bench/bench_gpu.c $(STAND_IN_OBJ) $(B)/libzr.a
+	@mkdir -p $(@D) $(B)/obj/tests
+	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
 $(B)/bench/%: bench/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/bench
-	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/examples/%: examples/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/examples
-	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
 test:
 	@scripts/test --no-deps
@@ -189,7 +276,7 @@ install: all
 	ln -sf $(SONAME) $(call into,lib/libzr.so)
 	install -m 644 include/zr.h $(call into,include/zr.h)
 	install -m 644 include/zr/*.h $(call into,include/zr/)
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(MPI_LIBS) $(LIBS)|' scripts/zr.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(MPI_LIBS) $(CUDA_LIBS) $(LIBS)|' scripts/zr.pc.in \
 	  > $(call into,lib/pkgconfig/zr.pc)
 uninstall:
 	rm -f $(call into,bin/zr) $(call into,lib/libzr.a) $(call into,lib/libzr.so) $(call into,lib/$(SONAME)) \
@@ -203,7 +290,7 @@ docs: $(B)/tests/test_config_reference
 lint: all
 	@scripts/lint $(B)
 format:
-	clang-format -i include/*.h include/zr/*.h $$(find src tests bench examples -name '*.[ch]')
+	clang-format -i include/*.h include/zr/*.h $$(find src tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cc')
 clean:
 	rm -rf build
 

@@ -94,7 +94,8 @@ static zr_status run_op(bench *b, const zr_op *op, int repeats, double *sec)
     for (int i = 0; i < op->n_out; i++) out[i] = operand(b, op->out[i]);
     const zr_kernel *kernel = b->device->ops->kernel(b->device, op->def->name);
     ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel for %s", op->def->name);
-    zr_kernel_args args = {.op = op,
+    zr_kernel_args args = {.device = b->device,
+                           .op = op,
                            .n_in = op->n_in,
                            .n_out = op->n_out,
                            .in = in,
@@ -148,7 +149,7 @@ done:
 int main(int argc, char **argv)
 {
     int64_t longest = argc > 1 ? atoll(argv[1]) : 8192;
-    const zr_device_config wanted = {argc > 2 ? atoi(argv[2]) : (int)sysconf(_SC_NPROCESSORS_ONLN), NULL};
+    const zr_device_config wanted = {.threads = argc > 2 ? atoi(argv[2]) : (int)sysconf(_SC_NPROCESSORS_ONLN)};
     zr_device *device = NULL;
     zr_status st = zr_device_create_cpu(&wanted, &device);
     for (int64_t seq = 256; seq <= longest && st == ZR_OK; seq *= 2) st = measure(device, seq);

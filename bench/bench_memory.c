@@ -148,7 +148,8 @@ static zr_status kernel(bench *b, const char *name, double attr, int n_in, const
     const zr_kernel *found = b->device->ops->kernel(b->device, name);
     const zr_op op = {.attr = {.f = {attr}}};
     const zr_runtime runtime = {0};
-    const zr_kernel_args args = {.op = &op,
+    const zr_kernel_args args = {.device = b->device,
+                                 .op = &op,
                                  .n_in = n_in,
                                  .n_out = n_out,
                                  .in = in,

@@ -74,7 +74,7 @@ static inline zr_status timer_rounds(timer *t, zr_engine **engine, zr_comm *comm
 static inline zr_status timer_rank(zr_comm *comm, void *arg)
 {
     timer *t = arg;
-    zr_device_config wanted = {t->threads, NULL};
+    zr_device_config wanted = {.threads = t->threads};
     zr_device *device = NULL;
     zr_plan *plan[TIMER_VARIANTS] = {0};
     zr_engine *engine[TIMER_VARIANTS] = {0};

@@ -533,7 +533,7 @@ static zr_status check_comm(zr_comm *comm, void *unused)
     return st;
 }
 
-static zr_status check_comm_beside(zr_comm *comm, void *unused)
+static inline zr_status check_comm_beside(zr_comm *comm, void *unused)
 {
     check_beside_args beside = {.comm = comm, .run = check_comm, .arg = unused};
     check_beside_start(&beside);
@@ -558,7 +558,7 @@ static zr_status check_wait(zr_comm *comm, void *number)
 }
 
 /* A rank stops its own call in `comm` that waits for rank 0, by `stopped`: `comm` or what it was split off. */
-static zr_status check_cancel(zr_comm *comm, zr_comm *stopped)
+static inline zr_status check_cancel(zr_comm *comm, zr_comm *stopped)
 {
     check_beside_args beside = {.comm = comm, .run = check_wait};
     check_beside_start(&beside);

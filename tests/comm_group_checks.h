@@ -66,7 +66,7 @@ static zr_status check_by_turns(zr_comm *a, zr_comm *b, zr_comm *world)
 }
 
 /* Rows of `width` ranks and their columns, alone and by turns; then each row in two. */
-static zr_status check_grid(zr_comm *world, int width)
+static inline zr_status check_grid(zr_comm *world, int width)
 {
     zr_comm *row = NULL, *column = NULL;
     int rank = world->rank, height = world->size / width, x = rank % width, y = rank / width, half = (width + 1) / 2;
@@ -85,7 +85,7 @@ static zr_status check_grid(zr_comm *world, int width)
 }
 
 /* Colors and keys of all sorts. */
-static zr_status check_groups(zr_comm *world, void *unused)
+static inline zr_status check_groups(zr_comm *world, void *unused)
 {
     (void)unused;
     int rank = world->rank, size = world->size;

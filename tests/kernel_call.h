@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "graph/internal.h"
 #include "zr/device.h"
 
 static inline zr_tensor tensor1(void *data, zr_dtype dtype, int64_t n)
@@ -43,31 +44,139 @@ typedef struct kernel_call {
     int64_t scratch_bytes;
 } kernel_call;
 
+/* ---- memory of a device that the host cannot touch ---------------------------------------------- */
+
+/* What stands for an array of the host: as far from 64 bytes, with guards on both sides. */
+typedef struct kernel_copy {
+    void *host;
+    int64_t bytes;
+    unsigned char *device, *base;
+} kernel_copy;
+
+enum { KERNEL_GUARD = 64, KERNEL_COPIES = ZR_OP_INS + ZR_OP_OUTS };
+
+static inline int64_t kernel_copy_bytes(const kernel_copy *c)
+{
+    return c->bytes + 4 * KERNEL_GUARD;
+}
+
+/* One that shares its memory with an earlier array, as results in place of operands do, is that one. */
+static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, void *host, int64_t bytes)
+{
+    void *memory = NULL;
+    if (!host) return NULL;
+    for (int i = 0; i < *n; i++)
+        if (copies[i].host == host) return copies[i].device;
+    kernel_copy *c = &copies[(*n)++];
+    *c = (kernel_copy){.host = host, .bytes = bytes};
+    assert_int_equal(device->ops->alloc(device, kernel_copy_bytes(c), &memory), ZR_OK);
+    c->base = memory;
+    c->device = c->base + KERNEL_GUARD + (uintptr_t)host % KERNEL_GUARD;
+    assert_int_equal(device->ops->fill(device, c->base, 0xa5, kernel_copy_bytes(c)), ZR_OK);
+    assert_int_equal(device->ops->copy(device, c->device, host, bytes), ZR_OK);
+    return c->device;
+}
+
+/* Back to the host's array, and nobody may have written beside it. */
+static inline void kernel_take(zr_device *device, const kernel_copy *c)
+{
+    const int64_t bytes = kernel_copy_bytes(c), first = c->device - c->base;
+    void *memory = NULL;
+    assert_int_equal(device->ops->alloc_host(device, bytes, &memory), ZR_OK);
+    const unsigned char *all = memory;
+    assert_int_equal(device->ops->copy(device, memory, c->base, bytes), ZR_OK);
+    for (int64_t i = 0; i < first; i++) assert_int_equal(all[i], 0xa5);
+    for (int64_t i = first + c->bytes; i < bytes; i++) assert_int_equal(all[i], 0xa5);
+    memcpy(c->host, all + first, (size_t)c->bytes);
+    device->ops->free_host(device, memory);
+    device->ops->free(device, c->base);
+}
+
+static inline int64_t kernel_tensor_bytes(const zr_tensor *t)
+{
+    return t->data ? zr_shape_elems(&t->shape) * zr_dtype_bytes(t->dtype) : 0;
+}
+
+/* What zr_device_cuda_scratch says of the call's operands. */
+static inline int64_t kernel_scratch_bytes(const zr_device *device, const kernel_call *call, const zr_op *op)
+{
+    zr__value value[ZR_OP_INS + ZR_OP_OUTS] = {{.needed = false}};
+    for (int i = 0; i < call->n_in; i++) value[i].info.type = (zr_type){call->in[i].dtype, call->in[i].shape};
+    for (int i = 0; i < call->n_out; i++)
+        value[call->n_in + i].info.type = (zr_type){call->out[i].dtype, call->out[i].shape};
+    const zr_graph graph = {.value = value, .n_values = call->n_in + call->n_out};
+    return zr_device_facts_scratch(&device->profile.facts, &graph, op);
+}
+
+/* So much and a guard, full of what is no number; NULL: none. */
+static inline void *kernel_scratch(zr_device *device, int64_t bytes)
+{
+    void *memory = NULL;
+    if (bytes == 0) return NULL;
+    assert_int_equal(device->ops->alloc(device, bytes + KERNEL_GUARD, &memory), ZR_OK);
+    assert_int_equal(device->ops->fill(device, memory, 0xff, bytes + KERNEL_GUARD), ZR_OK);
+    return memory;
+}
+
+/* Nobody may have written behind it. */
+static inline void kernel_scratch_free(zr_device *device, void *memory, int64_t bytes)
+{
+    unsigned char guard[KERNEL_GUARD];
+    if (!memory) return;
+    assert_int_equal(device->ops->copy(device, guard, (char *)memory + bytes, KERNEL_GUARD), ZR_OK);
+    for (int i = 0; i < KERNEL_GUARD; i++) assert_int_equal(guard[i], 0xff);
+    device->ops->free(device, memory);
+}
+
+/* ---- the call ---------------------------------------------------------------------------------- */
+
+static inline zr_status kernel_run_there(const zr_kernel *kernel, zr_kernel_args *args)
+{
+    zr_status status = kernel->prepare ? kernel->prepare(args, &args->state) : ZR_OK;
+    if (status != ZR_OK) return status;
+    status = kernel->run(args);
+    if (status == ZR_OK) status = args->device->ops->finish(args->device);
+    if (kernel->release) kernel->release(args->state);
+    return status;
+}
+
 static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
 {
+    const bool apart = device->profile.facts.apart;
     const zr_op_def def = {.name = call->name, .n_out = call->n_out};
     zr_op op = {.def = &def, .attr = call->attr, .n_in = call->n_in, .n_out = call->n_out};
     for (int i = 0; i < call->n_in; i++) op.in[i] = call->in[i].data ? i : ZR_NONE;
     for (int i = 0; i < call->n_out; i++) op.out[i] = call->n_in + i;
 
     const zr_kernel *kernel = device->ops->kernel(device, call->name);
-    assert_non_null(kernel);
+    if (!kernel) fail_msg("%s has no kernel \"%s\"", device->profile.facts.name, call->name);
     void *scratch = zr_alloc((size_t)call->scratch_bytes + 64);
     assert_non_null(scratch);
     memset(scratch, 0xff, (size_t)call->scratch_bytes + 64); /* NaN: nothing may count on zeros */
-    zr_kernel_args args = {.op = &op,
+
+    kernel_copy copies[KERNEL_COPIES];
+    zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
+    int n = 0;
+    memcpy(in, call->in, sizeof in);
+    memcpy(out, call->out, sizeof out);
+    zr_kernel_args args = {.device = device,
+                           .op = &op,
                            .n_in = call->n_in,
                            .n_out = call->n_out,
-                           .in = call->in,
-                           .out = call->out,
+                           .in = in,
+                           .out = out,
                            .scratch = scratch,
                            .runtime = &call->runtime,
                            .threads = device->profile.facts.threads};
-    zr_status status = kernel->prepare ? kernel->prepare(&args, &args.state) : ZR_OK;
-    if (status == ZR_OK) {
-        status = kernel->run(&args);
-        if (kernel->release) kernel->release(args.state);
-    }
+    for (int i = 0; apart && i < call->n_in; i++)
+        in[i].data = kernel_put(device, copies, &n, in[i].data, kernel_tensor_bytes(&in[i]));
+    for (int i = 0; apart && i < call->n_out; i++)
+        out[i].data = kernel_put(device, copies, &n, out[i].data, kernel_tensor_bytes(&out[i]));
+    const int64_t apart_bytes = apart ? kernel_scratch_bytes(device, call, &op) : 0;
+    if (apart) args.scratch = kernel_scratch(device, apart_bytes);
+    const zr_status status = kernel_run_there(kernel, &args);
+    if (apart) kernel_scratch_free(device, args.scratch, apart_bytes);
+    for (int i = 0; i < n; i++) kernel_take(device, &copies[i]);
     const unsigned char *end = (const unsigned char *)scratch + call->scratch_bytes;
     for (int i = 0; i < 64; i++) assert_int_equal(end[i], 0xff);
     zr_free(scratch);

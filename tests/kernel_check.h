@@ -1,6 +1,7 @@
 /*
  * Kernels against plain references in double: arrays at unaligned addresses with guarded ends, every
- * processor level that the machine has, one thread against three.
+ * processor level that the machine has, one thread against three; and the kernels of GPUs, on the stand-in of
+ * tests/cuda.
  */
 #ifndef ZR_TESTS_KERNEL_CHECK_H
 #define ZR_TESTS_KERNEL_CHECK_H
@@ -162,14 +163,31 @@ static inline double weighted_sum(const double *weight, const double *x, int64_t
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* One level with one and with three threads. */
+/* One level with one and with three threads; or two devices of one GPU. */
 typedef struct level_pair {
     zr_device *one, *three;
 } level_pair;
 
+static inline void for_level(void (*body)(const level_pair *level), level_pair pair)
+{
+    random_state = 1;
+    body(&pair);
+    pool_clear();
+    zr_device_destroy(&pair.one);
+    zr_device_destroy(&pair.three);
+}
+
 static inline void for_every_level(void (*body)(const level_pair *level))
 {
     int seen = 0;
+    level_pair gpus = {NULL, NULL};
+    zr_device_config gpu = ZR_DEVICE_CONFIG_INIT;
+    assert_int_equal(zr_device_create_cuda(&gpu, &gpus.one), ZR_OK);
+    assert_int_equal(zr_device_create_cuda(&gpu, &gpus.three), ZR_OK);
+    for_level(body, gpus);
+#ifdef ZR_GPU /* the rest needs none */
+    return;
+#endif
     for (const char *const *name = zr__cpu_levels(); *name; name++) {
         if (!zr__cpu_has(*name)) continue;
         level_pair pair = {NULL, NULL};
@@ -178,11 +196,7 @@ static inline void for_every_level(void (*body)(const level_pair *level))
         assert_int_equal(zr__device_create_cpu_level(&config, *name, &pair.one), ZR_OK);
         config.threads = 3;
         assert_int_equal(zr__device_create_cpu_level(&config, *name, &pair.three), ZR_OK);
-        random_state = 1;
-        body(&pair);
-        pool_clear();
-        zr_device_destroy(&pair.one);
-        zr_device_destroy(&pair.three);
+        for_level(body, pair);
         seen++;
     }
     assert_true(seen > 0);
@@ -191,6 +205,35 @@ static inline void for_every_level(void (*body)(const level_pair *level))
 static inline int64_t tensor_bytes(const zr_tensor *t)
 {
     return zr_shape_elems(&t->shape) * zr_dtype_bytes(t->dtype);
+}
+
+/* A GPU reads several elements at a time where arrays lie on 16 bytes: the same bits as `want`, from arrays of their
+ * own; a result in place of an operand stays there. */
+static inline void run_aligned(const level_pair *level, kernel_call call, const void *const *want)
+{
+    zr_tensor *tensor[ZR_OP_INS + ZR_OP_OUTS];
+    void *was[ZR_OP_INS + ZR_OP_OUTS], *place[ZR_OP_INS + ZR_OP_OUTS];
+    int n = 0;
+    if (!level->one->profile.facts.apart) return;
+    for (int i = 0; i < call.n_in; i++)
+        if (call.in[i].data) tensor[n++] = &call.in[i];
+    const int n_in = n;
+    for (int i = 0; i < call.n_out; i++) tensor[n++] = &call.out[i];
+    for (int i = 0; i < n; i++) {
+        const size_t bytes = (size_t)tensor_bytes(tensor[i]);
+        was[i] = tensor[i]->data;
+        place[i] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        assert_non_null(place[i]);
+        memcpy(place[i], was[i], bytes);
+        tensor[i]->data = place[i];
+        if (i >= n_in) memset(place[i], 0xff, bytes);
+        for (int j = 0; i >= n_in && j < n_in; j++)
+            if (was[j] == was[i]) tensor[i]->data = place[j];
+    }
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    for (int i = 0; i < call.n_out; i++)
+        assert_memory_equal(want[i], call.out[i].data, (size_t)tensor_bytes(&call.out[i]));
+    for (int i = 0; i < n; i++) free(place[i]);
 }
 
 /* Run with one thread and with three: the same bits. scratch_bytes is that of one thread on entry
@@ -211,6 +254,7 @@ static inline void run_both(const level_pair *level, kernel_call call, int64_t p
     assert_int_equal(kernel_run(level->three, &call), ZR_OK);
     for (int i = 0; i < call.n_out; i++)
         assert_memory_equal(first[i], call.out[i].data, (size_t)tensor_bytes(&call.out[i]));
+    run_aligned(level, call, (const void *const *)first);
 }
 
 /* Run again with output 0 in place of operand `operand`: the same bits as call.out[0] holds. The
@@ -222,6 +266,7 @@ static inline void run_in_place(const level_pair *level, kernel_call call, int o
     assert_int_equal(bytes, tensor_bytes(&call.out[0]));
     void *place = array_copy(call.in[operand].data, call.in[operand].dtype, zr_shape_elems(&call.in[operand].shape));
     call.in[operand].data = call.out[0].data = place;
+    run_aligned(level, call, &want);
     call.scratch_bytes += 3 * per_thread;
     assert_int_equal(kernel_run(level->three, &call), ZR_OK);
     assert_memory_equal(want, place, bytes);

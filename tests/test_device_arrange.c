@@ -60,8 +60,11 @@ static void columns(const level_pair *level)
             check_slice(level, 7, 57, 56, 1, dtypes[g], into);
             check_slice(level, 33, 1100, 13, 1029, dtypes[g], into);
             check_slice(level, 33, 1100, 0, 550, dtypes[g], into);
+            check_slice(level, 9, 64, 24, 32, dtypes[g], into); /* several elements at a time */
+            check_slice(level, 3, 4800, 8, 4784, dtypes[g], into);
             check_concat(level, 1, 1, 1, dtypes[g]);
             check_concat(level, 33, 57, 1031, dtypes[g]);
+            check_concat(level, 5, 64, 2080, dtypes[g]);
             pool_clear();
         }
 }
@@ -93,7 +96,7 @@ static void check_swap(const level_pair *level, const char *name, zr_tensor in, 
 static void swaps(const level_pair *level)
 {
     static const int64_t sizes[][4] = {{1, 1, 1, 1},  {3, 1, 7, 1},   {2, 33, 31, 1}, {1, 64, 130, 1},
-                                       {2, 5, 3, 19}, {3, 40, 12, 1}, {2, 65, 4, 64}};
+                                       {2, 5, 3, 19}, {3, 40, 12, 1}, {2, 65, 4, 64}, {1, 3, 5, 2400}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int g = 0; g < N_DTYPES; g++)
             for (int w = 0; w < 2; w++) {

@@ -14,14 +14,25 @@ static const size sizes[] = {{1, 1, 1, 1},   {2, 1, 3, 19},   {2, 7, 1, 16},  {1
                              {1, 65, 1, 20}, {2, 150, 3, 19}, {1, 193, 1, 72}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
+/* The same of GPUs, whose tiles have 16 to 128 tokens, and there are kernels for widths of 32, 64, 96, 128, 256 and any
+ * other. Blocks of random numbers are those of four keys where T is a multiple of 4. */
+static const size gpu_sizes[] = {{1, 63, 2, 16},  {2, 64, 1, 25},  {1, 65, 1, 64},  {1, 129, 1, 80}, {1, 200, 1, 24},
+                                 {1, 132, 1, 57}, {1, 68, 1, 128}, {1, 66, 1, 136}, {1, 20, 1, 256}, {1, 20, 1, 264}};
+#define N_GPU_SIZES (int)(sizeof gpu_sizes / sizeof *gpu_sizes)
+enum { GPU_WIDEST = 256 }; /* heads that tensor cores multiply */
+
 /* ---- reference ------------------------------------------------------------------------------- */
 
-/* Everything in double. factor (B,n_head,T,T) is that of dropout, NULL: none. */
+/* Everything in double. factor (B,n_head,T,T) is that of dropout, NULL: none. Where weights and gradients of scores are
+ * rounded to a type of 16 bits before they are multiplied, what that adds to an error: y_slack, dqkv_slack; elsewhere
+ * `weights` is ZR_F32. */
 typedef struct reference {
     size s;
     double scale;
     double *factor;
     double *qkv, *y, *lse;
+    zr_dtype weights;
+    double *y_slack, *dqkv_slack;
 } reference;
 
 static int64_t width(size s)
@@ -46,8 +57,9 @@ static double factor_at(const reference *f, int64_t b, int64_t h, int64_t i, int
 
 static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
 {
-    double score[256], max = -INFINITY, sum = 0.0;
-    double *y = f->y + (b * f->s.T + i) * width(f->s) + h * f->s.D;
+    double score[512], max = -INFINITY, sum = 0.0;
+    const int64_t at = (b * f->s.T + i) * width(f->s) + h * f->s.D;
+    double *y = f->y + at;
     for (int64_t j = 0; j <= i; j++) {
         score[j] = f->scale * dot(part(f, b, h, i, 0), part(f, b, h, j, 1), f->s.D);
         max = fmax(max, score[j]);
@@ -57,8 +69,11 @@ static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
     f->lse[(b * f->s.n_head + h) * f->s.T + i] = lse;
     for (int64_t d = 0; d < f->s.D; d++) {
         y[d] = 0.0;
-        for (int64_t j = 0; j <= i; j++)
-            y[d] += exp(score[j] - lse) * factor_at(f, b, h, i, j) * part(f, b, h, j, 2)[d];
+        for (int64_t j = 0; j <= i; j++) {
+            const double weight = exp(score[j] - lse) * factor_at(f, b, h, i, j), v = part(f, b, h, j, 2)[d];
+            y[d] += weight * v;
+            if (f->weights != ZR_F32) f->y_slack[at + d] += storage_error(f->weights, weight) * fabs(v);
+        }
     }
 }
 
@@ -67,6 +82,12 @@ static void forward(const reference *f)
     for (int64_t b = 0; b < f->s.B; b++)
         for (int64_t h = 0; h < f->s.n_head; h++)
             for (int64_t i = 0; i < f->s.T; i++) forward_query(f, b, h, i);
+}
+
+/* Where an element of qkv has its slack. */
+static double *slack_of(const reference *f, const double *x)
+{
+    return f->dqkv_slack + (x - f->qkv);
 }
 
 /* dqkv += ..., from y and lse as they stand. */
@@ -86,6 +107,14 @@ static void backward_query(const reference *f, const double *dy_all, double *dqk
             dk[d] += ds * q[d];
             dv[d] += p * factor * dy[d];
         }
+        if (f->weights == ZR_F32) continue;
+        const double ds_slack = storage_error(f->weights, ds / f->scale) * f->scale;
+        const double p_slack = storage_error(f->weights, p * factor);
+        for (int64_t d = 0; d < D; d++) {
+            slack_of(f, q)[d] += ds_slack * fabs(k[d]);
+            slack_of(f, k)[d] += ds_slack * fabs(q[d]);
+            slack_of(f, v)[d] += p_slack * fabs(dy[d]);
+        }
     }
 }
 
@@ -96,9 +125,10 @@ static void backward(const reference *f, const double *dy, double *dqkv)
             for (int64_t i = 0; i < f->s.T; i++) backward_query(f, dy, dqkv, b, h, i);
 }
 
-/* Factors as zr/ops.h defines them. */
+/* Factors as zr/ops.h defines them; place 1 has the second half of twice as many heads. */
 static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, double p)
 {
+    const int64_t all_heads = s.n_head * (runtime->place + 1), first_head = s.n_head * runtime->place;
     if (p == 0.0) return NULL;
     const zr_rng rng = {runtime->seed, ZR_RNG_DROPOUT, stream, (uint32_t)runtime->step};
     double *factor = doubles_new(s.B * s.n_head * s.T * s.T);
@@ -107,7 +137,7 @@ static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, 
         for (int64_t h = 0; h < s.n_head; h++)
             for (int64_t i = 0; i < s.T; i++)
                 for (int64_t j = 0; j < s.T; j++) {
-                    int64_t e = ((runtime->first_row + b) * s.n_head + h) * s.T * s.T + i * s.T + j;
+                    int64_t e = ((runtime->first_row + b) * all_heads + first_head + h) * s.T * s.T + i * s.T + j;
                     double u = (double)(zr_rng_u32(&rng, (uint64_t)e) >> 8) * 0x1p-24;
                     factor[n++] = u >= p ? 1.0 / (1.0 - p) : 0.0;
                 }
@@ -135,7 +165,7 @@ static void test_reference(void **state)
     for (int drop = 0; drop < 2; drop++) {
         loss_context l = {{s, 0.6, make_factors(s, &runtime, 1, drop * 0.3),
                            doubles_of(array_random(ZR_F32, 3 * n, 1.5), ZR_F32, 3 * n), doubles_new(n),
-                           doubles_new(s.B * s.n_head * s.T)},
+                           doubles_new(s.B * s.n_head * s.T), ZR_F32, NULL, NULL},
                           doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n)};
         double *dqkv = doubles_new(3 * n), *want = numeric_gradient(loss, &l, l.f.qkv, 3 * n);
         forward(&l.f);
@@ -150,6 +180,21 @@ static void test_reference(void **state)
 static zr_op_attr attributes(size s, double scale, double p)
 {
     return (zr_op_attr){{s.n_head, 5, 0, 0}, {scale, p, 0.0, 0.0}};
+}
+
+/* assert_close, where an element may be off by its slack before it is stored. */
+static void assert_close_but(const char *what, const void *got, zr_dtype g, const double *want, const double *slack,
+                             int64_t n, double tolerance)
+{
+    double scale = 1e-30;
+    for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++) {
+        const double x = array_get(got, g, i);
+        const double bound = tolerance * scale + slack[i] + storage_error(g, fabs(want[i]) + slack[i]);
+        if (!(fabs(x - want[i]) <= bound))
+            fail_msg("%s[%lld of %lld] %s: %.9g, not %.9g (bound %.3g)", what, (long long)i, (long long)n,
+                     zr_dtype_name(g), x, want[i], bound);
+    }
 }
 
 static kernel_call forward_call(size s, double scale, double p, void *qkv, zr_dtype g, void *y, float *lse)
@@ -176,22 +221,41 @@ static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy
     return call;
 }
 
-static void check(const level_pair *level, size s, zr_dtype g, double scale, double p)
+/* run_both, where a GPU runs twice, not three times: this is most of what the test takes. */
+static void run_twice(const level_pair *level, kernel_call call, int64_t per_thread)
+{
+    const void *const want[] = {call.out[0].data, call.out[1].data};
+    if (!level->one->profile.facts.apart) {
+        run_both(level, call, per_thread);
+        return;
+    }
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    run_aligned(level, call, want);
+}
+
+/* place: of the heads, 0: all of them; 1: the second half. */
+static void check(const level_pair *level, size s, zr_dtype g, double scale, double p, int64_t place)
 {
     const int64_t n = s.B * s.T * width(s), n_lse = s.B * s.n_head * s.T;
+    const bool tensor_cores = level->one->profile.facts.apart && s.D <= GPU_WIDEST && scale > 0.0;
     void *qkv = array_random(g, 3 * n, 2.0), *dy = array_random(g, n, 1.0);
     void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
     float *lse = array_new(ZR_F32, n_lse);
     kernel_call call = forward_call(s, scale, p, qkv, g, y, lse);
+    call.runtime.place = place;
+    call.attr.i[2] = place ? 2 * s.n_head : 0;
     reference f = {s,
                    (float)scale,
                    make_factors(s, &call.runtime, 5, p),
                    doubles_of(qkv, g, 3 * n),
                    doubles_new(n),
-                   doubles_new(n_lse)};
+                   doubles_new(n_lse),
+                   tensor_cores ? g : ZR_F32,
+                   doubles_new(n),
+                   doubles_new(3 * n)};
     forward(&f);
-    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
-    assert_close("attention", y, g, f.y, n, 1e-5);
+    run_twice(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
+    assert_close_but("attention", y, g, f.y, f.y_slack, n, 1e-5);
     assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-5);
 
     kernel_call back = backward_call(s, &call, dy, dqkv);
@@ -199,18 +263,25 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     f.y = doubles_of(y, g, n); /* as stored: rounded */
     f.lse = doubles_of(lse, ZR_F32, n_lse);
     backward(&f, doubles_of(dy, g, n), want);
-    run_both(level, back, zr__attention_scratch_bytes(s.T, s.D, true));
-    assert_close("attention_dx", dqkv, g, want, 3 * n, 1e-5);
+    run_twice(level, back, zr__attention_scratch_bytes(s.T, s.D, true));
+    assert_close_but("attention_dx", dqkv, g, want, f.dqkv_slack, 3 * n, 1e-5);
 }
 
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
         for (int g = 0; g < N_DTYPES; g++) {
-            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.0);
-            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.2);
+            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.0, 0);
+            check(level, sizes[i], dtypes[g], 1.0 / sqrt((double)sizes[i].D), 0.2, i % 2);
             pool_clear();
         }
+    for (int i = 0; level->one->profile.facts.apart && i < N_GPU_SIZES; i++)
+        for (int g = 0; g < N_DTYPES; g++) {
+            check(level, gpu_sizes[i], dtypes[g], 1.0 / sqrt((double)gpu_sizes[i].D), 0.0, 0);
+            check(level, gpu_sizes[i], dtypes[g], 1.0 / sqrt((double)gpu_sizes[i].D), 0.2, i % 2);
+            pool_clear();
+        }
+    for (int g = 0; g < N_DTYPES; g++) check(level, (size){1, 20, 2, 8}, dtypes[g], -0.4, 0.2, 0);
 }
 
 static void test_values(void **state)
@@ -227,7 +298,8 @@ static void large_scores(const level_pair *level)
     float *qkv = array_random(ZR_F32, 3 * n, 100.0), *dy = array_random(ZR_F32, n, 1.0);
     float *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, s.n_head * s.T), *dqkv = array_new(ZR_F32, 3 * n);
     kernel_call call = forward_call(s, 1.0, 0.0, qkv, ZR_F32, y, lse);
-    reference f = {s, 1.0, NULL, doubles_of(qkv, ZR_F32, 3 * n), doubles_new(n), doubles_new(s.n_head * s.T)};
+    reference f = {s,      1.0,  NULL, doubles_of(qkv, ZR_F32, 3 * n), doubles_new(n), doubles_new(s.n_head * s.T),
+                   ZR_F32, NULL, NULL};
     forward(&f);
     run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
     assert_close("lse", lse, ZR_F32, f.lse, s.n_head * s.T, 1e-6);
@@ -242,22 +314,50 @@ static void test_large_scores(void **state)
     for_every_level(large_scores);
 }
 
+/* What a head of a row reads beyond itself, where a NaN stands, must not show. */
+static void assert_finite(const void *x, zr_dtype g, int64_t first, int64_t n)
+{
+    for (int64_t i = first; i < first + n; i++) assert_true(isfinite(array_get(x, g, i)));
+}
+
+static void assert_nan(const void *x, zr_dtype g, int64_t i)
+{
+    assert_true(isnan(array_get(x, g, i)));
+}
+
 /* A NaN in a key shows in every later query of its head; other heads and rows stay clean. */
-static void not_a_number(const level_pair *level)
+static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
 {
     const size s = {2, 130, 2, 8};
-    const int64_t n = s.B * s.T * width(s), t = 100;
-    float *qkv = array_random(ZR_F32, 3 * n, 1.0), *dy = array_random(ZR_F32, n, 1.0);
-    float *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, s.B * s.n_head * s.T), *dqkv = array_new(ZR_F32, 3 * n);
-    qkv[(t * 3 + 1) * 16 + 3] = NAN; /* row 0, head 0 */
-    kernel_call call = forward_call(s, 0.3, 0.0, qkv, ZR_F32, y, lse);
-    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
-    run_both(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
+    const int64_t n = s.B * s.T * width(s), t = row ? 0 : 100, other = (1 - row) * s.T;
+    void *qkv = array_random(g, 3 * n, 1.0), *dy = array_random(g, n, 1.0);
+    void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
+    float *lse = array_new(ZR_F32, s.B * s.n_head * s.T);
+    array_set(qkv, g, ((row * s.T + t) * 3 + 1) * 16 + 3, NAN); /* head 0 */
+    kernel_call call = forward_call(s, 0.3, 0.0, qkv, g, y, lse);
+    run_twice(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
+    run_twice(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
     for (int64_t i = 0; i < s.T; i++) {
-        if (i >= t) assert_true(isnan(y[i * 16]) && isnan(lse[i]) && isnan(dqkv[i * 48]));
-        if (i < t) assert_true(isfinite(y[i * 16]) && isfinite(lse[i]));
-        assert_true(isfinite(y[i * 16 + 8]) && isfinite(y[(s.T + i) * 16]) && isfinite(dqkv[(s.T + i) * 48]));
+        const int64_t at = row * s.T + i, query = row * s.n_head * s.T + i;
+        if (i >= t) {
+            assert_nan(y, g, at * 16);
+            assert_nan(lse, ZR_F32, query);
+            assert_nan(dqkv, g, at * 48);
+        } else {
+            assert_finite(y, g, at * 16, 8);
+            assert_finite(lse, ZR_F32, query, 1);
+        }
+        assert_finite(y, g, at * 16 + 8, 8);
+        for (int part = 0; part < 3; part++) assert_finite(dqkv, g, at * 48 + 16 * part + 8, 8);
     }
+    assert_finite(y, g, other * 16, s.T * 16);
+    assert_finite(dqkv, g, other * 48, s.T * 48);
+}
+
+static void not_a_number(const level_pair *level)
+{
+    not_a_number_in(level, ZR_F32, 0);
+    for (int g = 0; g < N_DTYPES; g++) not_a_number_in(level, dtypes[g], 1);
 }
 
 static void test_not_a_number(void **state)
@@ -276,7 +376,8 @@ static void check_cached(const level_pair *level, size s, zr_dtype g)
     char *qkv = array_random(g, 3 * s.T * C, 2.0), *cache = array_new(g, 2 * length * C);
     char *y = array_new(g, s.T * C);
     reference f = {
-        s, (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C), doubles_new(s.n_head * s.T)};
+        s,      (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C), doubles_new(s.n_head * s.T),
+        ZR_F32, NULL,         NULL};
     forward(&f);
     for (int64_t t = 0; t < s.T; t++) {
         kernel_call call = {.name = "attention_cached", .attr = attributes(s, scale, 0.0), .n_in = 2, .n_out = 1};
@@ -299,6 +400,8 @@ static void cached_values(const level_pair *level)
         check_cached(level, (size){1, 3, 1, 1100}, dtypes[g]); /* a head wider than a chunk */
         check_cached(level, (size){1, 70, 8, 64}, dtypes[g]);
     }
+    /* GPUs have keys in stretches of 128. */
+    if (level->one->profile.facts.apart) check_cached(level, (size){1, 130, 2, 5}, ZR_BF16);
 }
 
 static void test_cached(void **state)

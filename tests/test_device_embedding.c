@@ -6,7 +6,8 @@ typedef struct size {
     int64_t B, T, V, C;
 } size;
 
-static const size sizes[] = {{1, 1, 1, 1}, {2, 7, 131, 57}, {3, 65, 70, 129}, {1, 9, 300, 1100}};
+static const size sizes[] = {{1, 1, 1, 1},      {2, 7, 131, 57}, {3, 65, 70, 129},
+                             {1, 9, 300, 1100}, {9, 31, 96, 64}, {2, 12, 260, 2120}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
 static void check_embedding(const level_pair *level, size s, zr_dtype g)
@@ -132,6 +133,125 @@ static void test_token_order(void **state)
     for_every_level(token_order);
 }
 
+/* Tokens in numbers at which a sort goes another way: more than a block's, rows of two and three digits, of which some
+ * have many tokens; and rows that are so many. To the bit. */
+static void check_many(const level_pair *level, int64_t n, int64_t V, int64_t C, int64_t frequent)
+{
+    int32_t *id = ids_random(n, V);
+    float *dy = array_random(ZR_F32, n * C, 1.0), *dtable = array_new(ZR_F32, V * C);
+    float *want = array_new(ZR_F32, V * C);
+    memset(want, 0, (size_t)(V * C) * sizeof *want);
+    for (int64_t i = 0; i < n; i++) {
+        if (i % frequent == 0) id[i] = (int32_t)(V - 1);
+        if (i % frequent == 1) id[i] = (int32_t)(V / 2);
+        for (int64_t c = 0; c < C; c++) want[id[i] * C + c] += dy[i * C + c];
+    }
+    kernel_call call = {.name = "embedding_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * n};
+    call.in[0] = tensor2(id, ZR_I32, 1, n);
+    call.in[1] = tensor3(dy, ZR_F32, 1, n, C);
+    call.in[2] = tensor_absent();
+    call.out[0] = tensor2(dtable, ZR_F32, V, C);
+    run_both(level, call, 4 * C);
+    assert_memory_equal(dtable, want, (size_t)(V * C) * sizeof *want);
+    pool_clear();
+}
+
+static void many_tokens(const level_pair *level)
+{
+    check_many(level, 64, 3, 8, 1);
+    check_many(level, 65, 3, 8, 1);
+    check_many(level, 66, 3, 264, 1);
+    check_many(level, 1024, 255, 3, 5);
+    check_many(level, 1025, 256, 8, 5);
+    check_many(level, 5000, 300, 8, 10);
+    check_many(level, 3000, 66000, 3, 20);
+}
+
+static void test_many_tokens(void **state)
+{
+    (void)state;
+    for_every_level(many_tokens);
+}
+
+/* A rank has rows [place * rows, (place + 1) * rows) of the table: others' tokens are zeros, and count nowhere. */
+static void check_part(const level_pair *level, size s, int64_t parts, int64_t place)
+{
+    const int64_t n = s.B * s.T, first = place * s.V, all = parts * s.V;
+    int32_t *id = ids_random(n, all);
+    float *table = array_random(ZR_F32, s.V * s.C, 1.0), *y = array_new(ZR_F32, n * s.C);
+    float *dy = array_random(ZR_F32, n * s.C, 1.0), *dtable = array_new(ZR_F32, s.V * s.C);
+    double *want = doubles_new(n * s.C), *want_dtable = doubles_new(s.V * s.C);
+    for (int64_t i = 0; i < n * s.C; i++) {
+        const int64_t row = id[i / s.C] - first, c = i % s.C;
+        if (row < 0 || row >= s.V) continue;
+        want[i] = table[row * s.C + c];
+        want_dtable[row * s.C + c] += dy[i];
+    }
+    kernel_call call = {.name = "embedding", .attr = {.i = {all}}, .n_in = 2, .n_out = 1};
+    call.runtime.place = place;
+    call.in[0] = tensor2(id, ZR_I32, s.B, s.T);
+    call.in[1] = tensor2(table, ZR_F32, s.V, s.C);
+    call.out[0] = tensor3(y, ZR_F32, s.B, s.T, s.C);
+    run_both(level, call, 0);
+    assert_close("embedding", y, ZR_F32, want, n * s.C, 0.0);
+    kernel_call back = call;
+    back.name = "embedding_dw";
+    back.n_in = 3;
+    back.scratch_bytes = 16 * n;
+    back.in[1] = tensor3(dy, ZR_F32, s.B, s.T, s.C);
+    back.in[2] = tensor_absent();
+    back.out[0] = tensor2(dtable, ZR_F32, s.V, s.C);
+    run_both(level, back, 4 * s.C);
+    assert_close("embedding_dw", dtable, ZR_F32, want_dtable, s.V * s.C, 1e-6);
+    pool_clear();
+}
+
+/* A rank has rows of the flat micro-batch, which begin and end in the midst of sequences. */
+static void check_own_rows(const level_pair *level, size s, int64_t rows, int64_t place, bool add)
+{
+    const int64_t n = rows * s.C, P = s.T + 2;
+    float *x = array_random(ZR_F32, n, 1.0), *table = array_random(ZR_F32, P * s.C, 1.0), *y = array_new(ZR_F32, n);
+    float *dtable = array_new(ZR_F32, P * s.C);
+    double *want = doubles_of(x, ZR_F32, n);
+    double *want_dtable = add ? doubles_of(table, ZR_F32, P * s.C) : doubles_new(P * s.C);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = (place * rows + i / s.C) % s.T * s.C + i % s.C;
+        want[i] += table[at];
+        want_dtable[at] += x[i];
+    }
+    kernel_call call = {.name = "position", .attr = {.i = {s.T}}, .n_in = 2, .n_out = 1};
+    call.runtime.place = place;
+    call.in[0] = tensor2(x, ZR_F32, rows, s.C);
+    call.in[1] = tensor2(table, ZR_F32, P, s.C);
+    call.out[0] = tensor2(y, ZR_F32, rows, s.C);
+    run_both(level, call, 0);
+    assert_close("position", y, ZR_F32, want, n, 1e-6);
+    kernel_call back = call;
+    back.name = "position_dw";
+    back.in[1] = add ? call.in[1] : tensor_absent();
+    back.out[0] = tensor2(dtable, ZR_F32, P, s.C);
+    run_both(level, back, 4 * s.C);
+    assert_close("position_dw", dtable, ZR_F32, want_dtable, P * s.C, 1e-6);
+    pool_clear();
+}
+
+static void parts(const level_pair *level)
+{
+    for (int64_t place = 0; place < 3; place++) {
+        check_part(level, (size){3, 17, 40, 24}, 3, place);
+        check_part(level, (size){2, 9, 7, 5}, 3, place);
+        check_part(level, (size){2, 40, 256, 8}, 3, place);
+        check_own_rows(level, (size){2, 10, 0, 24}, 7, place, false);
+        check_own_rows(level, (size){2, 4, 0, 5}, 23, place, true);
+    }
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    for_every_level(parts);
+}
+
 static void bad_ids(const level_pair *level)
 {
     static const int32_t bad[] = {-1, 131, INT32_MAX, INT32_MIN};
@@ -182,8 +302,9 @@ static void test_too_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_large_table), cmocka_unit_test(test_token_order),
-        cmocka_unit_test(test_bad_ids), cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_values),      cmocka_unit_test(test_large_table), cmocka_unit_test(test_token_order),
+        cmocka_unit_test(test_many_tokens), cmocka_unit_test(test_parts),       cmocka_unit_test(test_bad_ids),
+        cmocka_unit_test(test_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,7 +180,7 @@ static void test_own_kernels(void **state)
     (void)state;
     static const zr_kernel kernels[] = {
         {"gelu", .run = do_nothing, .scratch_bytes = gelu_scratch}, {"attention", .run = do_nothing}, {0}};
-    const zr_device_config config = {3, kernels};
+    const zr_device_config config = {.threads = 3, .kernels = kernels};
     zr_device *device = NULL;
     /* Not by ZR_KERNELS, which would hold oneDNN to its level when others have used it. */
     assert_int_equal(zr__device_create_cpu_level(&config, zr__cpu_levels()[0], &device), ZR_OK);

@@ -221,7 +221,7 @@ static zr_status run_other_kernels(zr_comm *comm, void *arg)
 {
     static const zr_kernel kernels[] = {{"gelu", .run = own_run, .scratch_bytes = own_scratch}, {0}};
     const trainer *run = arg;
-    zr_device_config wanted[] = {{1, NULL}, {1, kernels}};
+    zr_device_config wanted[] = {{.threads = 1}, {.threads = 1, .kernels = kernels}};
     zr_device *device[2] = {NULL, NULL};
     zr_plan *plan = NULL;
     zr_engine *engine = NULL;

@@ -102,7 +102,7 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
     const seen *s = run->arg;
     zr_engine_watch(engine, NULL, NULL);
     zr_model model = trainer_model(run);
-    zr_device_config wanted = {1, NULL};
+    zr_device_config wanted = {.threads = 1};
     zr_device *device = NULL;
     zr_plan *plan = NULL;
     ZR_TRY(zr_device_create_cpu(&wanted, &device));

@@ -15,6 +15,8 @@
 
 #include "zr/train.h"
 
+static const zr_device_facts here = {.name = "this machine"};
+
 static zr_rates some_rates(double scale)
 {
     zr_rates rates = {.threads = zr_host_cores(), .n_levels = 2, .matmul_f32 = 90e9 * scale};
@@ -68,11 +70,11 @@ static void test_there_and_back(void **state)
     (void)state;
     char path[PATH_MAX];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "zr info --bench"));
-    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(files(path), 1);
-    assert_int_equal(zr_rates_recall(&back), ZR_OK);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
     assert_int_equal(back.threads, rates.threads);
     assert_int_equal(back.n_levels, 2);
     assert_memory_equal(&back.peak, &rates.peak, sizeof rates.peak);
@@ -91,14 +93,14 @@ static void test_infinite(void **state)
     (void)state;
     zr_rates rates = some_rates(1.0), back;
     rates.level[1].dot_bf16.all = INFINITY;
-    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
     rates.product[1].flops = INFINITY;
-    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
     rates.link.one = NAN;
-    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_ARG);
-    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
 }
 
 static void test_damaged(void **state)
@@ -107,14 +109,14 @@ static void test_damaged(void **state)
     static const char *const bad[] = {"", "{", "[]", "{}", "{\"machine\": 3}"};
     char path[PATH_MAX], text[4096];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(files(path), 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         overwrite(path, bad[i]);
-        assert_int_equal(zr_rates_recall(&back), ZR_ERR_DATA);
+        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_DATA);
         assert_non_null(strstr(zr_error_message(), "machine-"));
     }
-    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
 
     /* Whole, but of another machine; a rate that cannot be. */
     static const char *const turned[][2] = {{"\"machine\": \"", "\"machine\": \"Another "},
@@ -133,9 +135,9 @@ static void test_damaged(void **state)
         assert_non_null(at);
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, turned[i][1], at + strlen(turned[i][0]));
         overwrite(path, changed);
-        assert_int_equal(zr_rates_recall(&back), ZR_ERR_DATA);
-        assert_int_equal(zr_rates_remember(&rates), ZR_OK);
-        assert_int_equal(zr_rates_recall(&back), ZR_OK);
+        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_DATA);
+        assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+        assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
     }
 }
 
@@ -145,20 +147,20 @@ static void test_levels_apart(void **state)
     (void)state;
     char path[PATH_MAX];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
     int before = files(path);
     const char *forced = getenv("ZR_KERNELS");
     char kept[32];
     snprintf(kept, sizeof kept, "%s", forced ? forced : "");
     setenv("ZR_KERNELS", "v2", 1);
     if (strcmp(zr_device_cpu_level(), rates.peak.level) != 0) {
-        assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
         rates = some_rates(0.5);
-        assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+        assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
         assert_int_equal(files(path), before + 1);
     }
     setenv("ZR_KERNELS", kept, 1); /* empty: none */
-    assert_int_equal(zr_rates_recall(&back), ZR_OK);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
     assert_true(back.matmul_f32 == some_rates(1.0).matmul_f32);
 }
 
@@ -166,7 +168,7 @@ static void *write_often(void *scale)
 {
     zr_rates rates = some_rates(*(double *)scale);
     for (int i = 0; i < 50; i++)
-        if (zr_rates_remember(&rates) != ZR_OK) return (void *)1;
+        if (zr_rates_remember(&here, &rates) != ZR_OK) return (void *)1;
     return NULL;
 }
 
@@ -178,11 +180,11 @@ static void test_writers_at_once(void **state)
     double scale[WRITERS] = {1, 2, 3, 4};
     pthread_t thread[WRITERS];
     zr_rates back = some_rates(1.0);
-    assert_int_equal(zr_rates_remember(&back), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &back), ZR_OK);
     int before = files(path);
     for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, write_often, &scale[i]), 0);
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(zr_rates_recall(&back), ZR_OK);
+        assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
         assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* of one writer */
     }
     for (int i = 0; i < WRITERS; i++) {
@@ -202,16 +204,16 @@ static void test_nowhere(void **state)
     snprintf(kept, sizeof kept, "%s", home ? home : "/");
     setenv("XDG_CACHE_HOME", "relative", 1); /* ignored, as its specification wants */
     unsetenv("HOME");
-    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "HOME"));
-    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     setenv("HOME", in_tempdir("home"), 1);
-    assert_int_equal(zr_rates_remember(&rates), ZR_OK);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(access(in_tempdir("home/.cache/zr"), F_OK), 0);
     put_file("plain", "x", 1);
     setenv("XDG_CACHE_HOME", in_tempdir("plain"), 1);
-    assert_int_equal(zr_rates_remember(&rates), ZR_ERR_CREATE);
-    assert_int_equal(zr_rates_recall(&back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_CREATE);
+    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     setenv("HOME", kept, 1);
     setenv("XDG_CACHE_HOME", in_tempdir("deep/cache"), 1);
 }

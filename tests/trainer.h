@@ -33,6 +33,7 @@ typedef struct trainer {
     zr_fill_fn fill; /* NULL: the model's initial values */
     void *fill_arg;
     const zr_kernel *kernels;
+    zr_status (*device)(const zr_device_config *config, zr_device **device); /* NULL: the processor */
     void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is made */
     /* called on every rank after the last step, and after the first */
     zr_status (*after)(struct trainer *run, zr_engine *engine, zr_comm *comm);
@@ -216,12 +217,12 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
 {
     trainer *run = arg;
     zr_model model = trainer_model(run);
-    zr_device_config wanted = {run->threads ? run->threads : 1, run->kernels};
+    zr_device_config wanted = {run->threads ? run->threads : 1, run->kernels, comm->rank % 2};
     zr_device *device = NULL;
     zr_plan *plan = NULL;
     zr_engine *engine = NULL;
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
+    ZR_TRY_GOTO(st, (run->device ? run->device : zr_device_create_cpu)(&wanted, &device), done);
     if (run->tune) run->tune(run, device);
     comm->concurrent = run->lanes;
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);

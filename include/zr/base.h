@@ -27,6 +27,13 @@ extern "C" {
 #define ZR_PRINTF(fmt, args)
 #endif
 
+/* Inline functions that kernels of a GPU call as well. */
+#ifdef __CUDACC__
+#define ZR_INLINE static inline __host__ __device__
+#else
+#define ZR_INLINE static inline
+#endif
+
 /* ---- status ---------------------------------------------------------------------------------- */
 
 /** The one list of status codes: name, text. */
@@ -246,6 +253,7 @@ struct zr_kernel;
 typedef struct zr_device_facts {
     char name[48];                   /* "this machine (v4)" */
     int threads;                     /* compute threads of a rank */
+    bool apart;                      /* its memory is not the host's: the processor cannot touch it */
     bool bf16_products;              /* bf16 is multiplied as such; otherwise it is widened to fp32 */
     int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
     const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */

@@ -33,6 +33,15 @@ struct zr__group;
  *  and returns that failure. */
 typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces);
 
+/** Who copies where ranks share their memory, in place of the processor: a device whose memory that cannot touch. A
+ * copy may happen after it returns; finish waits for all. */
+typedef struct zr_comm_copier {
+    zr_status (*copy)(void *arg, void *to, const void *from, int64_t bytes);
+    zr_status (*finish)(void *arg);
+    void *arg;
+    void *stream; /* what the device's work is ordered by: a cudaStream_t; NULL: nothing such */
+} zr_comm_copier;
+
 /** A transport is one table; see src/comm/transport.h. */
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
@@ -46,6 +55,7 @@ typedef struct zr_comm_ops {
     zr_status (*barrier)(zr_comm *comm);
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
+    zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
 } zr_comm_ops;
 
 /** What a rank shows of itself to the ranks of its host, which may look at any time. */
@@ -68,12 +78,14 @@ struct zr_comm {
     unsigned char *staging;     /* (staging_bytes), this rank's own */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* what was really taken for it */
-    bool concurrent;      /* calls wait for a link: it pays to make them on a second thread beside the computing one */
-    zr_traffic traffic;   /* counted where bytes move, reset freely by the owner */
-    double *table;        /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
-    const void **pieces;  /* (size): what zr_comm_arrived_fn is given */
-    int *order;           /* (size): room for zr_comm_split */
-    zr_comm_board *board; /* this rank's; a group's ranks have the world's */
+    bool concurrent;       /* calls wait for a link: it pays to make them on a second thread beside the computing one */
+    zr_traffic traffic;    /* counted where bytes move, reset freely by the owner */
+    zr_comm_copier copier; /* copy NULL: the processor */
+    zr_status copied;      /* of the call in progress: its first copy that failed */
+    double *table;         /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
+    const void **pieces;   /* (size): what zr_comm_arrived_fn is given */
+    int *order;            /* (size): room for zr_comm_split */
+    zr_comm_board *board;  /* this rank's; a group's ranks have the world's */
     zr_comm_board **boards; /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
     int n_boards;
     bool processes_seen; /* their numbers mean the same here: not in containers apart */
@@ -88,6 +100,16 @@ struct zr_comm {
  *  change of turns, and more staging pays. */
 #define ZR_COMM_STAGING_LEAST 128
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
+
+/** From now on the pieces of this rank's calls are copied so; NULL: by the processor again. All ranks do it or none.
+ *  Where some are of other processes, pieces in memory of GPUs go by NCCL from now on, those in the host's memory as
+ *  before. Each communicator has NCCL begin anew: the first call with a copier is collective then, takes seconds,
+ *  wants a stream of the calling thread's current GPU, and leaves no staging (staging_bytes 0). Staging is then
+ *  memory of the GPU, but for a small part, and a piece goes through it in one chunk from (size - 1) * piece_bytes
+ *  on. Later copiers are of the same GPU. The call with NULL is not collective; it leaves the small part, as
+ *  staging_bytes says. ZR_ERR_UNSUPPORTED, on all ranks alike: NCCL is not there, or two of the processes have one
+ *  GPU. What is split off begins without. */
+ZR_API ZR_NODISCARD zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
 
 /** Everyone gets its piece of everyone's buffer: fn is given rank r's bytes
  *  [send + rank*stride, + piece) of every r, stretch by stretch, while the next ones are on their

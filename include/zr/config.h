@@ -50,7 +50,11 @@ typedef struct zr_config_sizes {
 } zr_config_sizes;
 
 /** Everything of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
+/** What ranks compute on. */
+typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
+
 typedef struct zr_config {
+    zr_config_device device;
     struct {
         const char *type;      /* the family: "gpt2" */
         const char *preset;    /* a named shape, from which sizes come */

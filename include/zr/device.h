@@ -53,6 +53,7 @@ typedef struct zr_runtime {
 } zr_runtime;
 
 typedef struct zr_kernel_args {
+    zr_device *device; /* that of the task's queue */
     const zr_op *op;
     int32_t n_in, n_out;
     const zr_tensor *in; /* absent optional operands have data NULL */
@@ -78,11 +79,12 @@ typedef struct zr_kernel {
 typedef struct zr_device_config {
     int threads;              /* 0: one */
     const zr_kernel *kernels; /* the user's own, searched first; op NULL ends the list; or NULL */
+    int gpu;                  /* zr_device_create_cuda: which one, from 0 */
 } zr_device_config;
 
 #define ZR_DEVICE_CONFIG_INIT                                                                                          \
     {                                                                                                                  \
-        1, NULL                                                                                                        \
+        1, NULL, 0                                                                                                     \
     }
 
 /** A rate of one thread alone, and of all threads together while all work; 0: not possible here. */
@@ -98,6 +100,9 @@ typedef struct zr_peak {
 } zr_peak;
 
 #define ZR_PEAKS 8
+
+/** The one level of GPUs in zr_rates: their peaks are what products reach. */
+#define ZR_CUDA_LEVEL "cuda"
 
 /** What a device reaches, measured (zr_device_ops.bench). */
 typedef struct zr_rates {
@@ -186,6 +191,7 @@ typedef struct zr_device_ops {
 struct zr_device {
     const zr_device_ops *ops;
     zr_profile profile; /* its facts; rates as far as they were measured */
+    void *stream;       /* what its work is ordered by: a cudaStream_t; NULL: nothing such */
 };
 
 /** The processor. Kernels for the best level that it has and that ONEDNN_MAX_CPU_ISA leaves (x86-64-v2, v3, v4, v4
@@ -199,6 +205,30 @@ ZR_API int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_grap
 /** Name of the level chosen, "v4bf16"; oneDNN's version. Borrowed, constant. */
 ZR_API const char *zr_device_cpu_level(void);
 ZR_API const char *zr_device_cpu_matmul(void);
+
+/** A GPU of NVIDIA, of compute capability 8.0 or more, with a stream of its own: several devices may share one GPU.
+ * What kernels compute with bf16 and fp16 operands is summed in fp32; fp32 products are fp32's, not TF32's. The user's
+ * own kernels are called as on a processor: their arrays are memory of the GPU, and args->device tells the stream.
+ *  ZR_ERR_UNSUPPORTED: zr was built without CUDA, no driver or library is there, no such GPU. */
+ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device);
+/** zr_device_facts.scratch_bytes of GPUs: for plans where none is. */
+ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
+/** The library of products and its version, "cuBLASLt 13.1.0", in so many bytes; empty where it cannot be loaded, or zr
+ *  was built without CUDA. */
+ZR_API void zr_device_cuda_matmul(char *text, int64_t bytes);
+
+typedef struct zr_gpu {
+    char name[64];
+    int64_t memory_bytes, free_bytes;
+    int major, minor; /* compute capability */
+} zr_gpu;
+
+/** For what GPUs zr was built ("sm_80 sm_90, PTX 90"); "" where it was built without CUDA. Constant. */
+ZR_API const char *zr_device_cuda_built(void);
+/** How many GPUs this process may use; 0 where there is none, and *why says so in a few words (constant text, NULL: not
+ *  asked). */
+ZR_API int zr_device_cuda_count(const char **why);
+ZR_API ZR_NODISCARD zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found);
 
 #ifdef __cplusplus
 }

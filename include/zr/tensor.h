@@ -54,7 +54,7 @@ typedef struct zr_tensor {
 } zr_tensor;
 
 /** fp32 to bf16, round to nearest even; NaN stays NaN. Without a branch, so that loops over it vectorise. */
-static inline uint16_t zr_bf16_from_f32(float x)
+ZR_INLINE uint16_t zr_bf16_from_f32(float x)
 {
     union {
         float f;
@@ -64,7 +64,7 @@ static inline uint16_t zr_bf16_from_f32(float x)
     return (uint16_t)((v.u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-static inline float zr_f32_from_bf16(uint16_t x)
+ZR_INLINE float zr_f32_from_bf16(uint16_t x)
 {
     union {
         uint32_t u;
@@ -75,7 +75,7 @@ static inline float zr_f32_from_bf16(uint16_t x)
 
 /** fp32 to fp16 (IEEE 754 binary16), round to nearest even: from 65520 on infinity, below 2^-14 subnormal; NaN stays
  *  NaN. The bits are those of x86's VCVTPS2PH. Masks where a branch would keep loops from vectorising. */
-static inline uint16_t zr_f16_from_f32(float x)
+ZR_INLINE uint16_t zr_f16_from_f32(float x)
 {
     union {
         float f;
@@ -91,7 +91,7 @@ static inline uint16_t zr_f16_from_f32(float x)
 }
 
 /** Exact; a signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
-static inline float zr_f32_from_f16(uint16_t x)
+ZR_INLINE float zr_f32_from_f16(uint16_t x)
 {
     union {
         uint32_t u;

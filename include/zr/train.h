@@ -35,14 +35,15 @@ ZR_API ZR_NODISCARD zr_status zr_host_room(int64_t bytes, int threads);
 ZR_API void zr_host_processor(char *name, size_t size);
 
 /* What a device's bench measures is remembered in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json, for this
- * processor, number of cores, kernel level and these versions of zr and its matrix products; anything else has a file
- * of its own. It prices plans and is what mfu is a share of; no plan depends on it. */
+ * processor, number of cores, kernel level and these versions of zr and its matrix products, or for GPUs of this name;
+ * anything else has a file of its own. `facts`: the device's. It prices plans and is what mfu is a share of; no plan
+ * depends on it. */
 
 /** Write them, whole or not at all; of several writers the last stays. ZR_ERR_NOT_FOUND: there is no cache directory
  *  (HOME is not set); ZR_ERR_ARG: a rate is not finite; ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
-ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_rates *rates);
+ZR_API ZR_NODISCARD zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates);
 /** ZR_ERR_NOT_FOUND: nothing is remembered; ZR_ERR_DATA: the file is damaged, or another machine's. */
-ZR_API ZR_NODISCARD zr_status zr_rates_recall(zr_rates *rates);
+ZR_API ZR_NODISCARD zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 /** The highest rate that was measured in F32 or BF16, which every share is a share of: that of a loop between
  * registers; or, where a library's product ran faster, by instructions that zr has no loop for or while the machine was
@@ -235,6 +236,14 @@ ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
+
+/** The device that a rank computes on: the processor with so many threads, or the GPU that is its turn among the ranks
+ *  of its host. auto: the processor where no GPU can be used. ZR_ERR_UNSUPPORTED: a GPU was asked for, and there is
+ * none. */
+ZR_API ZR_NODISCARD zr_status zr_train_device(zr_config_device kind, int threads, int local_rank, zr_device **device);
+/** What a rank may take where nobody has set memory.limit: of this host's memory (zr_train_host_limit), or of a GPU
+ * that ranks of this process share; 0: not known. */
+ZR_API int64_t zr_train_limit(const zr_profile *profile, int local_ranks, int in_process);
 
 /** A memory.limit for each of so many ranks on this host where none is given: nine tenths of what is left, shared; the
  *  rest is for whatever else runs here. 0: unknown. */

@@ -3,27 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#define LIMB_BITS 32
-#define LIMB_MASK 0xffffffff
+#define LIMB_BITS ZR__EXACT_LIMB_BITS
+#define LIMB_MASK ZR__EXACT_LIMB_MASK
 #define TERMS_A_CARRY 4096 /* limbs hold far more */
-
-void zr__exact_term(zr_exact *sum, int sign, uint64_t bits, int shift)
-{
-    int64_t *limb = sum->limb + shift / LIMB_BITS;
-    int low = shift % LIMB_BITS;
-    limb[0] += sign * (int64_t)(bits << low & LIMB_MASK);
-    limb[1] += sign * (int64_t)(bits >> (LIMB_BITS - low) & LIMB_MASK);
-    limb[2] += sign * (int64_t)(bits >> LIMB_BITS >> (LIMB_BITS - low));
-}
-
-void zr__exact_carry(zr_exact *sum)
-{
-    /* Shifts of negative limbs round down, so the remainder that the mask leaves is never negative. */
-    for (int i = 0; i < ZR_EXACT_LIMBS - 1; i++) {
-        sum->limb[i + 1] += sum->limb[i] >> LIMB_BITS;
-        sum->limb[i] &= LIMB_MASK;
-    }
-}
 
 /* A finite F32 is an integer of 24 bits times a power of two; subnormals share the power of the smallest normal. */
 static void add_one(zr_exact *sum, float x)

@@ -15,7 +15,7 @@
 #define ZR__NORMAL_GROUP (4 * ZR__RNG_BLOCKS)
 
 /** ln(1 + f) = 2 atanh(f / (2 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1]. */
-static inline float zr__log1p(float f)
+ZR_INLINE float zr__log1p(float f)
 {
     float s = f / (2.0f + f), t = s * s;
     float series = t * (1.0f / 3 + t * (1.0f / 5 + t * (1.0f / 7 + t * (1.0f / 9))));
@@ -24,7 +24,7 @@ static inline float zr__log1p(float f)
 
 /** yes when mask is all ones, no when it is 0, by bits: a loop with a choice between floats is not vectorised, since
  *  working out the one that is not taken could trap. */
-static inline float zr__choose(uint32_t mask, float yes, float no)
+ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 {
     uint32_t a, b;
     memcpy(&a, &yes, sizeof a);
@@ -36,7 +36,7 @@ static inline float zr__choose(uint32_t mask, float yes, float no)
 
 /** sqrt(-2 ln u), u = (h + 1/2) / 2^31 of the upper 31 bits h. From sqrt(1/2) on, 1 - u comes from the integer, so that
  *  small radii are as fine as large ones; below, u = 2^k (1 + f). */
-static inline float zr__normal_radius(uint32_t word)
+ZR_INLINE float zr__normal_radius(uint32_t word)
 {
     const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* the bits of these floats */
     int32_t h = (int32_t)(word >> 1);
@@ -54,7 +54,7 @@ static inline float zr__normal_radius(uint32_t word)
 }
 
 /** Cosine and sine of 2 pi word / 2^32: of the rest to the nearest quarter turn, then turned by the quarters. */
-static inline void zr__normal_direction(uint32_t word, float *cosine, float *sine)
+ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);
     float r = (float)(int32_t)(word - (quarters << 30)) * (6.283185307f * 0x1p-32f), t = r * r;
@@ -66,7 +66,7 @@ static inline void zr__normal_direction(uint32_t word, float *cosine, float *sin
 
 /** out = elements group * ZR__NORMAL_GROUP on, times std: of the group's blocks first every word 0, then every word 1
  * ..., so that they lie as vectors hold them. Words 0, 1 and 2, 3 of a block give two numbers each. */
-static inline void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *restrict out)
+ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];
     zr__rng_words(rng, group * ZR__RNG_BLOCKS, word);
@@ -81,8 +81,19 @@ static inline void zr__normal_group(const zr_rng *rng, uint64_t group, float std
     }
 }
 
+/** std times one element: the same bits. */
+ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
+{
+    uint32_t word[4];
+    const uint32_t at = (uint32_t)(element % ZR__NORMAL_GROUP), pair = at / (2 * ZR__RNG_BLOCKS) * 2;
+    float c, s;
+    zr__rng_block(rng, element / ZR__NORMAL_GROUP * ZR__RNG_BLOCKS + at % ZR__RNG_BLOCKS, word);
+    zr__normal_direction(word[pair + 1], &c, &s);
+    return zr__normal_radius(word[pair]) * (at / ZR__RNG_BLOCKS % 2 ? s : c) * std;
+}
+
 /** out[i] = std times element first + i; the same bits however the range is cut. */
-static inline void zr__normal(const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
+ZR_INLINE void zr__normal(const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
     float made[ZR__NORMAL_GROUP];
     int64_t skip = (int64_t)(first % ZR__NORMAL_GROUP), done = 0;

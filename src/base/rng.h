@@ -9,10 +9,10 @@
 #include "zr/base.h"
 
 /** out = Philox(counter, key). The rounds are unrolled, so a loop over blocks becomes SIMD. */
-static inline void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t key0, uint32_t key1,
-                              uint32_t out[4])
+ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t key0, uint32_t key1,
+                          uint32_t out[4])
 {
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #pragma GCC unroll 10
 #endif
     for (int round = 0; round < 10; round++) {
@@ -32,7 +32,7 @@ static inline void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3
 }
 
 /** zr_rng_block, inline. */
-static inline void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
+ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
 {
     zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),
                (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
@@ -42,7 +42,7 @@ static inline void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out
 #define ZR__RNG_BLOCKS 16
 
 /** word[w][i] = word w of block `block` + i. */
-static inline void zr__rng_words(const zr_rng *rng, uint64_t block, uint32_t word[4][ZR__RNG_BLOCKS])
+ZR_INLINE void zr__rng_words(const zr_rng *rng, uint64_t block, uint32_t word[4][ZR__RNG_BLOCKS])
 {
     const zr_rng copy = *rng; /* which the words cannot alias */
     for (int i = 0; i < ZR__RNG_BLOCKS; i++) {

@@ -75,6 +75,12 @@ static double rest_share(const zr_products *products)
     return all > 0.0 ? products->rest_flops / all : 0.0;
 }
 
+/** The library that multiplies. */
+static const char *matmul_of(const zr_rates *rates)
+{
+    return strcmp(rates->peak.level, ZR_CUDA_LEVEL) == 0 ? "cuBLASLt" : zr_device_cpu_matmul();
+}
+
 /** What shares are shares of, and where it was reached. */
 static void peaks_json(const zr_rates *rates)
 {
@@ -100,7 +106,7 @@ static void print_json(const cli_bench *b)
     printf("{\"processor\":");
     cli_json_print(stdout, b->processor, (int64_t)strlen(b->processor));
     printf(", \"level\":\"%s\", \"threads\":%d, \"matmul\":\"%s\", \"levels\":[", r->peak.level, r->threads,
-           zr_device_cpu_matmul());
+           matmul_of(r));
     levels_json(r);
     printf("],\n \"matmul_f32_flops\":%s, \"matmul_bf16_flops\":%s, \"triad_bytes_sec\":%s, "
            "\"triad_thread_bytes_sec\":%s, \"link_bytes_sec\":%s, \"link_alone_bytes_sec\":%s,\n",
@@ -215,7 +221,7 @@ static void print_text(const cli_bench *b)
     char n[4][32];
     const zr_rates *r = &b->rates;
     printf("machine     %s, %d thread%s, kernels %s, %s\n\n", b->processor, r->threads, r->threads == 1 ? "" : "s",
-           r->peak.level, zr_device_cpu_matmul());
+           r->peak.level, matmul_of(r));
     print_levels(r);
     printf("\nmemory      %s GB/s (triad, 12 bytes an element), one thread %s\n", giga(r->triad.all, n[0]),
            giga(r->triad.one, n[1]));
@@ -244,6 +250,7 @@ zr_status cli_bench_run(cli_bench *b, zr_device *device)
     zr_products_clear(&b->f32);
     zr_products_clear(&b->narrow);
     ZR_TRY(st);
-    if (zr_rates_remember(&b->rates) != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
+    if (zr_rates_remember(&device->profile.facts, &b->rates) != ZR_OK)
+        cli_say("note: not remembered: %s", zr_error_message());
     return ZR_OK;
 }

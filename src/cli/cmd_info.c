@@ -13,23 +13,15 @@ typedef struct info {
     bool measured; /* rates are remembered */
 } info;
 
-static zr_status make_device(zr_device **device)
-{
-    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
-    config.threads = zr_host_cores();
-    ZR_TRY(zr_device_create_cpu(&config, device));
-    return ZR_OK;
-}
-
 static zr_status collect(info *i)
 {
     zr_device *device = NULL;
-    ZR_TRY(make_device(&device));
+    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_host_cores(), 0, &device));
     i->facts = device->profile.facts;
     zr_device_destroy(&device);
     zr_host_processor(i->processor, sizeof(i->processor));
     i->cores = i->facts.threads;
-    zr_status st = zr_rates_recall(&i->rates);
+    zr_status st = zr_rates_recall(&i->facts, &i->rates);
     i->measured = st == ZR_OK;
     if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
     i->memory_bytes = (double)zr_host_available_bytes();
@@ -52,6 +44,49 @@ static void print_rates_json(const info *i)
            cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 
+/** Until a GPU has run it, everybody is told so. */
+#define CUDA_STATE "compiled, not yet run on a GPU"
+
+/** GPUs of this machine, and whether zr could use any. */
+static void print_gpus_json(void)
+{
+    const char *why = "", *built = zr_device_cuda_built();
+    const int n = zr_device_cuda_count(&why);
+    zr_gpu gpu;
+    printf("\"devices\":[\"cpu\"%s], \"cuda\":", n > 0 ? ", \"cuda\"" : "");
+    if (built[0])
+        printf("{\"built\":\"%s\", \"state\":\"%s\"}", built, CUDA_STATE);
+    else
+        printf("null");
+    printf(", \"gpus\":[");
+    for (int g = 0; g < n; g++) {
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK) continue;
+        printf("%s{\"gpu\":%d, \"name\":", g ? ", " : "", g);
+        cli_json_print(stdout, gpu.name, (int64_t)strlen(gpu.name));
+        printf(", \"memory\":%lld, \"memory_free\":%lld, \"capability\":\"%d.%d\"}", (long long)gpu.memory_bytes,
+               (long long)gpu.free_bytes, gpu.major, gpu.minor);
+    }
+    printf("], ");
+}
+
+static void print_gpus(void)
+{
+    const char *why = "", *built = zr_device_cuda_built();
+    const int n = zr_device_cuda_count(&why);
+    char memory[32], left[32];
+    zr_gpu gpu;
+    if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
+    if (n == 0) printf("gpus        none: %s\n", why);
+    for (int g = 0; g < n; g++) {
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK) {
+            printf("gpu %-7d %s\n", g, zr_error_message());
+            continue;
+        }
+        printf("gpu %-7d %s, compute capability %d.%d, %s, %s free\n", g, gpu.name, gpu.major, gpu.minor,
+               cli_bytes((double)gpu.memory_bytes, memory), cli_bytes((double)gpu.free_bytes, left));
+    }
+}
+
 static void print_json(const info *i)
 {
     printf("{\"version\":\"%s\", \"processor\":", zr_version());
@@ -60,14 +95,15 @@ static void print_json(const info *i)
            i->cores, i->memory_bytes, zr_device_cpu_level(), i->facts.bf16_products ? "true" : "false",
            zr_device_cpu_matmul());
     print_rates_json(i);
+    print_gpus_json();
     printf("\"mpi\":");
     if (i->mpi[0]) {
         cli_json_print(stdout, i->mpi, (int64_t)strlen(i->mpi));
     } else {
         printf("null");
     }
-    printf(", \"jansson\":\"%s\", \"compiler\":\"%s\", \"devices\":[\"cpu\"], \"transports\":[\"threads\"%s]}\n",
-           jansson_version_str(), __VERSION__, i->mpi[0] ? ", \"mpi\"" : "");
+    printf(", \"jansson\":\"%s\", \"compiler\":\"%s\", \"transports\":[\"threads\"%s]}\n", jansson_version_str(),
+           __VERSION__, i->mpi[0] ? ", \"mpi\"" : "");
 }
 
 static void print_text(const info *i)
@@ -78,7 +114,9 @@ static void print_text(const info *i)
     printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
     printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->facts.bf16_products ? "yes" : "no");
     printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
-    printf("devices     cpu\ntransports  threads%s\n", i->mpi[0] ? ", mpi" : "");
+    printf("devices     cpu%s\n", zr_device_cuda_count(NULL) > 0 ? ", cuda" : "");
+    print_gpus();
+    printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
     printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(), __VERSION__);
 }
@@ -86,7 +124,7 @@ static void print_text(const info *i)
 /** What libraries may take in a benchmark beside its own operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
-static zr_status bench(const cli_args *args, const zr_comm *comm, cli_bench *b)
+static zr_status bench(const cli_args *args, const zr_comm *comm, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
     zr_device *device = NULL;
@@ -94,12 +132,16 @@ static zr_status bench(const cli_args *args, const zr_comm *comm, cli_bench *b)
     ZR_CHECK(!comm || comm->size == 1, ZR_ERR_ARG,
              "zr info --bench measures a machine by itself, not under a launcher that started %d ranks",
              comm ? comm->size : 0);
-    zr_host_processor(processor, sizeof(processor));
-    b->processor = processor;
     b->quiet = args->quiet;
     b->json = args->json;
     ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
-    ZR_TRY(make_device(&device));
+    ZR_TRY(zr_train_device(kind, zr_host_cores(), 0, &device));
+    const zr_device_facts *facts = &device->profile.facts;
+    if (facts->apart)
+        snprintf(processor, sizeof(processor), "%s", facts->name);
+    else
+        zr_host_processor(processor, sizeof(processor));
+    b->processor = processor;
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
     return st;
@@ -117,15 +159,28 @@ static zr_status show(const cli_args *args)
     return ZR_OK;
 }
 
+static zr_status device_kind(const char *name, zr_config_device *kind)
+{
+    static const char *const names[] = {[ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda"};
+    for (int k = 0; k < 3; k++) {
+        *kind = (zr_config_device)k;
+        if (strcmp(name, names[k]) == 0) return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_ARG, "--device %s: no such device; there are auto, cpu and cuda", name);
+}
+
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     cli_bench b = {0};
+    const char *device = NULL;
+    zr_config_device kind = ZR_DEVICE_AUTO;
     bool wanted = false;
     const cli_option options[] = {
         {"bench", CLI_FLAG, &wanted, 0, NULL, "measure this machine, and remember it for plans and mfu"},
         {"preset", CLI_TEXT, &b.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
         {"batch", CLI_INT, &b.batch, 1, "B", "... of so many samples (4)"},
         {"seq", CLI_INT, &b.seq, 1, "T", "... of so many tokens (1024)"},
+        {"device", CLI_TEXT, &device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
         {"bf16", CLI_FLAG, &b.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
         {0}};
     cli_args args = {.command = command->name, .options = options};
@@ -134,13 +189,14 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, false);
         return ZR_OK;
     }
-    ZR_CHECK(wanted || (!b.preset && !b.batch && !b.seq && !b.bf16), ZR_ERR_ARG,
-             "--preset, --batch, --seq and --bf16 say what --bench measures; give that too");
+    ZR_CHECK(wanted || (!b.preset && !b.batch && !b.seq && !b.bf16 && !device), ZR_ERR_ARG,
+             "--preset, --batch, --seq, --device and --bf16 say what --bench measures; give that too");
     if (!wanted) return show(&args);
     if (b.preset) ZR_TRY(cli_preset(b.preset));
     if (!b.preset) b.preset = "gpt2-124m";
     if (!b.batch) b.batch = 4;
-    return bench(&args, comm, &b);
+    if (device) ZR_TRY(device_kind(device, &kind));
+    return bench(&args, comm, kind, &b);
 }
 
 const cli_command cli_info = {

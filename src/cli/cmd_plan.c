@@ -230,7 +230,7 @@ static void know_rates(const planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
-    if (zr_rates_recall(&rates) == ZR_OK)
+    if (zr_rates_recall(&device->profile.facts, &rates) == ZR_OK)
         zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
     else if (measured)
         device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
@@ -240,9 +240,7 @@ static void know_rates(const planning *p, zr_device *device, bool measured)
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
-    zr_device_config want = ZR_DEVICE_CONFIG_INIT;
-    want.threads = zr_train_threads(p->config, p->local_ranks);
-    ZR_TRY(zr_device_create_cpu(&want, &device));
+    ZR_TRY(zr_train_device(p->config->device, zr_train_threads(p->config, p->local_ranks), 0, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
     know_rates(p, device, timed); /* also where none are shown: policy auto chooses by them, as `zr train` does */
     p->profile = device->profile;
@@ -258,7 +256,7 @@ static void settle_limit(planning *p)
     bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
     if (p->limit_bytes == 0) p->limit_bytes = p->profile.machine.memory_bytes;
     if (must && p->limit_bytes == 0) {
-        p->limit_bytes = zr_train_host_limit(p->local_ranks);
+        p->limit_bytes = zr_train_limit(&p->profile, p->local_ranks, p->local_ranks);
         p->host_limit = p->limit_bytes > 0;
     }
     if (must) p->config->memory.limit_bytes = p->limit_bytes;

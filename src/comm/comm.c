@@ -142,6 +142,27 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
 }
 
+zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
+{
+    ZR_CHECK(comm && (!copier || (copier->copy && copier->finish)), ZR_ERR_ARG,
+             "zr_comm_copy_with was given a NULL pointer");
+    if (zr_comm_process_ranks(comm) < comm->size) {
+        ZR_CHECK(!copier || (copier->stream && comm->ops->devices), ZR_ERR_UNSUPPORTED,
+                 "the transport %s moves memory of the host, or of GPUs in order of a stream", comm->transport);
+        return comm->ops->devices(comm, copier);
+    }
+    comm->copier = copier ? *copier : (zr_comm_copier){0};
+    return ZR_OK;
+}
+
+/* Did all copies of the call that has ended succeed? */
+static zr_status copies(zr_comm *comm)
+{
+    const zr_status st = comm->copied;
+    comm->copied = ZR_OK;
+    return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
 zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
 {
     ZR_CHECK(comm && (data || bytes == 0), ZR_ERR_ARG, "zr_comm_broadcast was given a NULL pointer");
@@ -150,7 +171,7 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     ZR_TRY(check_staging(comm));
     if (comm->size == 1 || bytes == 0) return ZR_OK;
     ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
-    return ZR_OK;
+    return copies(comm);
 }
 
 /* Elsewhere in `out` it would be written over by peers while it is still read. */
@@ -172,12 +193,12 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
     ZR_TRY(check_mine(comm, mine, out, stride_bytes, piece_bytes));
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
-        zr__comm_copy(out, mine, piece_bytes, piece_bytes);
-        zr__stream_end();
-        return ZR_OK;
+        zr__comm_copy(comm, out, mine, piece_bytes, piece_bytes);
+        zr__comm_copied(comm);
+        return copies(comm);
     }
     ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
-    return ZR_OK;
+    return copies(comm);
 }
 
 /* ---- scalars --------------------------------------------------------------------------------- */

@@ -100,6 +100,16 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
     return st;
 }
 
+zr_status zr__mpi_poll(zr_comm *comm)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    int there;
+    ZR_TRY(check_cancelled(me));
+    if (zr__mpi_has_remote(me->world))
+        ZR__TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->all, &there, MPI_STATUS_IGNORE));
+    return ZR_OK;
+}
+
 /* Every rank of my node has come, and sees what the others have written into the windows. Where the world
  * has remote ranks, MPI must be polled meanwhile: one of them may wait for what MPI has yet to send, be it
  * for a call of another communicator. */
@@ -146,7 +156,7 @@ typedef struct chunk {
 
 static int64_t half_bytes(const zr__comm_mpi *me)
 {
-    return zr__mpi_floor_aligned(me->comm.staging_bytes / 2);
+    return zr__mpi_floor_aligned(me->staging_bytes / 2);
 }
 
 static int64_t slot_bytes(const zr__comm_mpi *me)
@@ -181,7 +191,7 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
         int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes; /* not all to the same rank at once */
         if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
-        unsigned char *slot = me->comm.staging + c->half + r * m->slot_stride,
+        unsigned char *slot = me->staging + c->half + r * m->slot_stride,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
         f->peer[f->n] = r;
         MPI_Request *request = &f->request[f->n++];
@@ -195,7 +205,7 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
 static void fill_node(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
-    unsigned char *half = me->comm.staging + c->half;
+    unsigned char *half = me->staging + c->half;
     if (me->node_size == 1 || !zr__comm_is(m->from, rank)) return;
     if (m->out) memcpy(half + rank * m->slot_stride, m->send + c->at, (size_t)c->bytes);
     for (int r = 0; r < me->comm.size && !m->out; r++)
@@ -207,14 +217,15 @@ static void take_gathered(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     for (int r = 0; r < me->comm.size; r++) {
         if (is_node_peer(me, r) && zr__comm_is(m->from, r)) {
-            zr__comm_copy(m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride, c->bytes,
-                          m->piece_bytes);
+            zr__comm_copy(&me->comm, m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride,
+                          c->bytes, m->piece_bytes);
             count(me, m, c->bytes);
         }
     }
     if (zr__comm_is(m->from, me->comm.rank))
-        zr__comm_copy(m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes, m->piece_bytes);
-    zr__stream_end();
+        zr__comm_copy(&me->comm, m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes,
+                      m->piece_bytes);
+    zr__comm_copied(&me->comm);
 }
 
 static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
@@ -223,7 +234,7 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     if (!zr__comm_is(m->to, rank)) return;
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
-                                                 : me->comm.staging + c->half + r * m->slot_stride;
+                                                 : me->staging + c->half + r * m->slot_stride;
         if (is_node_peer(me, r)) count(me, m, c->bytes); /* read from there; what was sent for is counted */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
@@ -269,6 +280,8 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
                            zr_comm_arrived_fn fn, void *arg)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    if (me->nccl && zr__nccl_takes(me->nccl, send))
+        return zr__nccl_exchange(me->nccl, to, send, stride_bytes, piece_bytes, fn, arg);
     int64_t slot = slot_bytes(me);
     return move_pieces(me, &(move){.from = ZR__ALL,
                                    .to = to,
@@ -287,6 +300,8 @@ zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, i
                          int64_t piece_bytes)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    if (me->nccl && zr__nccl_takes(me->nccl, out))
+        return zr__nccl_gather(me->nccl, from, mine, out, stride_bytes, piece_bytes);
     int64_t slot = slot_bytes(me);
     return move_pieces(
         me, &(move){.from = from,

@@ -3,6 +3,7 @@
 #define ZR_COMM_MPI_COMM_H
 
 #include "comm/barrier.h"
+#include "comm/nccl_comm.h"
 #include "comm/transport.h"
 
 #include <mpi.h>
@@ -31,10 +32,13 @@ typedef struct zr__comm_mpi {
     zr__barrier *barrier;   /* NULL when the world has remote ranks */
     zr_comm_board **boards; /* the world's, and its own where no other rank shares its memory: */
     zr_comm_board own_board;
-    MPI_Win staging_window;   /* MPI_WIN_NULL when the node is this rank alone */
+    MPI_Win staging_window; /* MPI_WIN_NULL when the node is this rank alone */
+    unsigned char *staging; /* (staging_bytes): comm.staging, or for the host's memory alone */
+    int64_t staging_bytes;
     unsigned char **stagings; /* (size): node peers' staging as this process sees it */
     int half;                 /* of the staging, which the next chunk takes; equal on all ranks */
     _Atomic bool cancelled;
+    zr__nccl *nccl;               /* for pieces in memory of GPUs; NULL: there are none */
     int node_number;              /* of the nodes of its host; a group's ranks have the world's */
     struct zr__comm_mpi *parent;  /* what this was split off; NULL: it is the world */
     struct zr__comm_mpi *parts;   /* split off this */
@@ -78,6 +82,9 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
  *  ranks and its world has no remote ones. Collective. */
 zr_status zr__mpi_open_shared(zr__comm_mpi *me);
 void zr__mpi_close_shared(zr__comm_mpi *me);
+
+/** For waits that are not MPI's: go on with what MPI has on its way. ZR_ERR_PEER when this rank is cancelled. */
+zr_status zr__mpi_poll(zr_comm *comm);
 
 /** Free the staging; collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);

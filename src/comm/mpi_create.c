@@ -84,6 +84,7 @@ static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->parent) detach(me);
+    zr__nccl_destroy(&me->nccl);
     if (mpi_runs()) {
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         zr__mpi_drop_staging(me);
@@ -104,6 +105,23 @@ static void destroy_mpi(zr_comm *comm)
     zr_free(me);
 }
 
+static zr_status devices_mpi(zr_comm *comm, const zr_comm_copier *copier)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    if (me->nccl && copier) {
+        zr__nccl_copy_with(me->nccl, copier);
+    } else if (copier) {
+        ZR_TRY(zr__nccl_create(comm, copier, zr__mpi_poll, &me->nccl));
+        comm->staging = NULL;
+        comm->staging_bytes = comm->staging_taken_bytes = 0;
+    } else if (me->nccl) {
+        zr__nccl_destroy(&me->nccl);
+        comm->staging = me->staging;
+        comm->staging_bytes = comm->staging_taken_bytes = me->staging_bytes;
+    }
+    return ZR_OK;
+}
+
 /* ---- begin ----------------------------------------------------------------------------------- */
 
 static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub);
@@ -118,6 +136,7 @@ static const zr_comm_ops ops_mpi = {
     .barrier = zr__mpi_barrier,
     .cancel = cancel_mpi,
     .abort = abort_mpi,
+    .devices = devices_mpi,
 };
 
 /* All that needs no peer. */

@@ -159,29 +159,48 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
 /* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
-    if (me->staging_window == MPI_WIN_NULL) zr_free(me->comm.staging);
+    if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     zr__mpi_close_window(me, &me->staging_window);
-    me->comm.staging = NULL;
+    me->staging = NULL;
+    me->staging_bytes = 0;
 }
 
+static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
+{
+    const zr_comm *comm = &me->comm;
+    ZR_TRY(check_shared_room(me, bytes));
+    ZR_TRY(open_window(me, bytes, &me->staging_window));
+    for (int r = 0; r < comm->size; r++)
+        if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
+    me->staging = me->stagings[comm->rank];
+    ZR_TRY(take_pages(me->staging, bytes));
+    return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
+}
+
+static zr_status take_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
+{
+    *taken = 0;
+    if (bytes == 0) return ZR_OK;
+    if (me->node_size > 1) return share_staging(me, bytes, taken);
+    const int64_t before = zr_alloc_taken();
+    me->staging = zr_alloc((size_t)bytes);
+    ZR_CHECK(me->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
+    *taken = zr_alloc_taken() - before;
+    return ZR_OK;
+}
+
+/* Where pieces in memory of GPUs have theirs, those of the host are few and small. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
+    const int64_t enough = ((int64_t)1 << 20) + comm->size * ZR_COMM_STAGING_LEAST;
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    const int64_t host_bytes = me->nccl && bytes > enough ? enough : bytes;
     zr__mpi_drop_staging(me);
-    if (bytes == 0) return ZR_OK;
-    if (me->node_size == 1) {
-        int64_t before = zr_alloc_taken();
-        comm->staging = zr_alloc((size_t)bytes);
-        ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-        comm->staging_taken_bytes = zr_alloc_taken() - before;
-    } else {
-        ZR_TRY(check_shared_room(me, bytes));
-        ZR_TRY(open_window(me, bytes, &me->staging_window));
-        for (int r = 0; r < comm->size; r++)
-            if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
-        comm->staging = me->stagings[comm->rank];
-        ZR_TRY(take_pages(comm->staging, bytes));
-        ZR_TRY(window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, &comm->staging_taken_bytes));
-    }
-    return ZR_OK;
+    comm->staging = NULL;
+    zr_status st = take_staging(me, host_bytes, &comm->staging_taken_bytes);
+    if (st == ZR_OK) me->staging_bytes = host_bytes;
+    comm->staging = me->staging;
+    if (!me->nccl) return st;
+    comm->staging_taken_bytes = bytes;
+    return st == ZR_OK ? zr__nccl_staging(me->nccl, bytes, &comm->staging) : st;
 }

@@ -138,13 +138,14 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
  * the piece would read it N times as well. */
 static void give(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
+    const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;
     int64_t sent = 0;
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
-        bytes = piece_bytes - at < PART_BYTES ? piece_bytes - at : PART_BYTES;
+        bytes = piece_bytes - at < part_bytes ? piece_bytes - at : part_bytes;
         for (int i = 0; i < me->comm.size; i++) {
             int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
             unsigned char *out = me->group->ranks[r].lent;
-            zr__comm_copy(out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
+            zr__comm_copy(&me->comm, out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
             if (r != me->comm.rank) sent += bytes;
         }
     }
@@ -160,11 +161,11 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     if (from == ZR__ALL)
         give(me, mine, stride_bytes, piece_bytes);
     else if (from != comm->rank) {
-        zr__comm_copy((unsigned char *)out + from * stride_bytes,
+        zr__comm_copy(comm, (unsigned char *)out + from * stride_bytes,
                       zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
         zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, piece_bytes);
     }
-    zr__stream_end();
+    zr__comm_copied(comm);
     return take_back(me);
 }
 

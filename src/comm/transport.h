@@ -12,6 +12,7 @@
  *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
  *               where its own may lie already.
  *     scalars   as zr_comm_scalars, byte by byte: agree sends text this way. comm.c counts them.
+ *     devices   zr_comm_copy_with where ranks are processes; NULL where there are none such.
  *     barrier, cancel, abort, destroy
  *               as zr_comm_barrier, zr_comm_cancel, zr_comm_abort and zr_comm_destroy.
  */
@@ -43,15 +44,27 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
 }
 
 /** Copy bytes of a piece of `piece_bytes`; to where they are already: nothing happens. Those of a large piece go
- *  past the caches, where they would not stay anyway. zr__stream_end must follow on the same thread before
+ *  past the caches, where they would not stay anyway. zr__comm_copied must follow on the same thread before
  *  another may read them. */
-static inline void zr__comm_copy(void *to, const void *from, int64_t bytes, int64_t piece_bytes)
+static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;
-    if (piece_bytes < (int64_t)1 << 20)
+    if (comm->copier.copy) {
+        if (comm->copied == ZR_OK) comm->copied = comm->copier.copy(comm->copier.arg, to, from, bytes);
+    } else if (piece_bytes < (int64_t)1 << 20)
         memcpy(to, from, (size_t)bytes);
     else
         zr__stream(to, from, bytes);
+}
+
+/** The copies of a call have happened. A failure of one stays in comm->copied: the ranks stay in step, and comm.c
+ *  returns it when the call has ended. */
+static inline void zr__comm_copied(zr_comm *comm)
+{
+    zr__stream_end();
+    if (!comm->copier.copy) return;
+    const zr_status st = comm->copier.finish(comm->copier.arg);
+    if (comm->copied == ZR_OK) comm->copied = st;
 }
 
 /** Around every wait for other ranks, one within no other. */

@@ -71,6 +71,11 @@ static const zr_key table[] = {
     CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL,
            .help = "shuffled: each pass over the file in an order of its own; sequential: as in the file"),
 
+    CHOICE("device", "auto|cpu|cuda", "\"auto\"", FIELD(device), ALL,
+           .help =
+               "what ranks compute on. cpu: the processor; cuda: GPUs of NVIDIA, the ranks of a host in turn on each; "
+               "auto: GPUs where there are any"),
+
     INT("parallel.tensor", "1", FIELD(parallel.tensor), FROM(1), ALL,
         .help = "degree of tensor parallelism: so many neighbouring ranks share each layer, and divide the heads; the "
                 "others of all ranks are data-parallel"),

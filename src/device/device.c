@@ -1,8 +1,40 @@
-#include "zr/device.h"
+#include "device/device.h"
+
+#include <string.h>
+
+/* More elements than any machine keeps, and few enough for the kernels to count with. */
+#define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
 
 void zr_device_destroy(zr_device **device)
 {
     if (!*device) return;
     (*device)->ops->destroy(*device);
     *device = NULL;
+}
+
+const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op)
+{
+    for (; list && list->op; list++)
+        if (strcmp(list->op, op) == 0) return list;
+    return NULL;
+}
+
+const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op)
+{
+    const zr_kernel *found = zr__kernel_find(user, op);
+    for (; !found && *family; family++) found = zr__kernel_find(*family, op);
+    return found;
+}
+
+static bool are_counted(const zr_graph *graph, const zr_value *value, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (value[i] != ZR_NONE && zr_shape_elems(&zr_graph_value(graph, value[i])->type.shape) > COUNTED_ELEMS_MAX)
+            return false;
+    return true;
+}
+
+bool zr__op_is_counted(const zr_graph *graph, const zr_op *op)
+{
+    return are_counted(graph, op->in, op->n_in) && are_counted(graph, op->out, op->n_out);
 }

@@ -64,7 +64,8 @@ static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *st
         tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
     bool scratch = step->n_uses > op->n_in + op->n_out;
-    *args = (zr_kernel_args){.op = op,
+    *args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,
+                             .op = op,
                              .n_in = op->n_in,
                              .n_out = op->n_out,
                              .in = tensor,

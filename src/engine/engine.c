@@ -69,6 +69,31 @@ static zr_status take_comms(zr_engine *e)
     return ZR_OK;
 }
 
+static zr_status copy(void *device, void *to, const void *from, int64_t bytes)
+{
+    return ((zr_device *)device)->ops->copy(device, to, from, bytes);
+}
+
+static zr_status finish(void *device)
+{
+    return ((zr_device *)device)->ops->finish(device);
+}
+
+/* Memory that the processor cannot touch is copied between ranks by the device of the queue that moves. Where ranks are
+ * processes they wait for each other here: none may come to a group's call when another has failed in that of the group
+ * before. */
+static zr_status take_copies(zr_engine *e)
+{
+    zr_device *device = e->queue[ZR_STREAM_COMM]->device;
+    const zr_comm_copier copier = {copy, finish, device, device->stream};
+    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups && device->profile.facts.apart; g++) {
+        zr_comm *comm = e->group_comm[g];
+        if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* it moves no pieces */
+        ZR_TRY(zr_comm_agree(e->comm, zr_comm_copy_with(comm, &copier)));
+    }
+    return ZR_OK;
+}
+
 /* Staging is made together, so all ranks must have come so far; engines of one communicator share it. */
 static zr_status take_staging(zr_engine *e)
 {
@@ -126,6 +151,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
     }
     st = zr_comm_agree(comm, st);
     if (st == ZR_OK) st = take_comms(e);
+    if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare(e));
     if (st != ZR_OK) {
@@ -152,6 +178,7 @@ void zr_engine_destroy(zr_engine **engine)
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* What was on its way from or into it when a call was stopped may still be: until the process ends, or MPI does. */
     bool in_use = e->stopped && e->comm->concurrent;
+    if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);

@@ -10,15 +10,10 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
+/* A rank alone needs not wait: its device does all in order. */
 static zr_status finish(const zr__running *r)
 {
-    return r->device->ops->finish(r->device);
-}
-
-/* Of a reduction: a rank alone adds its own pieces, behind what it has asked for. */
-static zr_status finish_pieces(const zr__running *r)
-{
-    return comm_of(r)->size > 1 ? finish(r) : ZR_OK;
+    return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
 zr_status zr__cast(const zr__running *r)
@@ -31,6 +26,8 @@ zr_status zr__gather(const zr__running *r)
 {
     const zr_range *range = &r->use[1].range;
     int64_t each = zr_dtype_bytes(r->use[1].dtype);
+    if (comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
+    if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), range->count * each);
     ZR_TRY(finish(r));
     return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), range->by.elems * each, range->count * each);
 }
@@ -105,13 +102,13 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
 {
     const zr__running *r = arg;
     ZR_TRY(sum_stretch(r, first_byte, bytes, pieces));
-    return finish_pieces(r);
+    return finish(r);
 }
 
 zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
-    ZR_TRY(finish_pieces(r));
+    ZR_TRY(finish(r));
     int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->step->range.count * wire;
     if (r->step->kind == ZR_STEP_REDUCE)
         return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, sum_arrived, &running);

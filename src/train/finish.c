@@ -2,6 +2,7 @@
 #include "train/save.h"
 
 #include "base/text.h"
+#include "train/device.h"
 #include "train/export.h"
 #include "train/host.h"
 #include "train/metrics.h"
@@ -53,10 +54,14 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-/** The type that this rank's matrix products are made in: fp16 is always widened. */
+/** The type whose peak this rank's matrix products stand against: processors widen fp16, GPUs multiply it as fast as
+ *  bf16. */
 zr_dtype zr__run_dtype(const zr__run *r)
 {
-    return r->plan->layout.dtype == ZR_BF16 && r->device->profile.facts.bf16_products ? ZR_BF16 : ZR_F32;
+    const zr_device_facts *facts = &r->device->profile.facts;
+    const zr_dtype dtype = r->plan->layout.dtype;
+    if (facts->apart) return dtype == ZR_F32 ? ZR_F32 : ZR_BF16;
+    return dtype == ZR_BF16 && facts->bf16_products ? ZR_BF16 : ZR_F32;
 }
 
 /** 0: not measured. */
@@ -76,7 +81,7 @@ static zr_status measure_peak(zr__run *r)
     if (mine >= 0.0 && in_process < r->comm->size) mine += (double)r->plan->space_bytes[ZR_SPACE_STAGING];
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
-    r->result->promised_rss_bytes = zr_train_process_bytes(zr_memory_taken(&r->result->planned.memory), in_process);
+    r->result->promised_rss_bytes = zr__train_process_bytes(r->plan, in_process);
     return ZR_OK;
 }
 

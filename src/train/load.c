@@ -1,5 +1,6 @@
 #include "train/load.h"
 
+#include "train/device.h"
 #include "train/family.h"
 #include "train/host.h"
 #include "train/run_dir.h"
@@ -52,14 +53,16 @@ zr_status zr__load_open(const char *dir, zr__loaded *loaded)
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
-    zr_device_config device = {.threads = threads > 0 ? threads : zr_host_cores()};
+    /* A run of a GPU is also read where there is none. */
+    const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
+    const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
     zr_model model = zr_family_builder(&loaded->model);
     layout->dtype = loaded->config ? zr_train_layout(loaded->config, 1).dtype : ZR_F32;
     layout->wire_dtype = layout->dtype;
-    ZR_TRY(zr_device_create_cpu(&device, &loaded->device));
+    ZR_TRY(zr_train_device(kind, threads > 0 ? threads : zr_host_cores(), 0, &loaded->device));
     ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
     ZR_TRY(zr_train_memory_check(loaded->plan, 0, 1, false));
-    ZR_TRY(zr_host_room(zr_train_process_bytes(zr_memory_taken(&loaded->plan->memory), 1), device.threads - 1));
+    ZR_TRY(zr_host_room(zr__train_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
     ZR_TRY(zr_comm_create_self(&loaded->comm));
     ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
     ZR_TRY(zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights));

@@ -19,9 +19,13 @@
 
 enum { KEY_BYTES = 384 };
 
-static void machine_key(char key[KEY_BYTES])
+static void machine_key(const zr_device_facts *facts, char key[KEY_BYTES])
 {
     char processor[160];
+    if (facts->apart) {
+        snprintf(key, KEY_BYTES, "%s, zr %s", facts->name, zr_version());
+        return;
+    }
     zr_host_processor(processor, sizeof(processor));
     snprintf(key, KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(), zr_device_cpu_level(),
              zr_version(), zr_device_cpu_matmul());
@@ -134,7 +138,8 @@ static bool get_number(const json_t *object, const char *key, double *number)
     return json_is_number(json) && *number >= 0.0;
 }
 
-static bool get_levels(const json_t *levels, zr_rates *rates)
+/** `used`: the name of the level that the device has. */
+static bool get_levels(const json_t *levels, const char *used, zr_rates *rates)
 {
     bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
     for (size_t i = 0; good && i < json_array_size(levels); i++) {
@@ -145,7 +150,7 @@ static bool get_levels(const json_t *levels, zr_rates *rates)
                get_rate(json, "dot_bf16_flops", false, &peak->dot_bf16);
         if (!good) break;
         snprintf(peak->level, sizeof(peak->level), "%s", name);
-        if (strcmp(name, zr_device_cpu_level()) == 0) rates->peak = *peak;
+        if (strcmp(name, used) == 0) rates->peak = *peak;
     }
     return good && rates->peak.level[0];
 }
@@ -165,12 +170,12 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-static bool rates_from_json(const json_t *root, const char *key, zr_rates *rates)
+static bool rates_from_json(const json_t *root, const char *key, bool apart, zr_rates *rates)
 {
     const char *machine = json_string_value(json_object_get(root, "machine"));
     *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
     return machine && strcmp(machine, key) == 0 && rates->threads > 0 &&
-           get_levels(json_object_get(root, "levels"), rates) &&
+           get_levels(json_object_get(root, "levels"), apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
            get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
@@ -199,10 +204,10 @@ static zr_status write_whole(const char *path, const char *text)
     return st;
 }
 
-zr_status zr_rates_remember(const zr_rates *rates)
+zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
 {
     char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], *text = NULL;
-    machine_key(key);
+    machine_key(facts, key);
     ZR_TRY(machine_path(key, folder, path));
     ZR_TRY(zr__make_folders(folder));
     ZR_TRY(rates_to_json(rates, key, &text));
@@ -211,16 +216,16 @@ zr_status zr_rates_remember(const zr_rates *rates)
     return st;
 }
 
-zr_status zr_rates_recall(zr_rates *rates)
+zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
 {
     char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    machine_key(key);
+    machine_key(facts, key);
     ZR_TRY(machine_path(key, folder, path));
     ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND, "nothing is remembered of this machine; run `zr info --bench`");
     bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK &&
-                rates_from_json(root, key, rates);
+                rates_from_json(root, key, facts->apart, rates);
     json_decref(root);
     zr_free(text);
     ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold the rates of this machine; `zr info --bench` writes it anew",
@@ -257,6 +262,7 @@ static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes
 void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
+    if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is shared by nobody, as far as is known */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */

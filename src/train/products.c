@@ -90,7 +90,7 @@ static bool alike(const zr_product *a, const zr_product *b)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/** Values of both signs, small and normal: zeros would flatter a processor whose clock depends on its load. */
+/** Values of both signs, small and normal: zeros would flatter a chip whose clock depends on its load. */
 static void fill(void *data, zr_dtype dtype, int64_t n)
 {
     uint16_t narrow[8];
@@ -115,9 +115,14 @@ static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value 
     int64_t n = zr_shape_elems(&shape);
     tensor->dtype = info->type.dtype;
     tensor->shape = shape;
-    ZR_TRY(device->ops->alloc(device, n * zr_dtype_bytes(tensor->dtype), &tensor->data));
-    fill(tensor->data, tensor->dtype, n);
-    return ZR_OK;
+    const int64_t bytes = n * zr_dtype_bytes(tensor->dtype);
+    void *made = NULL;
+    ZR_TRY(device->ops->alloc(device, bytes, &tensor->data));
+    ZR_TRY(device->ops->alloc_host(device, bytes, &made));
+    fill(made, tensor->dtype, n);
+    zr_status st = device->ops->copy(device, tensor->data, made, bytes);
+    device->ops->free_host(device, made);
+    return st;
 }
 
 static zr_status make_operands(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, operands *o)
@@ -136,14 +141,20 @@ static void free_operands(zr_device *device, operands *o)
     device->ops->free(device, o->scratch);
 }
 
+static zr_status run(const zr_kernel *kernel, const zr_kernel_args *args)
+{
+    ZR_TRY(kernel->run(args));
+    return args->device->ops->finish(args->device);
+}
+
 /** The best of some runs behind one that warms up. */
 static zr_status time_runs(const zr_kernel *kernel, const zr_kernel_args *args, double *best)
 {
-    ZR_TRY(kernel->run(args));
+    ZR_TRY(run(kernel, args));
     double spent = 0.0;
     for (int runs = 0; runs < LEAST_RUNS || spent < MEASURE_SEC; runs++) {
         double begin = zr_clock_sec();
-        ZR_TRY(kernel->run(args));
+        ZR_TRY(run(kernel, args));
         double sec = fmax(zr_clock_sec() - begin, 1e-9);
         *best = runs == 0 ? sec : fmin(*best, sec);
         spent += sec;
@@ -156,7 +167,8 @@ static zr_status time_kernel(zr_device *device, const zr_op *op, const operands 
     static const zr_runtime runtime = {0};
     const zr_kernel *kernel = device->ops->kernel(device, op->def->name);
     ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel \"%s\"", op->def->name);
-    zr_kernel_args args = {.op = op,
+    zr_kernel_args args = {.device = device,
+                           .op = op,
                            .n_in = op->n_in,
                            .n_out = op->n_out,
                            .in = o->in,

@@ -173,7 +173,7 @@ static void announce(zr__run *r)
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
-    if (zr_rates_recall(&rates) == ZR_OK)
+    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr_rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
         r->device->ops->measure(r->device, zr__run_dtype(r));

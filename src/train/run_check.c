@@ -1,5 +1,6 @@
 /** Before a run creates anything: its inputs, what of its configuration only a run can settle, its plan, and that all
  *  ranks have the same. */
+#include "train/device.h"
 #include "train/host.h"
 #include "train/resume.h"
 #include "train/run.h"
@@ -35,7 +36,7 @@ static zr_config *settle(zr__run *r)
 static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
-    double least = -(double)zr_train_host_limit(r->comm->local_size);
+    double least = -(double)zr_train_limit(&r->device->profile, r->comm->local_size, zr_comm_process_ranks(r->comm));
     ZR_TRY(zr__run_highest(r, &least, 1));
     settle(r)->memory.limit_bytes = -(int64_t)least;
     return ZR_OK;
@@ -74,7 +75,7 @@ static zr_status settle_hosts(zr__run *r)
  */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr_train_process_bytes(zr_memory_taken(&r->plan->memory), ranks);
+    int64_t bytes = zr__train_process_bytes(r->plan, ranks);
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);
@@ -82,9 +83,8 @@ static zr_status check_room(const zr__run *r, int ranks)
 
 static zr_status make_device(zr__run *r)
 {
-    zr_device_config device = ZR_DEVICE_CONFIG_INIT;
-    device.threads = zr_train_threads(r->config, r->comm->local_size);
-    ZR_TRY(zr_device_create_cpu(&device, &r->device));
+    const int threads = zr_train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr_train_device(r->config->device, threads, r->comm->local_rank, &r->device));
     return ZR_OK;
 }
 
@@ -103,7 +103,7 @@ static zr_status settle_rates(zr__run *r)
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
     if (!rates_decide(r->config)) return ZR_OK;
-    if (zr_rates_recall(&rates) == ZR_OK)
+    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
     double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr_machine_link(m).bytes_sec};
@@ -194,9 +194,11 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
+    ZR_TRY(zr__run_agree(r, make_device(r)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
+                                          r->device->profile.facts.apart)));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
-    ZR_TRY(zr__run_agree(r, make_device(r)));
     ZR_TRY(settle_rates(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_choices(r));

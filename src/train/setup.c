@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "train/device.h"
 #include "train/family.h"
 #include "train/host.h"
 #include "train/paths.h"
@@ -305,17 +306,18 @@ zr_status zr_train_memory_check(const zr_plan *plan, int64_t limit_bytes, int lo
 {
     char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const zr_memory *memory = &plan->memory;
-    int64_t rank_bytes = zr_train_process_bytes(zr_memory_taken(memory), 1);
+    const bool apart = plan->profile.facts.apart;
+    int64_t rank_bytes = zr__train_process_bytes(plan, 1);
+    if (apart) ZR_TRY(zr__train_gpu_check(plan, limit_bytes, threads ? local_ranks : 1));
     zr__text_size((double)memory->total_bytes, total);
     zr__text_size((double)memory->states_bytes, states);
     ZR_CHECK(
-        limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+        apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
         "the plan needs %s per rank (total %s, of it %s model states; on top 3 %% and 50.33 MB for the program and its "
         "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
         zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
         remedies(&plan->layout, use));
-    double host_bytes = threads ? (double)zr_train_process_bytes(zr_memory_taken(memory), local_ranks)
-                                : (double)rank_bytes * local_ranks;
+    double host_bytes = threads ? (double)zr__train_process_bytes(plan, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr_host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
              "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "

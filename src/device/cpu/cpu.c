@@ -1,5 +1,4 @@
 #include "device/cpu/cpu.h"
-#include "device/cpu/queue.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,6 +6,8 @@
 #include <string.h>
 
 #include "device/cpu/processor.h"
+#include "device/device.h"
+#include "device/queue.h"
 #include "kernel_list.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
@@ -138,7 +139,8 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-zr_status zr__cpu_side(zr_device *device, zr_device **side)
+/* The same device with one thread, for work beside what computes. */
+static zr_status cpu_side(zr_device *device, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
@@ -146,6 +148,12 @@ zr_status zr__cpu_side(zr_device *device, zr_device **side)
     cpu->base.profile.facts.threads = 1;
     *side = &cpu->base;
     return ZR_OK;
+}
+
+static zr_status cpu_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+{
+    static const zr__queue_kind kind = {.side = cpu_side};
+    return zr__queue_create(&kind, device, config, queue);
 }
 
 static zr_status cpu_alloc(zr_device *device, int64_t bytes, void **memory)
@@ -174,42 +182,16 @@ static zr_status cpu_copy(zr_device *device, void *to, const void *from, int64_t
     return ZR_OK;
 }
 
-static const zr_kernel *find_kernel(const zr_kernel *table, const char *op)
-{
-    for (; table && table->op; table++)
-        if (strcmp(table->op, op) == 0) return table;
-    return NULL;
-}
-
-/* In the user's list, then in the families of a level. */
-static const zr_kernel *find_first(const zr_kernel *user, const zr_kernel *const *family, const char *op)
-{
-    const zr_kernel *found = find_kernel(user, op);
-    for (; !found && *family; family++) found = find_kernel(*family, op);
-    return found;
-}
-
 static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
 {
-    return find_first(device->profile.facts.kernels, level_of(device)->families, op);
-}
-
-/* More elements than any machine keeps, and few enough for the kernels to count with. */
-#define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
-
-static bool is_counted(const zr_graph *graph, const zr_value *value, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (value[i] != ZR_NONE && zr_shape_elems(&zr_graph_value(graph, value[i])->type.shape) > COUNTED_ELEMS_MAX)
-            return false;
-    return true;
+    return zr__kernel_first(device->profile.facts.kernels, level_of(device)->families, op);
 }
 
 /* Kernels are one source for all levels, so those of the lowest, which every processor runs, take what all take. */
 int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
-    const zr_kernel *kernel = find_first(facts->kernels, levels[0].families, op->def->name);
-    if (!is_counted(graph, op->in, op->n_in) || !is_counted(graph, op->out, op->n_out)) return INT64_MAX / 64 * 64;
+    const zr_kernel *kernel = zr__kernel_first(facts->kernels, levels[0].families, op->def->name);
+    if (!zr__op_is_counted(graph, op)) return INT64_MAX / 64 * 64;
     return kernel && kernel->scratch_bytes ? kernel->scratch_bytes(facts, graph, op) : 0;
 }
 
@@ -379,7 +361,7 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
 
 static const zr_device_ops cpu_ops = {
     .destroy = cpu_destroy,
-    .queue_create = zr__queue_create,
+    .queue_create = cpu_queue_create,
     .queue_destroy = zr__queue_destroy,
     .issue = zr__queue_issue,
     .mark = zr__queue_mark,

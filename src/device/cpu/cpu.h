@@ -41,7 +41,5 @@ const zr__peak_ops *zr__cpu_peaks(const char *level);
 /* As zr_device_create_cpu, at a level that the processor has, whatever ZR_KERNELS says. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
                                                    zr_device **device);
-/* The same device with one thread, for work beside what computes. */
-ZR_NODISCARD zr_status zr__cpu_side(zr_device *device, zr_device **side);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * Queues of the processor. One that computes runs what it is given at once, on the thread that issues. One beside it
- * has a thread: what it is given stands in a ring whose room is taken when it is made.
+ * Queues whose tasks run on threads of the processor: a task of a device that does later what it is asked for (a GPU)
+ * only asks. One queue runs what it is given at once, on the thread that issues. One beside it has a thread, whose
+ * tasks end when all that they asked for has happened: what it is given stands in a ring whose room is taken when it is
+ * made.
  *
  * Tickets count what was issued to a queue. Whoever waits for a ticket is woken for it and for no earlier one: on a
  * busy host each waking takes the processor from what computes.
  */
-#include "device/cpu/queue.h"
+#include "device/queue.h"
 
 #include <pthread.h>
 #include <stdio.h>
-
-#include "device/cpu/cpu.h"
 
 enum { TEXT_BYTES = 512 };
 
@@ -21,8 +21,9 @@ typedef struct entry {
     double asked_sec; /* when it was issued, if times are wanted */
 } entry;
 
-typedef struct cpu_queue {
+typedef struct host_queue {
     zr_queue base; /* base.device: `owner`, or, where a thread runs the queue, a device of its own */
+    const zr__queue_kind *kind;
     zr_device *owner;
     bool beside;
     entry *ring;
@@ -38,16 +39,16 @@ typedef struct cpu_queue {
     bool dropping, cancelled; /* nothing begins any more until sync; which then tells of no failure */
     zr_status status;         /* the first failure since sync */
     char text[TEXT_BYTES];
-} cpu_queue;
+} host_queue;
 
-static cpu_queue *of(zr_queue *queue)
+static host_queue *of(zr_queue *queue)
 {
-    return (cpu_queue *)queue;
+    return (host_queue *)queue;
 }
 
 /* ---- the end of a task ------------------------------------------------------------------------- */
 
-static void end_entry(cpu_queue *q, zr_status status)
+static void end_entry(host_queue *q, zr_status status)
 {
     pthread_mutex_lock(&q->lock);
     if (status != ZR_OK && q->status == ZR_OK) {
@@ -64,14 +65,14 @@ static void end_entry(cpu_queue *q, zr_status status)
 
 /* Sleep until woken, which this ticket's end does. Whoever slept for one that has ended is being woken, and asks anew
  * if need be. */
-static void sleep_for(cpu_queue *q, int64_t ticket)
+static void sleep_for(host_queue *q, int64_t ticket)
 {
     if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
     pthread_cond_wait(&q->changed, &q->lock);
 }
 
 /* Wait until the queue has reached this ticket (true), or never will. */
-static bool await_ticket(cpu_queue *q, int64_t ticket)
+static bool await_ticket(host_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
     while (q->reached < ticket && !q->dropping) sleep_for(q, ticket);
@@ -80,10 +81,21 @@ static bool await_ticket(cpu_queue *q, int64_t ticket)
     return reached;
 }
 
-static zr_status run_task(cpu_queue *q, const zr_task *task, double asked_sec)
+/* Wait until what a mark stands for has happened; false: it never will. */
+static bool await_mark(const zr_mark *mark)
 {
+    host_queue *q = of(mark->queue);
+    if (!await_ticket(q, mark->ticket)) return false;
+    return q->beside || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
+}
+
+static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
+{
+    zr_device *device = q->base.device;
+    if (!q->beside && q->kind->run) return q->kind->run(device, task);
     double begin = task->ended ? zr_clock_sec() : 0, free = q->free_sec > 0 ? q->free_sec : asked_sec;
-    ZR_TRY(task->run(task->arg, q->base.device, task->index));
+    ZR_TRY(task->run(task->arg, device, task->index));
+    if (q->beside) ZR_TRY(device->ops->finish(device));
     if (!task->ended) return ZR_OK;
     q->free_sec = zr_clock_sec();
     task->ended(task->arg, task->index, free < begin ? free : begin, begin, q->free_sec);
@@ -93,7 +105,7 @@ static zr_status run_task(cpu_queue *q, const zr_task *task, double asked_sec)
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
 /* The next entry; false: there will be none. `drop`: it is not to run. */
-static bool take_entry(cpu_queue *q, entry *next, bool *drop)
+static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
     while (q->ended == q->issued && !q->quit) pthread_cond_wait(&q->changed, &q->lock);
@@ -106,12 +118,14 @@ static bool take_entry(cpu_queue *q, entry *next, bool *drop)
 
 static void *run_queue(void *arg)
 {
-    cpu_queue *q = arg;
+    host_queue *q = arg;
     entry next;
     bool drop;
+    zr_status entered = q->kind->enter ? q->kind->enter(q->base.device) : ZR_OK;
     while (take_entry(q, &next, &drop)) {
-        zr_status st = ZR_OK;
-        if (!drop && !next.task.run && !await_ticket(of(next.mark.queue), next.mark.ticket))
+        zr_status st = drop ? ZR_OK : entered;
+        if (st != ZR_OK) drop = true;
+        if (!drop && !next.task.run && !await_mark(&next.mark))
             st = ZR_FAIL(ZR_ERR_PEER, "the queue that this one waits for has failed");
         if (!drop && next.task.run) st = run_task(q, &next.task, next.asked_sec);
         end_entry(q, st);
@@ -119,7 +133,7 @@ static void *run_queue(void *arg)
     return NULL;
 }
 
-static void put_entry(cpu_queue *q, const entry *new)
+static void put_entry(host_queue *q, const entry *new)
 {
     if (!await_ticket(q, q->issued + 1 - q->room)) return; /* the queue has failed, which sync tells */
     pthread_mutex_lock(&q->lock);
@@ -132,7 +146,7 @@ static void put_entry(cpu_queue *q, const entry *new)
 
 zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 {
-    cpu_queue *q = of(queue);
+    host_queue *q = of(queue);
     double asked = task->ended ? zr_clock_sec() : 0;
     if (q->beside) {
         put_entry(q, &(entry){.task = *task, .asked_sec = asked});
@@ -146,26 +160,30 @@ zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 
 zr_mark zr__queue_mark(zr_queue *queue)
 {
-    return (zr_mark){queue, of(queue)->issued};
+    host_queue *q = of(queue);
+    if (!q->beside && q->kind->mark) q->kind->mark(q->base.device, q->issued);
+    return (zr_mark){queue, q->issued};
 }
 
-static zr_status failure_of(cpu_queue *q)
+static zr_status failure_of(host_queue *q)
 {
     return q->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(q->status, "%s", q->text);
 }
 
 zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
-    cpu_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
+    host_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
     if (other == q) return ZR_OK;
     if (!q->beside) return await_ticket(other, mark.ticket) ? ZR_OK : failure_of(other);
-    if (other->beside) put_entry(q, &(entry){.mark = mark}); /* else `other` runs at once: it has got there already */
+    /* One that runs at once has got there already, if it does at once what it is asked for. */
+    if (other->beside || other->kind->reach) put_entry(q, &(entry){.mark = mark});
     return ZR_OK;
 }
 
 zr_status zr__queue_sync(zr_queue *queue)
 {
-    cpu_queue *q = of(queue);
+    host_queue *q = of(queue);
+    const zr_status finished = q->beside ? ZR_OK : q->base.device->ops->finish(q->base.device);
     pthread_mutex_lock(&q->lock);
     while (q->ended < q->issued) sleep_for(q, q->issued);
     bool failed = q->status != ZR_OK && !q->cancelled;
@@ -175,34 +193,36 @@ zr_status zr__queue_sync(zr_queue *queue)
     q->reached = q->ended;
     q->free_sec = 0;
     pthread_mutex_unlock(&q->lock);
-    return failed ? ZR_FAIL(status, "%s", q->text) : ZR_OK;
+    return failed ? ZR_FAIL(status, "%s", q->text) : finished;
 }
 
 void zr__queue_cancel(zr_queue *queue)
 {
-    cpu_queue *q = of(queue);
+    host_queue *q = of(queue);
     pthread_mutex_lock(&q->lock);
     q->dropping = q->cancelled = true;
     pthread_mutex_unlock(&q->lock);
     pthread_cond_broadcast(&q->changed);
 }
 
-static zr_status start_thread(cpu_queue *q, int32_t room)
+static zr_status start_thread(host_queue *q, int32_t room)
 {
     q->room = room > 0 ? room : 1;
     q->ring = zr_alloc(sizeof *q->ring * (size_t)q->room);
     ZR_CHECK(q->ring, ZR_ERR_MEMORY, "no memory for a queue of %d tasks", q->room);
-    ZR_TRY(zr__cpu_side(q->base.device, &q->base.device));
+    ZR_TRY(q->kind->side(q->base.device, &q->base.device));
     q->beside = pthread_create(&q->thread, NULL, run_queue, q) == 0;
     ZR_CHECK(q->beside, ZR_ERR_MEMORY, "cannot start the thread of a queue");
     return ZR_OK;
 }
 
-zr_status zr__queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const zr_queue_config *config,
+                           zr_queue **queue)
 {
-    cpu_queue *q = zr_alloc(sizeof *q);
+    host_queue *q = zr_alloc(sizeof *q);
     ZR_CHECK(q, ZR_ERR_MEMORY, "no memory for a queue's %zu bytes", sizeof *q);
     q->base.device = q->owner = device;
+    q->kind = kind;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
     zr_status st = config->beside ? start_thread(q, config->most) : ZR_OK;
@@ -216,7 +236,7 @@ zr_status zr__queue_create(zr_device *device, const zr_queue_config *config, zr_
 
 void zr__queue_destroy(zr_queue *queue)
 {
-    cpu_queue *q = queue ? of(queue) : NULL;
+    host_queue *q = queue ? of(queue) : NULL;
     if (!q) return;
     if (q->beside) {
         pthread_mutex_lock(&q->lock);

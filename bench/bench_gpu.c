@@ -1,0 +1,501 @@
+/*
+ * What the kernels of a GPU reach: those that memory bounds as shares of the bandwidth of a copy within its memory, in
+ * the same run; attention and matrix products in FLOP/s. Every time is that of many runs in a row, between two moments
+ * at which the GPU had nothing left to do; the best of three. A table, or with --json a line for each result.
+ *
+ *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [GROUP ...]      memory attention cube product
+ *
+ * S: of each measurement (0.1). --tiny: sizes that show no more than that all of it works.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu_rig.h"
+
+enum { MOST_ROWS = 32, PIECES = 4 };
+
+/** Sizes, large ones and those of --tiny. */
+typedef struct sizes {
+    int64_t elems; /* of what ZeRO's steps read: far beyond any cache */
+    int64_t batch, seq, width, vocab;
+    int64_t attention_batch, heads, dim[2], attention_seq[2];
+    int64_t cube, tokens, fp32_tokens, product_width[2];
+} sizes;
+
+static const sizes large = {.elems = (int64_t)64 << 20,
+                            .batch = 128,
+                            .seq = 1024,
+                            .width = 768,
+                            .vocab = 50257,
+                            .attention_batch = 8,
+                            .heads = 16,
+                            .dim = {64, 128},
+                            .attention_seq = {1024, 4096},
+                            .cube = 8192,
+                            .tokens = 16384,
+                            .fp32_tokens = 8192,
+                            .product_width = {768, 1600}};
+static const sizes tiny = {.elems = 5000,
+                           .batch = 2,
+                           .seq = 16,
+                           .width = 32,
+                           .vocab = 97,
+                           .attention_batch = 1,
+                           .heads = 2,
+                           .dim = {16, 32},
+                           .attention_seq = {16, 32},
+                           .cube = 32,
+                           .tokens = 32,
+                           .fp32_tokens = 32,
+                           .product_width = {32, 48}};
+
+typedef struct row {
+    char what[64];
+    double bytes, flops, sec, wanted; /* wanted: share of the copy; 0: none is */
+} row;
+
+typedef struct bench {
+    stand stand;
+    const sizes *size;
+    bool json;
+    int n_groups;
+    char **group;
+    double copy_rate; /* bytes/s, read and written: the best so far */
+    row row[MOST_ROWS];
+    int n_rows, n_failed;
+} bench;
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+static void print_row(const bench *b, const char *group, const row *r)
+{
+    const bool memory = r->bytes > 0;
+    const double rate = (memory ? r->bytes : r->flops) / r->sec, share = memory ? rate / b->copy_rate : 0;
+    if (!b->json) {
+        printf("%-44s %10.3f ms %9.1f %s", r->what, 1e3 * r->sec, rate * (memory ? 1e-9 : 1e-12),
+               memory ? "GB/s" : "TFLOP/s");
+        if (memory) printf("  %.2f of a copy", share);
+        printf("%s\n", r->wanted > 0 ? share >= r->wanted ? ", as wanted" : ": NOT REACHED" : "");
+        return;
+    }
+    printf("{\"group\":\"%s\", \"what\":\"%s\", \"sec\":%.6g, ", group, r->what, r->sec);
+    printf(memory ? "\"bytes_per_sec\":%.6g, \"share_of_copy\":%.4g, " : "\"flops\":%.6g, \"flops_per_sec\":%.6g, ",
+           memory ? rate : r->flops, memory ? share : rate);
+    if (r->wanted > 0)
+        printf("\"wanted\":%g}\n", r->wanted);
+    else
+        printf("\"wanted\":null}\n");
+}
+
+/* A failure is told, and the other measurements go on. */
+static void settle(bench *b, const char *group, const char *what, zr_status st)
+{
+    if (st == ZR_OK) return;
+    b->n_failed++;
+    fprintf(stderr, "bench_gpu: %s, %s: %s\n", group, what, zr_error_message());
+    if (b->json) printf("{\"group\":\"%s\", \"what\":\"%s\", \"failed\":true}\n", group, what);
+    fflush(stdout);
+}
+
+static const char *type_name(zr_dtype dtype)
+{
+    return dtype == ZR_BF16 ? "bf16" : "fp32";
+}
+
+/* What memory bounds is told at the end of its group, when the copy's best is known. */
+static void keep_row(bench *b, const char *what, double bytes, double sec, double wanted)
+{
+    if (b->n_rows == MOST_ROWS) return;
+    row *r = &b->row[b->n_rows++];
+    *r = (row){.bytes = bytes, .sec = sec, .wanted = wanted};
+    snprintf(r->what, sizeof r->what, "%s", what);
+}
+
+/* ---- ZeRO's own steps -------------------------------------------------------------------------- */
+
+typedef struct arrays {
+    float *x, *weight, *m, *v; /* (elems) */
+    uint16_t *x16, *param16;
+    zr_square *square; /* of the host */
+    int64_t n;
+} arrays;
+
+static zr_status make_arrays(bench *b, arrays *a)
+{
+    const zr_device_ops *ops = b->stand.device->ops;
+    const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
+    const int64_t n = a->n = b->size->elems;
+    void **f32[] = {(void **)&a->x, (void **)&a->weight, (void **)&a->m, (void **)&a->v};
+    for (int i = 0; i < PIECES; i++) ZR_TRY(ops->alloc(b->stand.device, 4 * n, f32[i]));
+    ZR_TRY(ops->alloc(b->stand.device, 2 * n, (void **)&a->x16));
+    ZR_TRY(ops->alloc(b->stand.device, 2 * n, (void **)&a->param16));
+    ZR_TRY(ops->alloc_host(b->stand.device, sizeof *a->square, (void **)&a->square));
+    ops->normal(b->stand.device, &rng, 0, n, 0.02f, a->weight);
+    ops->normal(b->stand.device, &rng, (uint64_t)n, n, 1e-3f, a->x);
+    ZR_TRY(ops->cast(b->stand.device, a->x16, ZR_BF16, a->x, ZR_F32, n));
+    return ZR_OK;
+}
+
+static void free_arrays(bench *b, arrays *a)
+{
+    const zr_device_ops *ops = b->stand.device->ops;
+    void *all[] = {a->x, a->weight, a->m, a->v, a->x16, a->param16};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]) ops->free(b->stand.device, all[i]);
+    if (a->square) ops->free_host(b->stand.device, a->square);
+}
+
+static zr_status run_copy(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    return device->ops->copy(device, a->weight, a->x, 4 * a->n);
+}
+
+static zr_status update(arrays *a, zr_device *device, zr_update_args args)
+{
+    const zr_optimizer adamw = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    args.n = a->n;
+    args.weight = a->weight;
+    args.slot[0] = a->m;
+    args.slot[1] = a->v;
+    args.grad_scale = 0.5f;
+    args.lr = 1e-6;
+    args.weight_decay = 0.1;
+    args.step = 10;
+    args.hyper = adamw.hyper;
+    return device->ops->update(device, &adamw, &args);
+}
+
+static zr_status run_adamw(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    return update(a, device, (zr_update_args){.grad = a->x, .grad_dtype = ZR_F32});
+}
+
+static zr_status run_adamw_mixed(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    return update(
+        a, device,
+        (zr_update_args){.grad = a->x16, .grad_dtype = ZR_BF16, .param16 = a->param16, .param_dtype = ZR_BF16});
+}
+
+static zr_status run_square(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    return device->ops->square(device, a->x, ZR_F32, a->n, false, 0, a->square);
+}
+
+static zr_status run_square_bf16(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    return device->ops->square(device, a->x16, ZR_BF16, a->n, false, 0, a->square);
+}
+
+/* The four quarters of an array into one. */
+static zr_status run_sum(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    const int64_t n = a->n / PIECES;
+    const void *piece[] = {a->x, a->x + n, a->x + 2 * n, a->x + 3 * n};
+    return device->ops->sum(device, a->weight, ZR_F32, false, piece, PIECES, ZR_F32, n);
+}
+
+static zr_status run_sum_bf16(void *arg, zr_device *device)
+{
+    arrays *a = arg;
+    const int64_t n = a->n / PIECES;
+    const void *piece[] = {a->x16, a->x16 + n, a->x16 + 2 * n, a->x16 + 3 * n};
+    return device->ops->sum(device, a->param16, ZR_BF16, false, piece, PIECES, ZR_BF16, n);
+}
+
+static zr_status measure_copy(bench *b, arrays *a)
+{
+    double sec = 0;
+    ZR_TRY(measure(&b->stand, run_copy, a, &sec));
+    const double rate = 8.0 * (double)a->n / sec;
+    if (rate > b->copy_rate) b->copy_rate = rate;
+    return ZR_OK;
+}
+
+static zr_status measure_steps(bench *b, arrays *a)
+{
+    static const struct {
+        const char *what;
+        double bytes; /* of an element of the arrays */
+        zr_status (*run)(void *arg, zr_device *device);
+    } step[] = {
+        {"adamw, fp32", 28, run_adamw},        {"adamw, bf16 with masters", 28, run_adamw_mixed},
+        {"square, fp32", 4, run_square},       {"square, bf16", 2, run_square_bf16},
+        {"sum of 4 pieces, fp32", 5, run_sum}, {"sum of 4 pieces, bf16", 2.5, run_sum_bf16},
+    };
+    *a->square = (zr_square){.bad = -1};
+    for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
+        double sec = 0;
+        ZR_TRY(measure_copy(b, a));
+        ZR_TRY(measure(&b->stand, step[i].run, a, &sec));
+        keep_row(b, step[i].what, step[i].bytes * (double)a->n, sec, 0.8);
+    }
+    return ZR_OK;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------ */
+
+static zr_value param(zr_graph *graph, double std, zr_shape shape, const char *name)
+{
+    return zr_param(graph, (zr_init){ZR_INIT_NORMAL, std}, shape, "%s", name);
+}
+
+static zr_shape vector(int64_t n)
+{
+    return (zr_shape){1, {n}};
+}
+
+static zr_shape matrix(int64_t rows, int64_t cols)
+{
+    return (zr_shape){2, {rows, cols}};
+}
+
+/* What is wanted of a graph; operands are parameters, so that gradients flow into them. */
+typedef struct wish {
+    const char *kind;
+    zr_dtype dtype;
+    int64_t batch, seq, width, out_width, heads;
+} wish;
+
+static zr_value forward(zr_graph *g, const wish *w, const sizes *size)
+{
+    const zr_shape tokens = matrix(w->batch, w->seq), rows = {3, {w->batch, w->seq, w->width}};
+    if (strcmp(w->kind, "embedding") == 0) {
+        zr_value ids = zr_input(g, "ids", ZR_I32, tokens);
+        return zr_embedding(g, ids, param(g, 0.02, matrix(size->vocab, w->width), "table"));
+    }
+    zr_value x = param(g, 1.0, rows, "x");
+    if (strcmp(w->kind, "layernorm") == 0)
+        return zr_layernorm(g, x, param(g, 1.0, vector(w->width), "gain"), param(g, 1.0, vector(w->width), "bias"),
+                            1e-5);
+    if (strcmp(w->kind, "gelu") == 0) return zr_gelu(g, x);
+    if (strcmp(w->kind, "attention") == 0) return zr_attention(g, x, w->heads, 0.0);
+    if (strcmp(w->kind, "head") == 0)
+        return zr_linear_cross_entropy(g, x, param(g, 0.02, matrix(size->vocab, w->width), "w"),
+                                       zr_input(g, "targets", ZR_I32, tokens));
+    return zr_linear(g, x, param(g, 0.02, matrix(w->width, w->out_width), "w"), ZR_NONE, false);
+}
+
+static zr_status rig_create(const bench *b, const wish *w, rig *r)
+{
+    const zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = w->batch, .seq = w->seq, .dtype = w->dtype, .grad_dtype = w->dtype};
+    r->stand = &b->stand;
+    ZR_TRY(zr_graph_create(&spec, &r->graph));
+    zr_graph_unit(r->graph, "bench");
+    zr_value y = forward(r->graph, w, b->size);
+    const zr_value_info *made = zr_graph_value(r->graph, y);
+    const bool are_losses = made && made->type.dtype == ZR_F32 && strcmp(w->kind, "head") == 0;
+    zr_graph_losses(r->graph, are_losses ? y : zr_mean(r->graph, y, ZR_F32));
+    ZR_TRY(rig_start(r));
+    return ZR_OK;
+}
+
+/* ---- what memory bounds ------------------------------------------------------------------------ */
+
+typedef struct bound {
+    const char *name;
+    double wanted;
+} bound;
+
+static zr_status measure_bound(bench *b, arrays *a, rig *r, const wish *w, const bound *op)
+{
+    char what[64];
+    ZR_TRY(rig_create(b, w, r));
+    for (; op->name; op++) {
+        double sec = 0;
+        zr_cost cost = {0};
+        ZR_TRY(measure_copy(b, a));
+        ZR_TRY(measure_node(r, op->name, &sec, &cost));
+        snprintf(what, sizeof what, "%s, %s", op->name, type_name(w->dtype));
+        keep_row(b, what, cost.bytes, sec, op->wanted);
+    }
+    return ZR_OK;
+}
+
+static void measure_ops(bench *b, arrays *a, zr_dtype dtype)
+{
+    static const bound layernorm[] = {{"layernorm", 0.8}, {"layernorm_dx", 0.8}, {"layernorm_dw", 0}, {NULL, 0}};
+    static const bound gelu[] = {{"gelu", 0.8}, {"gelu_dx", 0.8}, {NULL, 0}};
+    static const bound embedding[] = {{"embedding", 0.8}, {"embedding_dw", 0}, {NULL, 0}};
+    static const bound *const ops[] = {layernorm, gelu, embedding};
+    const sizes *s = b->size;
+    for (int i = 0; i < 3; i++) {
+        const bool wide = ops[i] == gelu;
+        const wish w = {.kind = ops[i]->name,
+                        .dtype = dtype,
+                        .batch = wide ? s->batch / 2 : s->batch,
+                        .seq = s->seq,
+                        .width = wide ? 4 * s->width : s->width};
+        rig r = {0};
+        settle(b, "memory", w.kind, measure_bound(b, a, &r, &w, ops[i]));
+        rig_clear(&r);
+    }
+}
+
+static void memory(bench *b)
+{
+    arrays a = {0};
+    zr_status st = make_arrays(b, &a);
+    settle(b, "memory", "arrays", st);
+    if (st == ZR_OK) {
+        settle(b, "memory", "ZeRO's steps", measure_steps(b, &a));
+        measure_ops(b, &a, ZR_F32);
+        measure_ops(b, &a, ZR_BF16);
+        settle(b, "memory", "copy", measure_copy(b, &a));
+        const double bytes = 8.0 * (double)a.n;
+        const row copy = {.what = "copy within the GPU", .bytes = bytes, .sec = bytes / b->copy_rate};
+        print_row(b, "memory", &copy);
+        for (int i = 0; i < b->n_rows; i++) print_row(b, "memory", &b->row[i]);
+    }
+    free_arrays(b, &a);
+}
+
+/* ---- what arithmetic bounds -------------------------------------------------------------------- */
+
+/* Ops of a graph, to NULL; share: of the FLOPs that their costs count. */
+static zr_status measure_flops(const bench *b, rig *r, const wish *w, const char *group, const char *name, double share,
+                               const char *const *op)
+{
+    ZR_TRY(rig_create(b, w, r));
+    for (; *op; op++) {
+        row told = {.wanted = 0};
+        zr_cost cost;
+        ZR_TRY(measure_node(r, *op, &told.sec, &cost));
+        told.flops = share * cost.flops;
+        snprintf(told.what, sizeof told.what, "%s, %s: %s", type_name(w->dtype), name, *op);
+        print_row(b, group, &told);
+        fflush(stdout);
+    }
+    return ZR_OK;
+}
+
+static void tell_flops(bench *b, const wish *w, const char *group, const char *name, double share,
+                       const char *const *op)
+{
+    rig r = {0};
+    settle(b, group, name, measure_flops(b, &r, w, group, name, share, op));
+    rig_clear(&r);
+}
+
+/* Of what the papers count the causal mask leaves half. */
+static void attention(bench *b)
+{
+    static const char *const op[] = {"attention", "attention_dx", NULL};
+    const sizes *s = b->size;
+    for (int i = 0; i < 4; i++) {
+        const int64_t dim = s->dim[i / 2], seq = s->attention_seq[i % 2];
+        const wish w = {.kind = "attention",
+                        .dtype = ZR_BF16,
+                        .batch = s->attention_batch,
+                        .seq = seq,
+                        .width = 3 * s->heads * dim,
+                        .heads = s->heads};
+        char name[40];
+        snprintf(name, sizeof name, "D %lld, T %lld", (long long)dim, (long long)seq);
+        tell_flops(b, &w, "attention", name, 0.5, op);
+    }
+}
+
+static const char *const linear_ops[] = {"linear", "linear_dx", "linear_dw", NULL};
+
+static void cube(bench *b)
+{
+    static const zr_dtype dtype[] = {ZR_BF16, ZR_F32};
+    const int64_t n = b->size->cube;
+    for (int d = 0; d < 2; d++) {
+        const wish w = {.kind = "linear", .dtype = dtype[d], .batch = 1, .seq = n, .width = n, .out_width = n};
+        tell_flops(b, &w, "cube", "cube", 1.0, linear_ops);
+    }
+}
+
+/* The products of a step of GPT-2 of this width. */
+static void products_of(bench *b, zr_dtype dtype, int64_t width, int64_t tokens)
+{
+    static const char *const head_ops[] = {"linear_cross_entropy_dx", NULL};
+    const struct {
+        const char *name;
+        int64_t in, out;
+    } product[] = {{"c_attn", width, 3 * width},
+                   {"attn.c_proj", width, width},
+                   {"c_fc", width, 4 * width},
+                   {"mlp.c_proj", 4 * width, width}};
+    char name[48];
+    wish w = {.kind = "linear", .dtype = dtype, .batch = 1, .seq = tokens};
+    for (int i = 0; i < 4; i++) {
+        w.width = product[i].in;
+        w.out_width = product[i].out;
+        snprintf(name, sizeof name, "width %lld, %s", (long long)width, product[i].name);
+        tell_flops(b, &w, "product", name, 1.0, linear_ops);
+    }
+    w.kind = "head";
+    w.width = width;
+    snprintf(name, sizeof name, "width %lld, head", (long long)width);
+    tell_flops(b, &w, "product", name, 1.0, head_ops);
+}
+
+static void product(bench *b)
+{
+    const sizes *s = b->size;
+    products_of(b, ZR_BF16, s->product_width[0], s->tokens);
+    products_of(b, ZR_BF16, s->product_width[1], s->tokens);
+    products_of(b, ZR_F32, s->product_width[0], s->fp32_tokens);
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+static bool wanted(const bench *b, const char *group)
+{
+    for (int i = 0; i < b->n_groups; i++)
+        if (strcmp(b->group[i], group) == 0) return true;
+    return b->n_groups == 0;
+}
+
+static zr_status run_groups(bench *b)
+{
+    const zr_queue_config queue = {.most = 1};
+    ZR_TRY(b->stand.device->ops->queue_create(b->stand.device, &queue, &b->stand.queue));
+    if (!b->json) printf("%s\n", b->stand.device->profile.facts.name);
+    if (wanted(b, "memory")) memory(b);
+    if (wanted(b, "attention")) attention(b);
+    if (wanted(b, "cube")) cube(b);
+    if (wanted(b, "product")) product(b);
+    b->stand.device->ops->queue_destroy(b->stand.queue);
+    return ZR_OK;
+}
+
+static int run(bench *b)
+{
+    const zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_status st = zr_device_create_cuda(&config, &b->stand.device);
+    if (st == ZR_OK) {
+        settle(b, "all", "queue", run_groups(b));
+        zr_device_destroy(&b->stand.device);
+        return b->n_failed > 0;
+    }
+    fprintf(stderr, "bench_gpu: %s\n", zr_error_message());
+    return st == ZR_ERR_UNSUPPORTED ? 69 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.size = &large, .stand = {.target_sec = 0.1}, .group = argv};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            b.json = true;
+        else if (strcmp(argv[i], "--tiny") == 0)
+            b.size = &tiny;
+        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
+            b.stand.target_sec = atof(argv[++i]);
+        else
+            b.group[b.n_groups++] = argv[i]; /* in place of what was read */
+    }
+    b.stand.vocab = b.size->vocab;
+    return run(&b);
+}

@@ -1,0 +1,402 @@
+"""What the parts of bench/gpu share: rows of results as they come, commands within the time that is left, training runs
+and the memory of the GPU that they take.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from measure import BUILD, OUT, ROOT, Failed, Missing, holds
+
+ZR = pathlib.Path(os.environ.get("ZR", BUILD / "zr")).resolve()
+LOGS = OUT / "gpu-logs"
+CONTEXT_BYTES = 1 << 30  # what zr holds back for CUDA and its libraries beside a plan
+WIDTHS = (58, 16, 11, 8)
+
+
+class Late(Missing):
+    """The time that was given is up: of a part or of all."""
+
+
+class Slow(Failed):
+    """A command that was not done within its own limit."""
+
+
+class Exited(Failed):
+    """A command that ended with another code than 0."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+FULL = {
+    "small": ("124M", {"preset": "gpt2-124m"}), "big": ("1.5B", {"preset": "gpt2-1.5b"}),
+    "torch": {"small": (12, 12, 768), "big": (48, 25, 1600)},  # layers, heads, width
+    "golden": ("tiny", {"type": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 128}),
+    "wide": {"type": "gpt2", "n_head": 40, "n_embd": 5120, "n_positions": 1024},
+    "vocab": 50257, "seq": 1024, "golden_seq": 128, "most_layers": 200, "wide_lr": 2e-4,
+    "small_batches": [32, 16, 8, 4], "big_batches": [32, 16, 8, 4, 2, 1], "fp32_batches": [16, 8, 4],
+    "traced_batch": 16, "ranks_batch": 16, "stages_batch": 2,
+    "attention": {"batch": 8, "heads": 16, "dims": [64, 128], "seqs": [1024, 4096]},
+}
+# The same ways with models of a few thousand parameters: for the stand-in, on which speeds mean nothing.
+TINY = {
+    **FULL,
+    "small": ("small", {"type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 16, "n_positions": 16,
+                        "vocab_size": 100}),
+    "big": ("big", {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 16, "vocab_size": 100}),
+    "torch": {"small": (1, 1, 16), "big": (2, 2, 32)},
+    "golden": ("tiny", {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 24, "n_positions": 16,
+                        "vocab_size": 100}),
+    "wide": {"type": "gpt2", "n_head": 2, "n_embd": 32, "n_positions": 16, "vocab_size": 100},
+    "vocab": 100, "seq": 16, "golden_seq": 16, "most_layers": 3, "wide_lr": 2e-3,
+    "small_batches": [4, 2], "big_batches": [2, 1], "fp32_batches": [2],
+    "traced_batch": 4, "ranks_batch": 4, "stages_batch": 1,
+    "attention": {"batch": 1, "heads": 2, "dims": [16, 32], "seqs": [16, 32]},
+}
+
+
+def tokens(vocab):
+    """A token file in which small tokens are more frequent, as in texts: what is learned of it shows in a few steps."""
+    path = OUT / f"gpu_tokens_{vocab}.bin"
+    if not path.exists():
+        rng = random.Random(1234)
+        path.write_bytes(struct.pack("<400000H", *(int(vocab * rng.random() ** 3) for _ in range(400_000))))
+    return path
+
+
+# ---- what the GPU's memory holds -----------------------------------------------------------------
+
+
+class Watcher(threading.Thread):
+    """Bytes of the GPU that are taken, sampled from outside until `end`, as the increase over what was taken before."""
+
+    def __init__(self, bench):
+        super().__init__(daemon=True)
+        self.smi, self.most, self.over = bench.smi, 0, threading.Event()
+        self.process, self.bench = None, bench
+        self.before = taken_now(bench)
+
+    def run(self):
+        if not self.smi:
+            while not self.over.is_set():
+                with contextlib.suppress(Failed):
+                    self.most = max(self.most, taken_now(self.bench))
+            return
+        self.process = subprocess.Popen([*self.smi, "-lms", "100"], stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.DEVNULL, start_new_session=True)
+        for text in self.process.stdout:
+            with contextlib.suppress(ValueError):
+                self.most = max(self.most, int(text) << 20)
+
+    def end(self):
+        """The bytes; None where nothing was seen."""
+        self.over.set()
+        if self.process:
+            self.process.kill()
+        self.join(5)
+        if self.process:
+            self.process.wait()
+        return max(0, self.most - self.before) or None
+
+
+def find_smi():
+    """The command that tells MiB that are taken of the GPU that zr takes first."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id={first}"]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        int(ended.stdout.split()[0])
+        return command
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None
+
+
+def taken_now(bench):
+    if bench.smi:
+        return int(bench.command(bench.smi, 30).stdout.split()[0]) << 20
+    gpu = json.loads(bench.command([ZR, "info", "--json"], 30).stdout)["gpus"][0]
+    return gpu["memory"] - gpu["memory_free"]
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+class Ended:
+    def __init__(self, stdout, stderr, wall_sec):
+        self.stdout, self.stderr, self.wall_sec = stdout, stderr, wall_sec
+
+
+class Run:
+    """A `zr train`: metrics of its steps, run.json (None where it was stopped), bytes that it took of the GPU."""
+
+    def __init__(self, steps, run, taken, wall_sec):
+        self.steps, self.run, self.taken, self.wall_sec = steps, run, taken, wall_sec
+
+    def step_ms(self):
+        """The first steps make handles and load code."""
+        times = [step["step_ms"] for step in self.steps]
+        return statistics.median(times[min(3, len(times) // 2):])
+
+    def losses(self):
+        return [step["loss"] for step in self.steps]
+
+    def numbers(self):
+        """What has to be the same to the last bit."""
+        return [{key: value for key, value in step.items() if key in ("step", "loss", "grad_norm", "skipped")}
+                for step in self.steps]
+
+
+class Bench:
+    def __init__(self, options, path, end):
+        self.options, self.path, self.end = options, path, end
+        self.sizes = TINY if options.tiny else FULL
+        self.part, self.part_end = "", end
+        self.rows, self.details, self.machine, self.gpu, self.peak, self.smi = [], {}, {}, {}, None, None
+        self.live, self.lock, self.stopped = set(), threading.RLock(), False
+        self.memory = {}  # results that several parts want
+
+    # -- rows --
+
+    def row(self, what, value, wanted=None, ok=None, unit="", detail=""):
+        self.rows.append({"part": self.part, "what": what, "value": value, "wanted": wanted, "ok": ok, "unit": unit,
+                          "detail": detail})
+        print(text_of(self.rows[-1]), flush=True)
+        self.write()
+
+    def result(self, what, value, wanted=None, unit="", detail=""):
+        self.row(what, value, wanted, None if wanted is None else holds(value, wanted), unit, detail)
+
+    def speed(self, what, value, wanted=None, unit="", detail=""):
+        """A result that says nothing of tiny models, and is not judged with them."""
+        ok = None if wanted is None or self.options.tiny else holds(value, wanted)
+        self.row(what, value, wanted, ok, unit, detail)
+
+    def without(self, what, error, wanted=None):
+        self.row(what, None, wanted, None if isinstance(error, Missing) else False, "", str(error))
+
+    @contextlib.contextmanager
+    def measuring(self, what, wanted=None):
+        """What fails within is a row, and the others go on."""
+        try:
+            yield
+        except Failed as error:
+            self.without(what, error, wanted)
+
+    def write(self):
+        document = {"machine": self.machine, "quick": self.options.quick, "tiny": self.options.tiny,
+                    "rows": self.rows, "details": self.details}
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(document, indent=1) + "\n")
+        new.replace(self.path)
+
+    # -- commands --
+
+    def left(self):
+        return min(self.end, self.part_end) - time.monotonic()
+
+    def end_all(self):
+        with self.lock:
+            self.stopped = True
+            for process in self.live:
+                end_group(process)
+
+    def command(self, words, limit, env=None, until=None, merged=False):
+        """Runs it; until: asked again and again, and the command is ended when it says yes, which is no failure."""
+        words = [str(word) for word in words]
+        name, given = " ".join([pathlib.Path(words[0]).name, *words[1:3]]), min(limit, self.left())
+        if given <= 0:
+            raise Late(f"no time was left for {name}")
+        with tempfile.TemporaryFile(dir=OUT) as out, tempfile.TemporaryFile(dir=OUT) as err:
+            begin = time.monotonic()
+            try:
+                with self.lock:
+                    if self.stopped:
+                        raise Failed(f"{name}: stopped")
+                    process = subprocess.Popen(words, stdout=out, stderr=out if merged else err, cwd=ROOT,
+                                               stdin=subprocess.DEVNULL, start_new_session=True,
+                                               env={**os.environ, **(env or {})})
+                    self.live.add(process)
+            except OSError as error:
+                raise Failed(f"{name}: {error}") from None
+            ended_by = self.wait(process, begin + given, until)
+            wall_sec = time.monotonic() - begin
+            out.seek(0)
+            err.seek(0)
+            ended = Ended(out.read().decode(errors="replace"), err.read().decode(errors="replace"), wall_sec)
+        if ended_by == "time" and given < limit:
+            raise Late(f"{name}: ended after the {given:.0f} s that were left")
+        if ended_by == "time":
+            raise Slow(f"{name}: not done within {limit:.0f} s: {tail(ended)}")
+        if ended_by is None and process.returncode != 0:
+            raise Exited(process.returncode, f"{name}: exit {process.returncode}: {tail(ended)}")
+        return ended
+
+    def wait(self, process, end, until):
+        why = None
+        try:
+            while process.poll() is None and not why:
+                if until and until():
+                    why = "until"
+                elif time.monotonic() > end:
+                    why = "time"
+                else:
+                    time.sleep(0.02)
+        finally:
+            if process.poll() is None:
+                end_group(process)
+            process.wait()
+            with self.lock:
+                self.live.discard(process)
+        return why
+
+    def once(self, name, make):
+        """What `make` gives, or the failure that it ended with: made once, whatever parts ask for it."""
+        if name not in self.memory:
+            try:
+                self.memory[name] = make()
+            except Late:
+                raise  # another part may have the time
+            except Failed as error:
+                self.memory[name] = error
+        if isinstance(self.memory[name], Failed):
+            raise self.memory[name]
+        return self.memory[name]
+
+    # -- training --
+
+    def config(self, model, batch, steps, dtype="bf16", seq=None, stage=0, device="cuda", extra=None):
+        document = {
+            "device": device,
+            "model": model,
+            "data": {"train": str(tokens(self.sizes["vocab"])), "seq_length": seq or self.sizes["seq"]},
+            "train_micro_batch_size_per_gpu": batch,
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": 1.0,
+            "optimizer": {"type": "AdamW", "params": {"lr": 2e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+            "bf16": {"enabled": dtype == "bf16"},
+            "zero_optimization": {"stage": stage},
+            "train": {"steps": steps, "eval_interval": 0},
+        }
+        return {**document, **(extra or {})}
+
+    def plan(self, config, ranks=1):
+        """What `zr plan` says of it."""
+        path = OUT / "gpu_plan.json"
+        path.write_text(json.dumps(config))
+        return json.loads(self.command([ZR, "plan", path, "--json", "--quiet", "--ranks", ranks], 60).stdout)
+
+    def fits(self, config, ranks=1):
+        return ranks * (self.plan(config, ranks)["memory"]["total"] + CONTEXT_BYTES) <= self.gpu["memory_free"]
+
+    def train(self, config, ranks=1, arguments=(), stop_after=None, limit=60):
+        """One run, the same only once. stop_after: it is killed after so many steps, and writes no weights."""
+        key = json.dumps(["train", config, ranks, [str(word) for word in arguments], stop_after])
+        return self.once(key, lambda: self.train_now(config, ranks, arguments, stop_after, limit))
+
+    def train_now(self, config, ranks, arguments, stop_after, limit):
+        around = place(weights_bytes(config["model"]), stop_after is not None)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="zr-bench-gpu-", dir=around))
+        metrics = folder / "run/metrics.jsonl"
+        watcher = None
+        try:
+            document = {**config, "train": {**config["train"], "output_dir": str(folder / "run")}}
+            (folder / "config.json").write_text(json.dumps(document))
+            command = [ZR, "train", folder / "config.json", "--quiet", *arguments]
+            if config["device"] == "cuda":
+                watcher = Watcher(self)
+                watcher.start()
+            ended = self.command([*command, *(["--ranks", ranks] if ranks > 1 else [])], limit,
+                                 until=(lambda: count_lines(metrics) >= stop_after) if stop_after else None)
+            taken, watcher = watcher.end() if watcher else None, None
+            steps = [json.loads(text) for text in metrics.read_text().splitlines()]
+            run = None if stop_after else json.loads((folder / "run/run.json").read_text())
+            return Run([step for step in steps if "loss" in step], run, taken, ended.wall_sec)
+        finally:
+            if watcher:
+                watcher.end()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def largest(self, model, batches, steps, dtype="bf16", limit=60):
+        """The run with the largest batch of the list that fits, by plan and by what `zr train` says (71)."""
+        for batch in batches:
+            config = self.config(model, batch, steps, dtype)
+            if not self.once(json.dumps(["fits", config]), lambda c=config: self.fits(c)):
+                continue
+            try:
+                return batch, self.train(config, limit=limit)
+            except Exited as error:
+                if error.code != 71:
+                    raise
+        raise Failed(f"no batch of {batches} fits {self.gpu['memory_free'] / 1e9:.1f} GB")
+
+
+def end_group(process):
+    """The command and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def tail(ended):
+    lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
+    return " / ".join(lines[-3:])[-400:]
+
+
+def count_lines(path):
+    try:
+        return path.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+PRESETS = {"gpt2-124m": 124_440_000, "gpt2-1.5b": 1_560_000_000}
+
+
+def weights_bytes(model):
+    """About what a run's weights take on the disk."""
+    params = PRESETS.get(model.get("preset"))
+    if params is None:
+        params = 12 * model.get("n_layer", 12) * model["n_embd"] ** 2 + model["n_embd"] * (
+            model.get("vocab_size", 50257) + model["n_positions"])
+    return 4 * params
+
+
+def place(weights, on_disk):
+    """A folder with room for a run: in memory, where writing takes no time, or where nothing is written on the disk."""
+    folders = [pathlib.Path("/dev/shm"), OUT]
+    for folder in reversed(folders) if on_disk else folders:
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(folder).free > 1.2 * weights + (256 << 20) and os.access(folder, os.W_OK):
+                return folder
+    raise Missing(f"neither {folders[0]} nor {folders[1]} has room for {weights / 1e9:.1f} GB of weights")
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+def mark(row):
+    if row["value"] is None:
+        return "skipped" if row["ok"] is None else "FAILED"
+    return {None: "", True: "ok", False: "MISSED"}[row["ok"]]
+
+
+def cells(row):
+    value = row["value"]
+    value = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return [row["what"], f"{value} {row['unit']}".strip(), row["wanted"] or "", mark(row), row["detail"]]
+
+
+def text_of(row):
+    return "  ".join([cell.ljust(width) for cell, width in zip(cells(row), WIDTHS)] + [cells(row)[4]]).rstrip()

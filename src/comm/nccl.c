@@ -1,0 +1,439 @@
+/*
+ * NCCL: how pieces in memory of GPUs go between ranks that are processes. Scalars and barriers stay the transport's,
+ * and by its scalars the ranks find each other here.
+ *
+ * A call issues to the copier's stream and waits until the stream has come so far. NCCL's communicators are made
+ * non-blocking: its functions return before the peers have come, so every wait is a loop in this file, which ends when
+ * NCCL tells of a failure or this rank is stopped. Then NCCL's communicator is aborted, which takes off the stream what
+ * waits there.
+ *
+ * A piece of an exchange goes in chunks: one chunk of every peer's piece is received into the staging, in memory of the
+ * GPU, and handed over from there before the next is sent for. One stream does both in order, so nothing would be won
+ * by a second half.
+ */
+#include "comm/nccl_comm.h"
+
+#include <nccl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/library.h"
+
+enum { ALIGN_BYTES = 64 };
+
+/* Of NCCL's end, which needs no peer: longer than it ever takes. */
+static const double END_SEC = 5;
+
+#define FUNCTIONS(X)                                                                                                   \
+    X(ncclGetUniqueId)                                                                                                 \
+    X(ncclCommInitRankConfig)                                                                                          \
+    X(ncclCommFinalize)                                                                                                \
+    X(ncclCommDestroy)                                                                                                 \
+    X(ncclCommAbort)                                                                                                   \
+    X(ncclCommGetAsyncError)                                                                                           \
+    X(ncclGetErrorString)                                                                                              \
+    X(ncclGetLastError)                                                                                                \
+    X(ncclGroupStart)                                                                                                  \
+    X(ncclGroupEnd)                                                                                                    \
+    X(ncclSend)                                                                                                        \
+    X(ncclRecv)                                                                                                        \
+    X(ncclBroadcast)                                                                                                   \
+    X(ncclAllGather)
+
+#define FIELD(function) __typeof__(function) *function;
+typedef struct functions {
+    FUNCTIONS(FIELD)
+} functions;
+
+struct zr__nccl {
+    zr_comm *comm;
+    zr_comm_copier copier;
+    zr__nccl_poll_fn poll;
+    functions f;
+    unsigned char *staging; /* (staging_bytes), memory of the GPU */
+    int64_t staging_bytes;
+    ncclComm_t ranks; /* NULL: not made yet, or ended by a failure */
+    int gpu;
+};
+
+static zr_status load_library(functions *f)
+{
+#define NAME(function) #function,
+    static const char *const files[] = {"libnccl.so.2", NULL};
+    static const char *const names[] = {FUNCTIONS(NAME) NULL};
+    static const zr__library nccl = {"NCCL", "ranks of several processes", files, names};
+    return zr__library_open(&nccl, f);
+}
+
+static int my_name(const zr__nccl *me)
+{
+    return me->comm->world_ranks[me->comm->rank];
+}
+
+static cudaStream_t stream_of(const zr__nccl *me)
+{
+    return me->copier.stream;
+}
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+static void end_at_once(zr__nccl *me)
+{
+    if (me->ranks) (void)me->f.ncclCommAbort(me->ranks);
+    me->ranks = NULL;
+}
+
+/* NCCL's own words are lost with its communicator. Its longer ones are for its log, but for the first line. */
+static zr_status failed(zr__nccl *me, ncclResult_t result, const char *call)
+{
+    char text[160] = "";
+    const char *last = me->f.ncclGetLastError(me->ranks);
+    if (last) snprintf(text, sizeof text, "%.*s", (int)strcspn(last, "\n"), last);
+    end_at_once(me);
+    return ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s", my_name(me), call,
+                   me->f.ncclGetErrorString(result), *text ? ": " : "", text);
+}
+
+static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
+{
+    end_at_once(me);
+    return ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", my_name(me), call, cudaGetErrorString(error));
+}
+
+#define TRY_GPU(me, call)                                                                                              \
+    do {                                                                                                               \
+        const cudaError_t error_ = (call);                                                                             \
+        if (error_ != cudaSuccess) ZR_TRY(gpu_failed((me), error_, #call));                                            \
+    } while (0)
+
+/* ---- waits ------------------------------------------------------------------------------------- */
+
+static void relax(int polls)
+{
+    if (polls >= 4000)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    else if (polls >= 100)
+        sched_yield();
+}
+
+static zr_status poll_transport(zr__nccl *me)
+{
+    const zr_status st = me->poll(me->comm);
+    if (st == ZR_OK) return ZR_OK;
+    end_at_once(me);
+    return zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
+static ncclResult_t state_of(const zr__nccl *me)
+{
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = me->f.ncclCommGetAsyncError(me->ranks, &state);
+    return asked == ncclSuccess ? state : asked;
+}
+
+/* Until NCCL has issued, or made, what it was called for: only then may anything else be asked of it. */
+static zr_status settle(zr__nccl *me, ncclResult_t result, const char *call)
+{
+    for (int polls = 0; result == ncclInProgress; polls++) {
+        ZR_TRY(poll_transport(me));
+        relax(polls);
+        result = state_of(me);
+    }
+    return result == ncclSuccess ? ZR_OK : failed(me, result, call);
+}
+
+/* Until the stream has done all that was issued to it. */
+static zr_status drain(zr__nccl *me, const char *call)
+{
+    enum { STATE_POLLS = 16 }; /* NCCL's state takes a lock */
+    cudaError_t gpu;
+    for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
+        ZR_TRY(poll_transport(me));
+        const ncclResult_t state = polls % STATE_POLLS == STATE_POLLS - 1 ? state_of(me) : ncclSuccess;
+        if (state != ncclSuccess && state != ncclInProgress) return failed(me, state, call);
+        relax(polls);
+    }
+    (void)cudaGetLastError(); /* "not ready" would be taken for the failure of a later launch */
+    return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
+}
+
+static zr_status finish(zr__nccl *me, ncclResult_t result, const char *call)
+{
+    zr__comm_wait(me->comm);
+    zr_status st = settle(me, result, call);
+    if (st == ZR_OK) st = drain(me, call);
+    zr__comm_wait(me->comm);
+    return st;
+}
+
+/* Before each call. */
+static zr_status check(zr__nccl *me)
+{
+    ZR_TRY(poll_transport(me));
+    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again, which has failed", my_name(me));
+    return ZR_OK;
+}
+
+/* ---- begin ------------------------------------------------------------------------------------- */
+
+/* What a rank tells the others of itself. Hosts are told apart as NCCL does that. */
+typedef struct introduction {
+    ncclUniqueId id; /* rank 0's is everyone's */
+    char host[64];   /* its name, or NCCL_HOSTID */
+    char boot[40];   /* unless that is set: of two hosts of one name */
+    char bus[24];    /* which GPU of the host, "0000:3b:00.0" */
+} introduction;
+
+enum { INTRODUCTION = sizeof(introduction) / sizeof(double) };
+_Static_assert(sizeof(introduction) % sizeof(double) == 0 && INTRODUCTION <= ZR_COMM_SCALARS, "one call of scalars");
+
+static void name_host(introduction *mine)
+{
+    const char *name = getenv("NCCL_HOSTID");
+    if (name) {
+        snprintf(mine->host, sizeof mine->host, "%s", name);
+        return;
+    }
+    gethostname(mine->host, sizeof mine->host - 1);
+    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!boot) return;
+    if (!fgets(mine->boot, sizeof mine->boot, boot)) mine->boot[0] = '\0';
+    fclose(boot);
+}
+
+static zr_status prepare(zr__nccl *me, introduction *mine)
+{
+    ZR_TRY(load_library(&me->f));
+    TRY_GPU(me, cudaGetDevice(&me->gpu));
+    TRY_GPU(me, cudaDeviceGetPCIBusId(mine->bus, sizeof mine->bus, me->gpu));
+    name_host(mine);
+    const ncclResult_t result = me->comm->rank == 0 ? me->f.ncclGetUniqueId(&mine->id) : ncclSuccess;
+    return result == ncclSuccess ? ZR_OK : failed(me, result, "ncclGetUniqueId");
+}
+
+static bool same_gpu(const introduction *a, const introduction *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0 && strcmp(a->bus, b->bus) == 0;
+}
+
+static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
+{
+    memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
+}
+
+/* NCCL would refuse some ranks and leave the others waiting. From 2.30 on it can be told not to. */
+static zr_status check_gpus(const zr__nccl *me)
+{
+    const zr_comm *comm = me->comm;
+    const char *shared = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    introduction a, b;
+    for (int r = 0; r < comm->size && !shared; r++) {
+        read_introduction(me, r, &a);
+        for (int q = r + 1; q < comm->size; q++) {
+            read_introduction(me, q, &b);
+            ZR_CHECK(!same_gpu(&a, &b), ZR_ERR_UNSUPPORTED,
+                     "ranks %d and %d are processes on one GPU (%s of %s), which NCCL does not support; start no more "
+                     "processes than there are GPUs, or run ranks as threads of one process: --ranks",
+                     comm->world_ranks[r], comm->world_ranks[q], a.bus, a.host);
+        }
+    }
+    return ZR_OK;
+}
+
+static zr_status init(zr__nccl *me)
+{
+    introduction first;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    read_introduction(me, 0, &first);
+    zr__comm_wait(me->comm);
+    const ncclResult_t result =
+        me->f.ncclCommInitRankConfig(&me->ranks, me->comm->size, first.id, me->comm->rank, &config);
+    zr_status st = settle(me, result, "ncclCommInitRankConfig");
+    zr__comm_wait(me->comm);
+    return st;
+}
+
+static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
+{
+    zr_comm *comm = me->comm;
+    double words[INTRODUCTION];
+    memcpy(words, mine, sizeof *mine);
+    ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION, comm->table));
+    ZR_TRY(check_gpus(me)); /* all see the same */
+    return zr_comm_agree(comm, init(me));
+}
+
+zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
+{
+    *nccl = NULL;
+    introduction mine = {.host = ""};
+    zr__nccl *me = zr_alloc(sizeof *me);
+    zr_status st = me ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a communicator");
+    if (me) {
+        me->comm = comm;
+        me->copier = *copier;
+        me->poll = poll;
+        st = prepare(me, &mine);
+    }
+    ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
+    ZR_TRY_GOTO(st, connect_ranks(me, &mine), failed);
+    *nccl = me;
+    return ZR_OK;
+failed:
+    if (me) end_at_once(me);
+    zr_free(me);
+    return st;
+}
+
+/* ---- end --------------------------------------------------------------------------------------- */
+
+static void drop_staging(zr__nccl *me)
+{
+    if (me->staging) (void)cudaFree(me->staging);
+    me->staging = NULL;
+    me->staging_bytes = 0;
+}
+
+/* What is still on its way to peers goes there first. */
+static void end(zr__nccl *me)
+{
+    const double late_sec = zr_clock_sec() + END_SEC;
+    ncclResult_t result = me->poll(me->comm) == ZR_OK ? me->f.ncclCommFinalize(me->ranks) : ncclRemoteError;
+    for (int polls = 0; result == ncclInProgress && zr_clock_sec() < late_sec; polls++) {
+        relax(polls);
+        result = state_of(me);
+    }
+    if (result != ncclSuccess || me->f.ncclCommDestroy(me->ranks) != ncclSuccess) end_at_once(me);
+    me->ranks = NULL;
+}
+
+void zr__nccl_destroy(zr__nccl **nccl)
+{
+    zr__nccl *me = *nccl;
+    *nccl = NULL;
+    if (!me) return;
+    if (me->ranks) end(me);
+    drop_staging(me);
+    zr_free(me);
+}
+
+/* ---- moving bytes ------------------------------------------------------------------------------ */
+
+void zr__nccl_copy_with(zr__nccl *me, const zr_comm_copier *copier)
+{
+    me->copier = *copier;
+}
+
+bool zr__nccl_takes(const zr__nccl *me, const void *memory)
+{
+    struct cudaPointerAttributes attributes;
+    (void)me;
+    if (cudaPointerGetAttributes(&attributes, memory) == cudaSuccess) return attributes.type == cudaMemoryTypeDevice;
+    (void)cudaGetLastError();
+    return false;
+}
+
+zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
+{
+    void *made = NULL;
+    drop_staging(me);
+    *staging = NULL;
+    if (bytes == 0) return ZR_OK;
+    TRY_GPU(me, cudaSetDevice(me->gpu));
+    const cudaError_t taken = cudaMalloc(&made, (size_t)bytes);
+    if (taken != cudaSuccess) (void)cudaGetLastError();
+    ZR_CHECK(taken != cudaErrorMemoryAllocation, ZR_ERR_MEMORY, "no memory on the GPU for %lld bytes of staging",
+             (long long)bytes);
+    TRY_GPU(me, taken);
+    me->staging = *staging = made;
+    me->staging_bytes = bytes;
+    TRY_GPU(me, cudaMemsetAsync(made, 0, (size_t)bytes, stream_of(me)));
+    TRY_GPU(me, cudaStreamSynchronize(stream_of(me)));
+    return ZR_OK;
+}
+
+/* Of the calls of a group: the first that has failed, or what is still in progress. */
+static void note(ncclResult_t *all, ncclResult_t one)
+{
+    if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
+}
+
+/* Bytes from send + r * stride to each rank r that receives, and into comm->pieces[r] from each that sends. */
+static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send, int64_t stride_bytes, int64_t bytes)
+{
+    const zr_comm *comm = me->comm;
+    ncclResult_t all = me->f.ncclGroupStart();
+    for (int i = 1; i < comm->size; i++) {
+        const int next = (comm->rank + i) % comm->size, before = (comm->rank + comm->size - i) % comm->size;
+        if (zr__comm_is(to, next))
+            note(&all,
+                 me->f.ncclSend(send + next * stride_bytes, (size_t)bytes, ncclInt8, next, me->ranks, stream_of(me)));
+        if (zr__comm_is(to, comm->rank))
+            note(&all, me->f.ncclRecv((void *)comm->pieces[before], (size_t)bytes, ncclInt8, before, me->ranks,
+                                      stream_of(me)));
+    }
+    note(&all, me->f.ncclGroupEnd());
+    return all;
+}
+
+/* Everyone's chunk has a slot of the staging, but for the own one, which is in `send`. */
+static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
+{
+    zr_comm *comm = me->comm;
+    for (int r = 0; r < comm->size; r++) comm->pieces[r] = me->staging + (r - (r > comm->rank)) * slot_bytes;
+    comm->pieces[comm->rank] = own;
+}
+
+zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                            zr_comm_arrived_fn fn, void *arg)
+{
+    zr_comm *comm = me->comm;
+    const int64_t slot = me->staging_bytes / (comm->size - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    ZR_TRY(check(me));
+    for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
+        bytes = piece_bytes - at < slot ? piece_bytes - at : slot;
+        const unsigned char *from = (const unsigned char *)send + at;
+        place_slots(me, from + comm->rank * stride_bytes, slot);
+        ZR_TRY(finish(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
+        if (!zr__comm_is(to, comm->rank)) continue;
+        zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
+        (void)fn(arg, at, bytes, comm->pieces); /* never fails, see transport.h */
+    }
+    return ZR_OK;
+}
+
+/* NCCL's own gather leaves no room between pieces. The copy is in the stream, too; comm.c tells of its failure. */
+static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *out, int64_t stride_bytes,
+                                 int64_t piece_bytes)
+{
+    zr_comm *comm = me->comm;
+    for (int r = 0; r < comm->size; r++) comm->pieces[r] = out + r * stride_bytes;
+    unsigned char *place = out + comm->rank * stride_bytes;
+    if (place != mine) comm->copied = me->copier.copy(me->copier.arg, place, mine, piece_bytes);
+    return swap_pieces(me, ZR__ALL, mine, 0, piece_bytes);
+}
+
+zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, int64_t stride_bytes,
+                          int64_t piece_bytes)
+{
+    zr_comm *comm = me->comm;
+    int64_t received = (comm->size - 1) * piece_bytes;
+    ncclResult_t result;
+    ZR_TRY(check(me));
+    if (from != ZR__ALL) {
+        received = from == comm->rank ? 0 : piece_bytes;
+        result = me->f.ncclBroadcast(mine, (unsigned char *)out + from * stride_bytes, (size_t)piece_bytes, ncclInt8,
+                                     from, me->ranks, stream_of(me));
+    } else if (stride_bytes == piece_bytes) {
+        result = me->f.ncclAllGather(mine, out, (size_t)piece_bytes, ncclInt8, me->ranks, stream_of(me));
+    } else {
+        result = gather_apart(me, mine, out, stride_bytes, piece_bytes);
+    }
+    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, received);
+    return finish(me, result, "a gather by NCCL");
+}

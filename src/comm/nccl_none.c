@@ -1,0 +1,51 @@
+/* Built in place of nccl.c where CUDA, NCCL's header or MPI was not found. */
+#include "comm/nccl_comm.h"
+
+zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
+{
+    (void)comm, (void)copier, (void)poll;
+    *nccl = NULL;
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "several processes on GPUs need NCCL, and zr was built without it (`make info` "
+                                       "says what was looked for); run ranks as threads of one process: --ranks");
+}
+
+void zr__nccl_destroy(zr__nccl **nccl)
+{
+    *nccl = NULL;
+}
+
+/* None of these is called: there never is one. */
+
+void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier)
+{
+    (void)nccl, (void)copier;
+}
+
+bool zr__nccl_takes(const zr__nccl *nccl, const void *memory)
+{
+    (void)nccl, (void)memory;
+    return false;
+}
+
+zr_status zr__nccl_staging(zr__nccl *nccl, int64_t bytes, unsigned char **staging)
+{
+    (void)nccl, (void)bytes, (void)staging;
+    ZR_ASSERT(false);
+    return ZR_OK;
+}
+
+zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                            zr_comm_arrived_fn fn, void *arg)
+{
+    (void)nccl, (void)to, (void)send, (void)stride_bytes, (void)piece_bytes, (void)fn, (void)arg;
+    ZR_ASSERT(false);
+    return ZR_OK;
+}
+
+zr_status zr__nccl_gather(zr__nccl *nccl, int from, const void *mine, void *out, int64_t stride_bytes,
+                          int64_t piece_bytes)
+{
+    (void)nccl, (void)from, (void)mine, (void)out, (void)stride_bytes, (void)piece_bytes;
+    ZR_ASSERT(false);
+    return ZR_OK;
+}

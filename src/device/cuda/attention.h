@@ -1,0 +1,129 @@
+/*
+ * What the kernels of attention share: heads and where their tokens lie, the factors of dropout.
+ *
+ * A block of threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time
+ * (Dao et al. 2022), never for T x T.
+ */
+#ifndef ZR_DEVICE_CUDA_ATTENTION_H
+#define ZR_DEVICE_CUDA_ATTENTION_H
+
+#include "device/cuda/dropout.h"
+#include "device/cuda/launch.h"
+
+constexpr float ZR__LOG2_E = 1.44269504088896340736f;
+constexpr float ZR__LN_2 = 0.69314718055994530942f;
+
+/* Bytes of shared memory that a block of threads may have on every GPU of compute capability 8.0 or more. */
+constexpr int ZR__SHARED_MOST = 99 << 10;
+
+/* Where one of q, k, v or y, or a gradient, of a head lies: token t at data + t * stride. */
+template <typename T> struct zr__tokens {
+    T *data;
+    int64_t stride;
+    int n, width; /* tokens, elements of one */
+    bool wide;    /* 16 bytes at a time lie on 16 bytes, and so do the ends of tokens */
+};
+
+struct zr__attention {
+    int T, D;
+    int64_t B, C, n_head;
+    float scale;
+    bool wide; /* of all arrays */
+    bool drops;
+    bool fours; /* the element of a score whose key is a multiple of 4 is one as well */
+    zr__dropout dropout;
+    int64_t first_head, all_heads; /* elements of dropout: those of row b and head h begin behind those of */
+};                                 /* first_head + b * all_heads + h others */
+
+static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)
+{
+    const zr_op_attr *attr = &args->op->attr;
+    const zr_runtime *now = args->runtime;
+    zr__attention a = {};
+    a.B = qkv->shape.dim[0];
+    a.T = (int)qkv->shape.dim[1];
+    a.C = qkv->shape.dim[2] / 3;
+    a.n_head = attr->i[0];
+    a.D = (int)(a.C / a.n_head);
+    a.scale = (float)attr->f[0];
+    a.drops = attr->f[1] > 0.0;
+    a.fours = a.T % 4 == 0;
+    if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
+    /* Where other ranks have some of the heads, i[2] is the number of all. */
+    const bool shared = attr->i[2] > a.n_head;
+    a.all_heads = shared ? attr->i[2] : a.n_head;
+    a.first_head = now->first_row * a.all_heads + (shared ? now->place * a.n_head : 0);
+    a.wide = a.D * zr_dtype_bytes(qkv->dtype) % (int64_t)sizeof(zr__chunk) == 0;
+    for (int i = 0; i < args->n_in; i++) a.wide = a.wide && zr__is_aligned(args->in[i].data);
+    a.wide = a.wide && zr__is_aligned(args->out[0].data);
+    return a;
+}
+
+/* Blocks of threads where each has `tokens` tokens of one head; the heads stand one behind the other. */
+static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
+{
+    return a->B * a->n_head * zr__ceil_div(a->T, tokens);
+}
+
+/* ---- in kernels -------------------------------------------------------------------------------- */
+
+struct zr__head {
+    int64_t index, row, head; /* index counts heads of all rows */
+};
+
+__device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t index)
+{
+    return {index, index / a.n_head, index % a.n_head};
+}
+
+/* q (part 0), k (1) or v (2) of an array like qkv. */
+template <typename T>
+__device__ __forceinline__ zr__tokens<T> zr__part(const zr__attention &a, const zr__head &h, T *qkv, int part)
+{
+    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide};
+}
+
+/* A head of an array like y. */
+template <typename T>
+__device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, const zr__head &h, T *y)
+{
+    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide};
+}
+
+/* Element of dropout that the score of query 0 and key 0 has. */
+__device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, const zr__head &h)
+{
+    return (uint64_t)(a.first_head + h.row * a.all_heads + h.head) * (uint64_t)a.T * (uint64_t)a.T;
+}
+
+__device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t word)
+{
+    return (word >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
+}
+
+/* 2^x, to within some 2^-22 of it; below 2^-126 it is 0. */
+__device__ __forceinline__ float zr__exp2(float x)
+{
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return x < -126.0f ? 0.0f : exp2f(x);
+#endif
+}
+
+/* ---- launching --------------------------------------------------------------------------------- */
+
+/* Let a kernel have more than the 48 KiB of shared memory that each may have. */
+template <typename... Params> zr_status zr__allow_shared(void (*kernel)(Params...), int bytes)
+{
+#ifdef __CUDACC__
+    if (bytes > 48 << 10) ZR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+#else
+    (void)kernel, (void)bytes;
+#endif
+    return ZR_OK;
+}
+
+#endif

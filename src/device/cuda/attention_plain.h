@@ -1,0 +1,175 @@
+/*
+ * Attention in plain fp32: for fp32, whose products are to be fp32's, and for heads of any width.
+ *
+ * A block of threads has a tile of 64 rows x 64 columns of scores, each thread 8 x 4 of them. They are summed over the
+ * head's width a stretch at a time, then lie in shared memory as weights, and multiply a part of the columns' elements.
+ * The parts of a head that is wider than one are other blocks' work, which make the scores again.
+ */
+#ifndef ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
+#define ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
+
+#include "device/cuda/attention.h"
+
+constexpr int ZR__PLAIN_TILE = 64, ZR__PLAIN_STRETCH = 32, ZR__PLAIN_THREADS = 128;
+constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* of a thread */
+/* From one row to the next: four rows, or eight columns of a thread one below the other, on different banks. */
+constexpr int ZR__PLAIN_STRIDE = ZR__PLAIN_TILE + 4, ZR__STRETCH_STRIDE = ZR__PLAIN_STRETCH + 4;
+/* Floats of shared memory: two stretches, whose place the weights take when the scores are there; a part of the
+ * columns' elements. */
+constexpr int ZR__PLAIN_SCORES = 2 * ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
+static_assert(ZR__PLAIN_SCORES >= ZR__PLAIN_TILE * ZR__PLAIN_STRIDE, "the weights fit where the stretches were");
+
+constexpr int zr__plain_shared(int part)
+{
+    return (ZR__PLAIN_SCORES + ZR__PLAIN_TILE * (part + 4)) * (int)sizeof(float);
+}
+
+struct alignas(16) zr__four {
+    float x[4];
+};
+
+/* The scores of a thread: rows 4 ty + r % 4 + r / 4 * 32 and columns 4 tx + c of the tile. */
+using zr__plain_scores = float[ZR__PLAIN_ROWS][ZR__PLAIN_COLUMNS];
+
+__device__ __forceinline__ int zr__plain_row(int r)
+{
+    return (int)threadIdx.x / 16 * 4 + r % 4 + r / 4 * 32;
+}
+
+__device__ __forceinline__ int zr__plain_column(int c)
+{
+    return (int)threadIdx.x % 16 * 4 + c;
+}
+
+/* Over the 16 lanes that have a row. */
+template <typename Op> __device__ __forceinline__ float zr__row_all(float x, Op op)
+{
+    for (int mask = 8; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
+    return x;
+}
+
+/* tile (64, WIDTH), rows `stride` apart, = elements [d0, d0 + WIDTH) of tokens first .. first + 64 of x; zeros beyond.
+ * PERMUTED: token first + 4 a + b in row a + 16 b, so that the columns of a thread are 16 rows apart. */
+template <int WIDTH, bool PERMUTED, typename T>
+__device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr__tokens<const T> &x, int first, int d0)
+{
+    for (int i = (int)threadIdx.x; i < ZR__PLAIN_TILE * WIDTH; i += ZR__PLAIN_THREADS) {
+        const int row = i / WIDTH, d = i % WIDTH, token = first + (PERMUTED ? row % 16 * 4 + row / 16 : row);
+        const bool there = token < x.n && d0 + d < x.width;
+        tile[row * stride + d] = there ? zr__get(x.data, token * x.stride + d0 + d) : 0.0f;
+    }
+}
+
+/* score = rows times columns^T. shared: ZR__PLAIN_SCORES floats; the block meets before they are written. */
+template <typename T>
+__device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *shared, const zr__tokens<const T> &rows,
+                                                int first_row, const zr__tokens<const T> &columns, int first_column)
+{
+    float *left = shared, *right = shared + ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
+    const int tx = (int)threadIdx.x % 16;
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++)
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) score[r][c] = 0.0f;
+    for (int d0 = 0; d0 < rows.width; d0 += ZR__PLAIN_STRETCH) {
+        __syncthreads();
+        zr__plain_load<ZR__PLAIN_STRETCH, false>(left, ZR__STRETCH_STRIDE, rows, first_row, d0);
+        zr__plain_load<ZR__PLAIN_STRETCH, true>(right, ZR__STRETCH_STRIDE, columns, first_column, d0);
+        __syncthreads();
+        for (int d = 0; d < ZR__PLAIN_STRETCH; d += 4) {
+            zr__four b[ZR__PLAIN_COLUMNS];
+#pragma unroll
+            for (int c = 0; c < ZR__PLAIN_COLUMNS; c++)
+                b[c] = *(const zr__four *)(right + (tx + 16 * c) * ZR__STRETCH_STRIDE + d);
+#pragma unroll
+            for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+                const zr__four a = *(const zr__four *)(left + zr__plain_row(r) * ZR__STRETCH_STRIDE + d);
+#pragma unroll
+                for (int c = 0; c < ZR__PLAIN_COLUMNS; c++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) score[r][c] = fmaf(a.x[i], b[c].x[i], score[r][c]);
+            }
+        }
+    }
+}
+
+/* weights (64, 64) in shared memory = score. */
+__device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_scores &score)
+{
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        zr__four four;
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) four.x[c] = score[r][c];
+        *(zr__four *)(weights + zr__plain_row(r) * ZR__PLAIN_STRIDE + zr__plain_column(0)) = four;
+    }
+}
+
+/* What a thread sums: its rows, elements 4 tx + 64 p + c of the part of the width. */
+template <int PART> using zr__plain_sums = zr__four[ZR__PLAIN_ROWS][PART / 64];
+
+/* sum += weights (64, 64) times elements (64, PART) of the columns' tokens, both in shared memory. */
+template <int PART>
+__device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const float *weights, const float *elements)
+{
+    constexpr int P = PART / 64;
+    for (int k = 0; k < ZR__PLAIN_TILE; k += 4) {
+        zr__four a[ZR__PLAIN_ROWS];
+#pragma unroll
+        for (int r = 0; r < ZR__PLAIN_ROWS; r++)
+            a[r] = *(const zr__four *)(weights + zr__plain_row(r) * ZR__PLAIN_STRIDE + k);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int p = 0; p < P; p++) {
+                const zr__four b = *(const zr__four *)(elements + (k + i) * (PART + 4) + zr__plain_column(64 * p));
+#pragma unroll
+                for (int r = 0; r < ZR__PLAIN_ROWS; r++)
+#pragma unroll
+                    for (int c = 0; c < 4; c++) sum[r][p].x[c] = fmaf(a[r].x[i], b.x[c], sum[r][p].x[c]);
+            }
+    }
+}
+
+/* weights and elements d0 .. d0 + PART of columns first .. first + 64, then their product. The block meets before they
+ * are written, and what was in the scores' place is lost. */
+template <int PART, typename T>
+__device__ __forceinline__ void zr__plain_weighted(zr__plain_sums<PART> &sum, float *shared,
+                                                   const zr__plain_scores &weight, const zr__tokens<const T> &columns,
+                                                   int first, int d0)
+{
+    float *elements = shared + ZR__PLAIN_SCORES;
+    __syncthreads();
+    zr__plain_put(shared, weight);
+    zr__plain_load<PART, false>(elements, PART + 4, columns, first, d0);
+    __syncthreads();
+    zr__plain_add<PART>(sum, shared, elements);
+}
+
+template <int PART> __device__ __forceinline__ void zr__plain_clear(zr__plain_sums<PART> &sum)
+{
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++)
+#pragma unroll
+        for (int p = 0; p < PART / 64; p++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) sum[r][p].x[c] = 0.0f;
+}
+
+/* Elements d0 .. d0 + PART of tokens first .. first + 64 of x = factor of the row times its sum. */
+template <int PART, typename T>
+__device__ __forceinline__ void zr__plain_store(const zr__tokens<T> &x, int first, int d0,
+                                                const zr__plain_sums<PART> &sum, const float (&factor)[ZR__PLAIN_ROWS])
+{
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        const int token = first + zr__plain_row(r);
+        if (token >= x.n) continue;
+#pragma unroll
+        for (int p = 0; p < PART / 64; p++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const int d = d0 + zr__plain_column(64 * p + c);
+                if (d < x.width) zr__put(x.data, token * x.stride + d, sum[r][p].x[c] * factor[r]);
+            }
+    }
+}
+
+#endif

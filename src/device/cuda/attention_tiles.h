@@ -1,0 +1,278 @@
+/*
+ * Attention on tensor cores: tiles of tokens in shared memory, and what a warp makes of them.
+ *
+ * A block of four warps keeps some tokens of a head, each warp 16 M of them, its rows: queries where it makes y or dq,
+ * keys where it makes dk and dv. The others, the columns, go past tile by tile. Rows never need what another warp
+ * has: scores are weights where they were made, in registers, and these multiply the tile of columns.
+ *
+ * T is zr__bf16 or zr__f16, W the width of a head, rounded up to a size that there are kernels for.
+ */
+#ifndef ZR_DEVICE_CUDA_ATTENTION_TILES_H
+#define ZR_DEVICE_CUDA_ATTENTION_TILES_H
+
+#include "device/cuda/attention.h"
+#include "device/cuda/mma.h"
+
+constexpr int ZR__ATTENTION_THREADS = 128, ZR__ATTENTION_WARPS = ZR__ATTENTION_THREADS / ZR__WARP;
+
+/* Call f with the least width of kernels that holds heads of D: `f(std::integral_constant<int, W>())`. */
+constexpr int ZR__ATTENTION_WIDEST = 256;
+template <typename F> zr_status zr__with_width(int D, F f)
+{
+    if (D <= 32) return f(std::integral_constant<int, 32>());
+    if (D <= 64) return f(std::integral_constant<int, 64>());
+    if (D <= 96) return f(std::integral_constant<int, 96>());
+    if (D <= 128) return f(std::integral_constant<int, 128>());
+    return f(std::integral_constant<int, ZR__ATTENTION_WIDEST>());
+}
+
+/* Maxima are those of scores before they are scaled. */
+static inline bool zr__suits_tiles(const zr__attention *a)
+{
+    return a->D <= ZR__ATTENTION_WIDEST && a->scale > 0.0f;
+}
+
+/* Elements from one token of a tile to the next: a multiple of 16 bytes, an odd one, so that 16 bytes of eight tokens
+ * one below the other are on different banks. */
+template <int W> constexpr int zr__tile_stride = W + 8;
+
+struct zr__lane {
+    int g, t; /* as in mma.h */
+};
+
+__device__ __forceinline__ zr__lane zr__lane_here()
+{
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    return {lane / 4, lane % 4};
+}
+
+/* The thread's warp, so that the compiler knows it to be the same for all lanes. */
+__device__ __forceinline__ int zr__warp_here()
+{
+    return __shfl_sync(ZR__ALL_LANES, (int)threadIdx.x / ZR__WARP, 0);
+}
+
+/* ---- tiles in shared memory ---------------------------------------------------------------------- */
+
+/* tile (N, W) = tokens first .. first + N of x, and zeros beyond them and beyond their width; it is there when the
+ * copies have been waited for and the block has met. */
+template <int N, int W, typename T>
+__device__ __forceinline__ void zr__load_tile(zr__copies &copies, T *tile, const zr__tokens<const T> &x, int first)
+{
+    constexpr int chunk = 8, side = W / chunk & -(W / chunk), rows = ZR__ATTENTION_THREADS / side; /* of all threads */
+    static_assert(N % rows == 0 && W % (chunk * side) == 0, "threads have equally many chunks");
+    if (!x.wide) {
+        for (int i = (int)threadIdx.x; i < N * W; i += ZR__ATTENTION_THREADS) {
+            const int token = first + i / W, d = i % W;
+            const bool there = token < x.n && d < x.width;
+            tile[i / W * zr__tile_stride<W> + d].bits = there ? x.data[token * x.stride + d].bits : (uint16_t)0;
+        }
+        return;
+    }
+    const int row = (int)threadIdx.x / side, d = (int)threadIdx.x % side * chunk;
+    const T *from = x.data + (first + row) * x.stride + d;
+    T *to = tile + row * zr__tile_stride<W> + d;
+#pragma unroll
+    for (int r = 0; r < N; r += rows, from += rows * x.stride, to += rows * zr__tile_stride<W>)
+#pragma unroll
+        for (int e = 0; e < W; e += chunk * side)
+            copies.add<16>(to + e, from + e, first + row + r < x.n && d + e < x.width);
+}
+
+/* Tokens first .. first + 16 M of x, elements from `column` on, = factor (one for each of a lane's rows) times what a
+ * warp has summed. rows: 16 M of a tile that nobody else uses. */
+template <int W, int M, int N, typename T>
+__device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first, int column, T *rows,
+                                               const float (&sum)[M][N][4], const float (&factor)[M][2])
+{
+    constexpr int stride = zr__tile_stride<W>, chunk = 8, width = 8 * N;
+    const zr__lane at = zr__lane_here();
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                *(uint32_t *)(rows + (16 * m + 8 * h + at.g) * stride + 8 * n + 2 * at.t) =
+                    zr__neighbours<T>(sum[m][n][2 * h] * factor[m][h], sum[m][n][2 * h + 1] * factor[m][h]);
+    __syncwarp();
+    const int step = x.wide ? chunk : 1;
+    for (int i = lane * step; i < 16 * M * width; i += ZR__WARP * step) {
+        const int row = i / width, d = i % width, token = first + row;
+        if (token >= x.n || column + d >= x.width) continue;
+        T *to = x.data + token * x.stride + column + d;
+        if (x.wide)
+            *(zr__chunk *)to = *(const zr__chunk *)(rows + row * stride + d);
+        else
+            *to = rows[row * stride + d];
+    }
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
+/* The 16 M rows of a warp as what is multiplied from the left: kept in registers, or read again each time. */
+template <typename T, int M, int W, bool KEPT> struct zr__left {
+    uint32_t kept[KEPT ? M : 1][KEPT ? W / 16 : 1][4];
+    const T *rows;
+
+    __device__ __forceinline__ void read(uint32_t (&a)[4], int m, int k) const
+    {
+        const int lane = (int)threadIdx.x % ZR__WARP;
+        zr__matrices<false>(a, rows + (16 * m + lane % 16) * zr__tile_stride<W> + 16 * k + lane / 16 * 8);
+    }
+    /* The tile is there now. */
+    __device__ __forceinline__ void take()
+    {
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int k = 0; k < W / 16; k++) read(kept[m][k], m, k);
+        }
+    }
+    __device__ __forceinline__ void get(uint32_t (&a)[4], int m, int k) const
+    {
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) a[i] = kept[m][k][i];
+        } else
+            read(a, m, k);
+    }
+};
+
+template <int M, int N> __device__ __forceinline__ void zr__clear(float (&x)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[m][n][i] = 0.0f;
+}
+
+/* score (16 M rows, 8 N columns) = rows times columns^T, columns the first 8 N tokens of a tile. */
+template <typename T, int M, int N, int W, bool KEPT>
+__device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__left<T, M, W, KEPT> &left,
+                                          const T *columns)
+{
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    const T *begin = columns + (lane % 8 + lane / 16 * 8) * zr__tile_stride<W> + lane / 8 % 2 * 8;
+    zr__clear(score);
+#pragma unroll
+    for (int k = 0; k < W / 16; k++) {
+        uint32_t a[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) left.get(a[m], m, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            zr__matrices<false>(b, begin + 8 * n * zr__tile_stride<W> + 16 * k);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                zr__mma<T>(score[m][n], a[m], b[0], b[1]);
+                zr__mma<T>(score[m][n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* word = score rounded to T, as what is multiplied from the left. */
+template <typename T, int M, int N>
+__device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int k = 0; k < N / 2; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                word[m][k][i] =
+                    zr__neighbours<T>(score[m][2 * k + i / 2][i % 2 * 2], score[m][2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/* sum (16 M rows, 8 N wide) += weight (16 M rows, 16 K columns) times the first 16 K tokens of a tile, of which `begin`
+ * is the first element that is wanted. */
+template <typename T, int W, int M, int N, int K>
+__device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const uint32_t (&weight)[M][K][4],
+                                                 const T *begin)
+{
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    begin += lane % 16 * zr__tile_stride<W> + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            zr__matrices<true>(b, begin + 16 * k * zr__tile_stride<W> + 8 * n);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                zr__mma<T>(sum[m][n], weight[m][k], b[0], b[1]);
+                zr__mma<T>(sum[m][n + 1], weight[m][k], b[2], b[3]);
+            }
+        }
+}
+
+/* ---- dropout ------------------------------------------------------------------------------------- */
+
+/* The factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of its first score. One
+ * block of random numbers is that of four keys: two lanes have these, and each makes the block of another query. */
+__device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
+{
+    const zr__lane at = zr__lane_here();
+    if (!a.fours) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float two[2];
+            zr__dropout_factors<2>(a.dropout, first + (uint64_t)(at.g + 8 * h) * (uint64_t)a.T + 2 * at.t, two);
+            factor[2 * h] = two[0];
+            factor[2 * h + 1] = two[1];
+        }
+        return;
+    }
+    const bool odd = at.t % 2;
+    uint32_t own[4];
+    zr__rng_block(&a.dropout.rng, (first + (uint64_t)(at.g + (odd ? 8 : 0)) * (uint64_t)a.T + at.t / 2 * 4) / 4, own);
+    const uint32_t other0 = __shfl_xor_sync(ZR__ALL_LANES, odd ? own[0] : own[2], 1);
+    const uint32_t other1 = __shfl_xor_sync(ZR__ALL_LANES, odd ? own[1] : own[3], 1);
+    factor[0] = zr__factor(a.dropout, odd ? other0 : own[0]);
+    factor[1] = zr__factor(a.dropout, odd ? other1 : own[1]);
+    factor[2] = zr__factor(a.dropout, odd ? own[2] : other0);
+    factor[3] = zr__factor(a.dropout, odd ? own[3] : other1);
+}
+
+/* The same of a tile of 16 keys x 8 queries. Four lanes, one below the other, have the keys of a block: each makes the
+ * block of one of the four scores, and they exchange its numbers. */
+__device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr__attention &a, uint64_t first)
+{
+    const zr__lane at = zr__lane_here();
+    if (!a.fours) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float one[1];
+            const int key = at.g + i / 2 * 8, query = 2 * at.t + i % 2;
+            zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
+            factor[i] = one[0];
+        }
+        return;
+    }
+    const int own = at.g % 4, key = at.g / 4 * 4 + own / 2 * 8, query = 2 * at.t + own % 2;
+    uint32_t word[4];
+    zr__rng_block(&a.dropout.rng, (first + (uint64_t)query * (uint64_t)a.T + key) / 4, word);
+#pragma unroll
+    for (int bit = 1; bit <= 2; bit *= 2) {
+        const bool high = own & bit;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i & bit) continue;
+            const uint32_t got = __shfl_xor_sync(ZR__ALL_LANES, high ? word[i] : word[i | bit], 4 * bit);
+            word[i] = high ? got : word[i];
+            word[i | bit] = high ? word[i | bit] : got;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) factor[i] = zr__factor(a.dropout, word[i]);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * The cross entropy of rows of logits and its gradient, for the kernels that have the logits from elsewhere and those
+ * that make them. A row is one block's.
+ */
+#ifndef ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
+#define ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
+
+#include <float.h>
+
+#include "device/cuda/launch.h"
+
+/* What is made of rows of logits; pointers that are absent are null. */
+struct zr__loss_rows {
+    const void *logits;
+    void *dlogits;         /* may be the logits */
+    int64_t ld, V;         /* elements from a row to the next; columns */
+    int64_t width;         /* of dlogits: columns from V on become 0 */
+    int64_t first;         /* the token of the first column */
+    const int32_t *target; /* negative: no loss and no gradient; of another column than these: none of its own share */
+    const float *dlosses;
+    const float *lse; /* of the gradient, where it is not made of the same logits */
+    float *losses, *lses;
+    float *part; /* in their place (rows,2): of these columns the logarithm of the sum of exponentials, and the target's
+                    logit, 0 where it is not among them */
+};
+
+namespace
+{
+
+/* Elements that a thread takes at a time: the same ones wherever the row lies. */
+constexpr int zr__loss_pack = 8;
+
+/* Elements [i, i + pack) of a row of n; behind its end -inf, which adds nothing to a sum of exponentials. */
+template <typename T>
+__device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, int64_t i, int64_t n, bool packed)
+{
+    if (packed && i + zr__loss_pack <= n) {
+        zr__get_all<zr__loss_pack>(x, row, i);
+        return;
+    }
+    for (int v = 0; v < zr__loss_pack; v++) x[v] = i + v < n ? zr__get(row, i + v) : -INFINITY;
+}
+
+template <typename T>
+__device__ __forceinline__ void zr__loss_put(T *row, int64_t i, int64_t n, bool packed, const float (&x)[zr__loss_pack])
+{
+    if (packed && i + zr__loss_pack <= n) {
+        zr__put_all<zr__loss_pack>(row, i, x);
+        return;
+    }
+    for (int v = 0; v < zr__loss_pack; v++)
+        if (i + v < n) zr__put(row, i + v, x[v]);
+}
+
+/* The largest logit and the sum of exp(logit - largest), the same in every thread. The largest starts at the lowest
+ * finite number, so that masked logits (-inf) never meet -inf - -inf; a NaN passes into the sum. */
+template <typename T>
+__device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool packed, float *largest, float *total)
+{
+    float max = -FLT_MAX, sum = 0, x[zr__loss_pack];
+    for (int64_t i = (int64_t)threadIdx.x * zr__loss_pack; i < n; i += (int64_t)blockDim.x * zr__loss_pack) {
+        zr__loss_get(x, row, i, n, packed);
+        float here = x[0], add = 0;
+        for (int v = 1; v < zr__loss_pack; v++) here = x[v] > here ? x[v] : here;
+        if (here > max) {
+            sum *= expf(max - here);
+            max = here;
+        }
+        for (int v = 0; v < zr__loss_pack; v++) add += expf(x[v] - max);
+        sum += add;
+    }
+    *largest = zr__block_all(max, zr__larger(), -FLT_MAX);
+    *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
+}
+
+/* The target's column; -1: not here. */
+__device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t row)
+{
+    const int64_t own = r.target[row] - r.first;
+    return r.target[row] >= 0 && own >= 0 && own < r.V ? own : -1;
+}
+
+/* One thread: what the op says of a row. The loss is not made from the stored logarithm, whose rounding grows with the
+ * logits. */
+template <typename T>
+__device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum)
+{
+    const int64_t own = zr__loss_own(r, row);
+    const double tail = log((double)sum);
+    const float lse = (float)((double)max + tail), x = own >= 0 ? zr__get(logits, own) : 0;
+    if (r.part) {
+        r.part[2 * row] = r.V > 0 ? lse : -INFINITY;
+        r.part[2 * row + 1] = x;
+    }
+    if (r.losses) r.losses[row] = own < 0 ? 0.0f : (float)((double)max - (double)x + tail);
+    if (r.lses) r.lses[row] = lse;
+    return lse;
+}
+
+template <typename T>
+__device__ __forceinline__ void zr__loss_gradient(const zr__loss_rows &r, int64_t row, const T *logits, bool packed,
+                                                  float lse)
+{
+    T *out = (T *)r.dlogits + row * r.ld;
+    const int64_t own = zr__loss_own(r, row);
+    const bool none = r.target[row] < 0;
+    const float dloss = r.dlosses[row];
+    float x[zr__loss_pack];
+    for (int64_t i = (int64_t)threadIdx.x * zr__loss_pack; i < r.width; i += (int64_t)blockDim.x * zr__loss_pack) {
+        zr__loss_get(x, logits, i, r.V, packed);
+        for (int v = 0; v < zr__loss_pack; v++) {
+            const float e = expf(x[v] - lse);
+            x[v] = none || i + v >= r.V ? 0 : dloss * (i + v == own ? e - 1.0f : e);
+        }
+        zr__loss_put(out, i, r.width, packed, x);
+    }
+}
+
+/* SOFTMAX: losses and lses, or part, are made; GRADIENT: dlogits are. */
+template <bool SOFTMAX, bool GRADIENT, typename T>
+__global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool packed)
+{
+    const int64_t row = blockIdx.x;
+    const T *logits = (const T *)r.logits + row * r.ld;
+    float lse = 0;
+    if constexpr (SOFTMAX) {
+        __shared__ float told;
+        float max, sum;
+        zr__loss_softmax(logits, r.V, packed, &max, &sum);
+        if (threadIdx.x == 0) told = zr__loss_tell(r, row, logits, max, sum);
+        __syncthreads();
+        lse = told;
+    }
+    if constexpr (GRADIENT) zr__loss_gradient(r, row, logits, packed, SOFTMAX ? lse : r.lse[row]);
+}
+
+} // namespace
+
+/* Threads of a row's block. */
+static inline unsigned zr__loss_threads(int64_t width)
+{
+    const int64_t wanted = zr__ceil_div(zr__ceil_div(width, zr__loss_pack), ZR__WARP) * ZR__WARP;
+    return (unsigned)(wanted < ZR__WARP ? ZR__WARP : wanted > 512 ? 512 : wanted);
+}
+
+template <bool SOFTMAX, bool GRADIENT>
+zr_status zr__loss_launch(cudaStream_t stream, zr_dtype dtype, int64_t rows, const zr__loss_rows &r)
+{
+    const bool lines = r.ld * zr_dtype_bytes(dtype) % (int64_t)sizeof(zr__chunk) == 0;
+    const bool packed = lines && zr__is_aligned(r.logits) && zr__is_aligned(r.dlogits);
+    return zr__typed(dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        ZR_LAUNCH(stream, (zr__loss_kernel<SOFTMAX, GRADIENT, T>), (unsigned)rows, zr__loss_threads(r.width), 0, r,
+                  packed);
+        return zr__launched();
+    });
+}
+
+#endif

@@ -1,0 +1,336 @@
+/*
+ * GPUs of NVIDIA. A device is a stream of one GPU: what it is asked for goes there, and in a task the caller goes on at
+ * once. Kernels and the steps that compute are in kernels/, one family a file.
+ */
+#include "device/cuda/cuda.h"
+#include "device/cuda/products.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda_kernel_list.h"
+#include "device/device.h"
+#include "device/queue.h"
+
+#define DECLARE_FAMILY(family) extern const zr_kernel zr__cuda_kernels_##family[];
+ZR_CUDA_FAMILIES(DECLARE_FAMILY)
+#define FAMILY_ENTRY(family) zr__cuda_kernels_##family,
+static const zr_kernel *const families[] = {ZR_CUDA_FAMILIES(FAMILY_ENTRY) NULL};
+
+/* Compute capability that all kernels run on. */
+enum { MAJOR_LEAST = 8 };
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+static zr_status no_memory(const char *what)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    return ZR_FAIL(ZR_ERR_MEMORY,
+                   "no memory on the GPU for %s: %.2f of %.2f GB are free; other processes on it take their part", what,
+                   (double)free_bytes / 1e9, (double)total_bytes / 1e9);
+}
+
+zr_status zr__cuda_failed(cudaError_t error, const char *what)
+{
+    if (error == cudaErrorMemoryAllocation) return no_memory(what);
+    bool here = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice;
+    return ZR_FAIL(here ? ZR_ERR_UNSUPPORTED : ZR_ERR_IO, "the GPU: %s (in %.40s)", cudaGetErrorString(error), what);
+}
+
+/* ---- what is there ----------------------------------------------------------------------------- */
+
+const char *zr_device_cuda_built(void)
+{
+    return ZR_CUDA_BUILT;
+}
+
+int zr_device_cuda_count(const char **why)
+{
+    int n = 0, driver = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+    const char *text = "";
+    if (error == cudaSuccess && n == 0) text = "no GPU is visible to this process";
+    if (error != cudaSuccess) {
+        n = 0;
+        (void)cudaGetLastError();
+        if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+            text = "no driver of NVIDIA is here";
+        else
+            text = error == cudaErrorInsufficientDriver ? "the driver is older than the CUDA that zr was built with"
+                                                        : cudaGetErrorString(error);
+    }
+    if (why) *why = text;
+    return n;
+}
+
+zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
+{
+    const char *why;
+    const int n = zr_device_cuda_count(&why);
+    ZR_CHECK(n > 0, ZR_ERR_UNSUPPORTED, "no GPU: %s", why);
+    ZR_CHECK(gpu >= 0 && gpu < n, ZR_ERR_UNSUPPORTED, "no GPU %d: there are %d, numbered from 0", gpu, n);
+    struct cudaDeviceProp prop;
+    size_t free_bytes, total_bytes;
+    ZR_CUDA(cudaSetDevice(gpu));
+    ZR_CUDA(cudaGetDeviceProperties(&prop, gpu));
+    ZR_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    *found = (zr_gpu){.memory_bytes = (int64_t)total_bytes,
+                      .free_bytes = (int64_t)free_bytes,
+                      .major = prop.major,
+                      .minor = prop.minor};
+    snprintf(found->name, sizeof found->name, "%.63s", prop.name);
+    return ZR_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+/* Outside a task what was asked for has happened when a function returns. */
+static zr_status asked(zr_device *device, zr_status status)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    if (status == ZR_OK && !cuda->in_task) ZR_CUDA(cudaStreamSynchronize(cuda->stream));
+    return status;
+}
+
+static zr_status fill(zr_device *device, void *x, int byte, int64_t bytes)
+{
+    if (bytes > 0) ZR_CUDA(cudaMemsetAsync(x, byte, (size_t)bytes, zr__cuda(device)->stream));
+    return ZR_OK;
+}
+
+static zr_status cuda_alloc(zr_device *device, int64_t bytes, void **memory)
+{
+    char what[64];
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
+    const cudaError_t error = cudaMalloc(memory, bytes > 0 ? (size_t)bytes : 1);
+    snprintf(what, sizeof what, "%lld bytes", (long long)bytes);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    if (error != cudaSuccess) return zr__cuda_failed(error, what);
+    zr_status st = fill(device, *memory, 0, bytes);
+    if (st == ZR_OK && cudaStreamSynchronize(zr__cuda(device)->stream) != cudaSuccess) st = ZR_ERR_IO;
+    if (st == ZR_OK) return ZR_OK;
+    (void)cudaFree(*memory);
+    return ZR_FAIL(st, "the GPU failed to clear %s", what);
+}
+
+static void cuda_free(zr_device *device, void *memory)
+{
+    (void)device;
+    (void)cudaFree(memory);
+}
+
+static zr_status cuda_alloc_host(zr_device *device, int64_t bytes, void **memory)
+{
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
+    const cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? (size_t)bytes : 1, cudaHostAllocMapped);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    ZR_CHECK(error != cudaErrorMemoryAllocation, ZR_ERR_MEMORY, "no memory of the host for %lld bytes that a GPU reads",
+             (long long)bytes);
+    ZR_CUDA(error);
+    memset(*memory, 0, bytes > 0 ? (size_t)bytes : 1);
+    return ZR_OK;
+}
+
+static void cuda_free_host(zr_device *device, void *memory)
+{
+    (void)device;
+    (void)cudaFreeHost(memory);
+}
+
+static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
+{
+    (void)device, (void)memory, (void)bytes; /* both kinds of memory have their pages from the start */
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+/* The stream has come so far: did a kernel find an index outside its table? */
+static zr_status tell_outside(zr__cuda_device *cuda)
+{
+    const zr__cuda_outside found = *cuda->outside;
+    *cuda->outside = (zr__cuda_outside){.what = NULL};
+    ZR_CHECK(!found.what, ZR_ERR_DATA,
+             "%s %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
+             found.what, found.index, (long long)(found.at / found.cols), (long long)(found.at % found.cols),
+             (long long)found.end);
+    return ZR_OK;
+}
+
+static zr_status cuda_finish(zr_device *device)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    ZR_CUDA(cudaStreamSynchronize(cuda->stream));
+    if (cuda->times) ZR_TRY(zr__cuda_tell_times(cuda));
+    return tell_outside(cuda);
+}
+
+static zr_status cuda_copy(zr_device *device, void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0) ZR_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, zr__cuda(device)->stream));
+    return asked(device, ZR_OK);
+}
+
+static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
+{
+    return asked(device, fill(device, x, byte, bytes));
+}
+
+/* A piece of a rank on another GPU of this process is read where it lies. */
+static zr_status reach(int gpu, const void *piece)
+{
+    struct cudaPointerAttributes at;
+    int can = 0;
+    ZR_CUDA(cudaPointerGetAttributes(&at, piece));
+    if (at.type != cudaMemoryTypeDevice || at.device == gpu) return ZR_OK;
+    ZR_CUDA(cudaDeviceCanAccessPeer(&can, gpu, at.device));
+    ZR_CHECK(can, ZR_ERR_UNSUPPORTED,
+             "GPU %d cannot read the memory of GPU %d, as ranks that are threads do: start them as processes (mpirun)",
+             gpu, at.device);
+    const cudaError_t error = cudaDeviceEnablePeerAccess(at.device, 0);
+    if (error != cudaErrorPeerAccessAlreadyEnabled) ZR_CUDA(error);
+    (void)cudaGetLastError();
+    return ZR_OK;
+}
+
+static zr_status cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                          int n_pieces, zr_dtype dtype, int64_t n)
+{
+    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach(zr__cuda(device)->ordinal, pieces[r]));
+    return asked(device, zr__cuda_sum(device, out, out_dtype, accumulate, pieces, n_pieces, dtype, n));
+}
+
+static zr_status cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                             zr_square *square)
+{
+    return asked(device, zr__cuda_square(device, x, dtype, n, exact, first, square));
+}
+
+static zr_status cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
+{
+    return asked(device, zr__cuda_total(device, x, n, sum));
+}
+
+static zr_status cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
+{
+    return asked(device, zr__cuda_update(device, optimizer, args));
+}
+
+static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+{
+    if (out_dtype == dtype) return cuda_copy(device, out, in, n * zr_dtype_bytes(dtype));
+    return asked(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
+}
+
+static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
+{
+    (void)!asked(device, zr__cuda_normal(device, rng, first, n, std, out)); /* the stream keeps its failure */
+}
+
+static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
+{
+    return zr__kernel_first(device->profile.facts.kernels, families, op);
+}
+
+/* ---- creation ---------------------------------------------------------------------------------- */
+
+static void cuda_destroy(zr_device *device)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    (void)cudaSetDevice(cuda->ordinal);
+    zr__cuda_marks_destroy(cuda);
+    zr__cuda_products_close(cuda);
+    if (cuda->outside) (void)cudaFreeHost(cuda->outside);
+    if (cuda->room) (void)cudaFree(cuda->room);
+    if (cuda->stream) (void)cudaStreamDestroy(cuda->stream);
+    zr_free(cuda);
+}
+
+/* Its stream, and memory that its steps pass results through. */
+static zr_status take_own(zr__cuda_device *cuda)
+{
+    ZR_CUDA(cudaSetDevice(cuda->ordinal));
+    ZR_CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+    cuda->base.stream = cuda->stream;
+    void *room, *outside;
+    ZR_TRY(cuda_alloc(&cuda->base, sizeof *cuda->room, &room));
+    cuda->room = room;
+    ZR_TRY(cuda_alloc_host(&cuda->base, sizeof *cuda->outside, &outside));
+    cuda->outside = outside;
+    return ZR_OK;
+}
+
+zr_status zr__cuda_side(zr_device *device, zr_device **side)
+{
+    zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
+    ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
+    cuda->base = *device;
+    cuda->ordinal = zr__cuda(device)->ordinal;
+    cuda->in_task = true;
+    zr_status st = take_own(cuda);
+    if (st != ZR_OK) {
+        cuda_destroy(&cuda->base);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *side = &cuda->base;
+    return ZR_OK;
+}
+
+static const zr_device_ops cuda_ops = {
+    .destroy = cuda_destroy,
+    .queue_create = zr__cuda_queue_create,
+    .queue_destroy = zr__queue_destroy,
+    .issue = zr__queue_issue,
+    .mark = zr__queue_mark,
+    .await = zr__queue_await,
+    .sync = zr__queue_sync,
+    .cancel = zr__queue_cancel,
+    .finish = cuda_finish,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
+    .copy = cuda_copy,
+    .kernel = cuda_kernel,
+    .sum = cuda_sum,
+    .square = cuda_square,
+    .update = cuda_update,
+    .fill = cuda_fill,
+    .populate = cuda_populate,
+    .cast = cuda_cast,
+    .total = cuda_total,
+    .normal = cuda_normal,
+    .measure = zr__cuda_measure,
+    .bench = zr__cuda_bench,
+};
+
+zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device)
+{
+    zr_gpu gpu;
+    ZR_TRY(zr_device_cuda_gpu(config->gpu, &gpu));
+    ZR_CHECK(gpu.major >= MAJOR_LEAST, ZR_ERR_UNSUPPORTED,
+             "GPU %d (%s) has compute capability %d.%d; wanted %d.0 or more", config->gpu, gpu.name, gpu.major,
+             gpu.minor, MAJOR_LEAST);
+    zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
+    ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
+    cuda->ordinal = config->gpu;
+    cuda->base.ops = &cuda_ops;
+    zr_device_facts *facts = &cuda->base.profile.facts;
+    snprintf(facts->name, sizeof facts->name, "this machine (%.31s)", gpu.name);
+    facts->threads = 1;
+    facts->apart = true;
+    facts->bf16_products = true;
+    facts->kernels = config->kernels;
+    facts->scratch_bytes = zr_device_cuda_scratch;
+    cuda->base.profile.machine.memory_bytes = gpu.memory_bytes;
+    zr_status st = take_own(cuda);
+    if (st == ZR_OK) st = zr__cuda_marks_create(cuda);
+    if (st != ZR_OK) {
+        cuda_destroy(&cuda->base);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *device = &cuda->base;
+    return ZR_OK;
+}

@@ -1,0 +1,95 @@
+/**
+ * device cuda, internal: GPUs of NVIDIA. What the files of this folder share.
+ */
+#ifndef ZR_DEVICE_CUDA_H
+#define ZR_DEVICE_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include "zr/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Partial sums of one square or total: blocks of fixed size, whatever the GPU. */
+#define ZR__CUDA_PARTS 1024
+
+/** Memory of the device that its own steps pass results through; each queue's device has one. */
+typedef struct zr__cuda_room {
+    double part[ZR__CUDA_PARTS]; /* sums of a block */
+    int64_t bad[ZR__CUDA_PARTS]; /* the first element of a block that is not finite, -1: none */
+    unsigned long long bin[256]; /* exact sums, by exponent */
+} zr__cuda_room;
+
+/** The first index of a table, in an operand, that lies outside it. A kernel finds it; `finish` fails with it. */
+typedef struct zr__cuda_outside {
+    const char *what; /* "target", "token id"; NULL: all lie inside */
+    int64_t at, cols; /* its place in the operand, whose rows have `cols` */
+    int64_t end;      /* of the table */
+    int32_t index;
+} zr__cuda_outside;
+
+typedef struct zr__cuda_times zr__cuda_times;
+typedef struct zr__cuda_marks zr__cuda_marks;
+typedef struct zr__cuda_products zr__cuda_products;
+
+/** A device, or the side of one that a queue with a thread of its own has: the same GPU, another stream. */
+typedef struct zr__cuda_device {
+    zr_device base;
+    int ordinal;
+    cudaStream_t stream;
+    zr__cuda_room *room;
+    zr__cuda_outside *outside;   /* in memory of the host that the GPU writes to */
+    zr__cuda_products *products; /* the library; NULL until a product is prepared (products.c) */
+    zr__cuda_marks *marks;       /* NULL in a side, whose queue's thread waits for each task's end */
+    zr__cuda_times *times;
+    bool in_task; /* what is asked for happens later; else it has happened when a function returns */
+} zr__cuda_device;
+
+static inline zr__cuda_device *zr__cuda(zr_device *device)
+{
+    return (zr__cuda_device *)device;
+}
+
+/** A failure of the runtime as a status: ZR_ERR_MEMORY where memory is out, ZR_ERR_UNSUPPORTED where the driver or the
+ *  GPU does not do, else ZR_ERR_IO: a device of this machine failed. `what` was being done. */
+zr_status zr__cuda_failed(cudaError_t error, const char *what);
+#define ZR_CUDA(call)                                                                                                  \
+    do {                                                                                                               \
+        const cudaError_t zr__error = (call);                                                                          \
+        if (zr__error != cudaSuccess)                                                                                  \
+            return zr_error_frame(zr__cuda_failed(zr__error, #call), __func__, __FILE__, __LINE__);                    \
+    } while (0)
+
+/* ---- queues (queue.c) -------------------------------------------------------------------------- */
+
+zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue);
+zr_status zr__cuda_marks_create(zr__cuda_device *cuda);
+void zr__cuda_marks_destroy(zr__cuda_device *cuda);
+/** All that was asked for has happened: tell the times of tasks that have ended. */
+zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
+
+/** The same GPU with a stream and a room of its own; destroyed as a device. */
+zr_status zr__cuda_side(zr_device *device, zr_device **side);
+
+/* ---- rates (rates.c) --------------------------------------------------------------------------- */
+
+void zr__cuda_measure(zr_device *device, zr_dtype dtype);
+zr_status zr__cuda_bench(zr_device *device, zr_rates *rates);
+
+/* ---- steps of ZeRO that compute (kernels/shards.cu, optimizer.cu) ------------------------------ */
+
+zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                       int n_pieces, zr_dtype dtype, int64_t n);
+zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                          zr_square *square);
+zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum);
+zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
+zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
+zr_status zr__cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

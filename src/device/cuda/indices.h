@@ -1,0 +1,49 @@
+/*
+ * Indices of a table that a kernel reads as an operand: looked over on the GPU, before they are used. An index outside
+ * is told when the host next waits; until then kernels treat it as one of no row.
+ */
+#ifndef ZR_DEVICE_CUDA_INDICES_H
+#define ZR_DEVICE_CUDA_INDICES_H
+
+#include "device/cuda/launch.h"
+
+struct zr__least {
+    __device__ int64_t operator()(int64_t a, int64_t b) const
+    {
+        return a < b ? a : b;
+    }
+};
+
+namespace
+{
+
+/* One block. What was found before stays. */
+__global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, zr__cuda_outside found,
+                                 zr__cuda_outside *first)
+{
+    int64_t at = INT64_MAX;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
+        if ((index[i] < low || index[i] >= found.end) && i < at) at = i;
+    at = zr__block_all(at, zr__least(), (int64_t)INT64_MAX);
+    if (threadIdx.x != 0 || at == INT64_MAX || first->what) return;
+    found.at = at;
+    found.index = index[at];
+    *first = found;
+}
+
+} // namespace
+
+/* `finish` fails with ZR_ERR_DATA where one of the indices is outside [low, end); `what` they are is constant text. */
+static inline zr_status zr__check_indices(const zr_kernel_args *args, const zr_tensor *indices, const char *what,
+                                          int32_t low, int64_t end)
+{
+    const int64_t n = zr_shape_elems(&indices->shape);
+    const zr__cuda_outside found = {
+        .what = what, .at = 0, .cols = zr_shape_cols(&indices->shape), .end = end, .index = 0};
+    const unsigned threads = n < 1024 ? (unsigned)(zr__ceil_div(n, ZR__WARP) * ZR__WARP) : 1024;
+    ZR_LAUNCH(zr__stream_of(args), zr__find_outside, 1, threads, 0, (const int32_t *)indices->data, n, low, found,
+              zr__cuda(args->device)->outside);
+    return zr__launched();
+}
+
+#endif

@@ -1,0 +1,293 @@
+/*
+ * attention: causal, in tiles of queries x keys with a running maximum and sum for each query (Milakov and Gimelshein
+ * 2018; Dao et al. 2022), so no T x T array exists. bf16 and fp16 go through tensor cores, where the weights are
+ * rounded to the type of v; fp32, and heads that are wider than tensor cores' tiles, do not.
+ */
+#include "device/cuda/attention_plain.h"
+#include "device/cuda/attention_tiles.h"
+
+namespace
+{
+
+/* ---- on tensor cores --------------------------------------------------------------------------- */
+
+/* Sizes are such that a lane's part of a tile stays in its 255 registers. */
+template <int W, bool DROPS> struct tiles {
+    static constexpr int M = W <= 128 ? 2 : 1, keys = W <= (DROPS ? 96 : 128) ? 64 : 32, N = keys / 8;
+    static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS;
+    static constexpr bool kept = W <= 64; /* queries, in registers */
+    static constexpr int shared = (queries + 2 * keys) * zr__tile_stride<W> * 2;
+    static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
+};
+
+/* Of a lane's queries: the maximum of the scores so far, not scaled yet, and this lane's part of the sum. */
+template <int M> struct online {
+    float max[M][2], sum[M][2];
+};
+
+/* Over the four lanes that have a query's scores. */
+template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
+{
+    x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 1));
+    return op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 2));
+}
+
+/* Keys behind the query are not seen. i0, j0: the warp's first query, the tile's first key. */
+template <int M, int N> __device__ __forceinline__ void hide_later(float (&score)[M][N][4], int i0, int j0)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
+                if (key > query) score[m][n][i] = -INFINITY;
+            }
+}
+
+/* Scores to weights relative to the running maxima of their queries; y and the sums follow new maxima. to_log2: the
+ * factor of scores that makes their exponential a power of 2. */
+template <int M, int N, int NY>
+__device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY][4], online<M> &so_far, float to_log2)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float before = so_far.max[m][h];
+            float max = before, sum = 0.0f;
+#pragma unroll
+            for (int n = 0; n < N; n++) max = fmaxf(max, fmaxf(score[m][n][2 * h], score[m][n][2 * h + 1]));
+            max = quad_all(max, zr__larger());
+            const float shrink = zr__exp2((before - max) * to_log2), shift = max * to_log2;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++) {
+                    score[m][n][i] = zr__exp2(fmaf(score[m][n][i], to_log2, -shift));
+                    sum += score[m][n][i];
+                }
+#pragma unroll
+            for (int n = 0; n < NY; n++) {
+                y[m][n][2 * h] *= shrink;
+                y[m][n][2 * h + 1] *= shrink;
+            }
+            so_far.max[m][h] = max;
+            so_far.sum[m][h] = fmaf(so_far.sum[m][h], shrink, sum);
+        }
+}
+
+/* first: the element of dropout of the warp's first query and the tile's first key. */
+template <int M, int N>
+__device__ __forceinline__ void drop(float (&weight)[M][N][4], const zr__attention &a, uint64_t first)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float factor[4];
+            zr__factors_by_query(factor, a, first + (uint64_t)(16 * m) * (uint64_t)a.T + 8 * n);
+#pragma unroll
+            for (int i = 0; i < 4; i++) weight[m][n][i] *= factor[i];
+        }
+}
+
+/* y and lse of a warp's queries, from i0 on. */
+template <typename T, int W, int M, int NY>
+__device__ __forceinline__ void store(const zr__tokens<T> &y, float *lse, int i0, T *rows, const float (&sum)[M][NY][4],
+                                      const online<M> &all, float to_log2)
+{
+    const zr__lane at = zr__lane_here();
+    float factor[M][2];
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float total = quad_all(all.sum[m][h], zr__plus());
+            const int query = i0 + 16 * m + 8 * h + at.g;
+            factor[m][h] = 1.0f / total;
+            if (at.t == 0 && query < y.n) lse[query] = (fmaf(all.max[m][h], to_log2, log2f(total))) * ZR__LN_2;
+        }
+    zr__store_rows<W>(y, i0, 0, rows, sum, factor);
+}
+
+template <typename T, int W, bool DROPS>
+__global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attention a, const T *qkv, T *y, float *lse)
+{
+    using tile = tiles<W, DROPS>;
+    constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
+    ZR_SHARED(T, q_tile);
+    T *k_tile = q_tile + queries * zr__tile_stride<W>, *v_tile = k_tile + keys * zr__tile_stride<W>;
+    /* The last queries see most keys: their blocks begin first. */
+    const int blocks = (a.T + queries - 1) / queries,
+              i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> k = zr__part(a, head, qkv, 1), v = zr__part(a, head, qkv, 2);
+    const int own = zr__warp_here() * 16 * M, end = i0 + queries < a.T ? i0 + queries : a.T;
+    const float to_log2 = a.scale * ZR__LOG2_E;
+    T *rows = q_tile + own * zr__tile_stride<W>;
+    zr__left<T, M, W, tile::kept> q = {{}, rows};
+    online<M> so_far;
+    float sum[M][W / 8][4], score[M][N][4];
+    uint32_t weight[M][N / 2][4];
+    zr__copies copies;
+
+    for (int m = 0; m < M; m++)
+        for (int h = 0; h < 2; h++) so_far.max[m][h] = -INFINITY, so_far.sum[m][h] = 0.0f;
+    zr__clear(sum);
+    zr__load_tile<queries, W>(copies, q_tile, zr__part(a, head, qkv, 0), i0);
+    zr__load_tile<keys, W>(copies, k_tile, k, 0);
+    copies.close();
+    for (int j0 = 0; j0 < end; j0 += keys) {
+        /* v comes while q k^T is computed, the next k while y is. Warps whose queries see none of the keys only meet.
+         */
+        const bool sees = j0 < i0 + own + 16 * M;
+        copies.wait<0>();
+        __syncthreads();
+        zr__load_tile<keys, W>(copies, v_tile, v, j0);
+        copies.close();
+        if (j0 == 0) q.take();
+        if (sees) zr__score(score, q, (const T *)k_tile);
+        copies.wait<0>();
+        __syncthreads();
+        if (j0 + keys < end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
+        copies.close();
+        if (!sees) continue;
+        if (j0 + keys > i0 + own) hide_later(score, i0 + own, j0);
+        weigh(score, sum, so_far, to_log2);
+        if (DROPS) drop(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
+        zr__round<T>(weight, score);
+        zr__add_weighted<T, W>(sum, weight, (const T *)v_tile);
+    }
+    store<T, W>(zr__result(a, head, y), lse + head.index * a.T, i0 + own, rows, sum, so_far, to_log2);
+}
+
+template <typename T, int W, bool DROPS> zr_status launch(const zr_kernel_args *args, const zr__attention &a)
+{
+    using tile = tiles<W, DROPS>;
+    ZR_TRY(zr__allow_shared(forward<T, W, DROPS>, tile::shared));
+    ZR_LAUNCH(zr__stream_of(args), (forward<T, W, DROPS>), (unsigned)zr__attention_blocks(&a, tile::queries),
+              ZR__ATTENTION_THREADS, tile::shared, a, (const T *)args->in[0].data, (T *)args->out[0].data,
+              (float *)args->out[1].data);
+    return zr__launched();
+}
+
+/* ---- in plain fp32 ----------------------------------------------------------------------------- */
+
+struct plain_online {
+    float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
+};
+
+/* As on tensor cores, but scores are scaled first: scale may be anything. */
+template <int PART>
+__device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
+                                            float to_log2, int i0, int j0)
+{
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        const float before = so_far.max[r];
+        float max = before, sum = 0.0f;
+#pragma unroll
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
+            const bool sees = j0 + zr__plain_column(c) <= i0 + zr__plain_row(r);
+            score[r][c] = sees ? score[r][c] * to_log2 : -INFINITY;
+            max = fmaxf(max, score[r][c]);
+        }
+        max = zr__row_all(max, zr__larger());
+        const float shrink = zr__exp2(before - max);
+#pragma unroll
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
+            score[r][c] = zr__exp2(score[r][c] - max);
+            sum += score[r][c];
+        }
+#pragma unroll
+        for (int p = 0; p < PART / 64; p++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) y[r][p].x[c] *= shrink;
+        so_far.max[r] = max;
+        so_far.sum[r] = fmaf(so_far.sum[r], shrink, sum);
+    }
+}
+
+/* first: element of dropout of the tile's first query and key. */
+__device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__attention &a, uint64_t first)
+{
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        float factor[ZR__PLAIN_COLUMNS];
+        zr__dropout_factors<ZR__PLAIN_COLUMNS>(
+            a.dropout, first + (uint64_t)zr__plain_row(r) * (uint64_t)a.T + zr__plain_column(0), factor);
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) weight[r][c] *= factor[c];
+    }
+}
+
+/* blockIdx.y: the part of the width. */
+template <typename T, int PART, bool DROPS>
+__global__ void __launch_bounds__(ZR__PLAIN_THREADS) forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
+{
+    ZR_SHARED(float, shared);
+    const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
+    const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * ZR__PLAIN_TILE;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> q = zr__part(a, head, qkv, 0), k = zr__part(a, head, qkv, 1);
+    const zr__tokens<const T> v = zr__part(a, head, qkv, 2);
+    const float to_log2 = a.scale * ZR__LOG2_E;
+    plain_online so_far;
+    zr__plain_scores score;
+    zr__plain_sums<PART> sum;
+    float factor[ZR__PLAIN_ROWS];
+
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) so_far.max[r] = -INFINITY, so_far.sum[r] = 0.0f;
+    zr__plain_clear<PART>(sum);
+    for (int j0 = 0; j0 < i0 + ZR__PLAIN_TILE && j0 < a.T; j0 += ZR__PLAIN_TILE) {
+        zr__plain_score(score, shared, q, i0, k, j0);
+        plain_weigh<PART>(score, sum, so_far, to_log2, i0, j0);
+        if (DROPS) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
+        zr__plain_weighted<PART>(sum, shared, score, v, j0, d0);
+    }
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        const float total = zr__row_all(so_far.sum[r], zr__plus());
+        const int query = i0 + zr__plain_row(r);
+        factor[r] = 1.0f / total;
+        if (d0 == 0 && threadIdx.x % 16 == 0 && query < a.T)
+            lse[head.index * a.T + query] = (so_far.max[r] + log2f(total)) * ZR__LN_2;
+    }
+    zr__plain_store<PART>(zr__result(a, head, y), i0, d0, sum, factor);
+}
+
+template <typename T, int PART, bool DROPS> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a)
+{
+    const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, PART));
+    ZR_TRY(zr__allow_shared(forward_plain<T, PART, DROPS>, zr__plain_shared(PART)));
+    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART, DROPS>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART),
+              a, (const T *)args->in[0].data, (T *)args->out[0].data, (float *)args->out[1].data);
+    return zr__launched();
+}
+
+/* ---- the op ------------------------------------------------------------------------------------ */
+
+template <typename T, bool DROPS> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
+{
+    if constexpr (!std::is_same_v<T, float>)
+        if (zr__suits_tiles(&a))
+            return zr__with_width(a.D, [&](auto W) { return launch<T, decltype(W)::value, DROPS>(args, a); });
+    return a.D <= 64 ? launch_plain<T, 64, DROPS>(args, a) : launch_plain<T, 128, DROPS>(args, a);
+}
+
+zr_status run(const zr_kernel_args *args)
+{
+    const zr__attention a = zr__attention_make(args, &args->in[0]);
+    return zr__typed(args->in[0].dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        return a.drops ? run_with<T, true>(args, a) : run_with<T, false>(args, a);
+    });
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_attention[];
+extern "C" const zr_kernel zr__cuda_kernels_attention[] = {
+    zr__kernel("attention", run),
+    {},
+};

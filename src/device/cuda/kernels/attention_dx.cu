@@ -1,0 +1,453 @@
+/*
+ * attention_dx. Weights are made again from q, k and lse, twice: by blocks that keep queries and sum dq over the keys,
+ * and by blocks that keep keys and sum dk and dv over the queries. So every sum has one block and one order. With P the
+ * weights before dropout and kept its factors:
+ *   dv = (kept P)^T dy,  dS = P (kept dy v^T - delta),  dq = scale dS k,  dk = scale dS^T q,  delta = sum of dy y
+ */
+#include "device/cuda/attention_plain.h"
+#include "device/cuda/attention_tiles.h"
+
+namespace
+{
+
+/* Of a query: lse, for powers of 2, and delta. */
+struct stat {
+    float lse, delta;
+};
+
+template <typename T> struct operands {
+    const T *dy, *qkv, *y;
+    T *dqkv;
+    const float *lse;
+    float *delta; /* (B, n_head, T), in scratch */
+};
+
+__device__ __forceinline__ stat stat_of(const float *lse, const float *delta, int query, int n)
+{
+    stat of = {0.0f, 0.0f};
+    if (query < n) of = {lse[query] * ZR__LOG2_E, delta[query]};
+    return of;
+}
+
+/* A weight and the gradient of its score from the score, the gradient of the weight and the factor of dropout. */
+__device__ __forceinline__ void score_backward(float &score, float &gradient, float factor, float to_log2, stat of)
+{
+    const float p = zr__exp2(fmaf(score, to_log2, -of.lse));
+    gradient = p * fmaf(factor, gradient, -of.delta);
+    score = p * factor;
+}
+
+/* ---- delta --------------------------------------------------------------------------------------- */
+
+constexpr int DELTA_THREADS = 256, DELTA_LANES = 8, DELTA_PACK = 8;
+
+/* Eight lanes have a token of a head, each eight elements at a time. packed: they can be read at once. */
+template <typename T>
+__global__ void __launch_bounds__(DELTA_THREADS) make_delta(zr__attention a, operands<T> o, bool packed)
+{
+    const int64_t n = a.B * a.T * a.n_head, index = zr__first() / DELTA_LANES;
+    const int lane = (int)threadIdx.x % DELTA_LANES;
+    float sum = 0.0f;
+    for (int d = lane * DELTA_PACK; index < n && d < a.D; d += DELTA_LANES * DELTA_PACK) {
+        float dy[DELTA_PACK], y[DELTA_PACK];
+        if (packed) {
+            zr__get_all<DELTA_PACK>(dy, o.dy, index * a.D + d);
+            zr__get_all<DELTA_PACK>(y, o.y, index * a.D + d);
+        } else {
+            for (int i = 0; i < DELTA_PACK; i++) {
+                dy[i] = d + i < a.D ? zr__get(o.dy, index * a.D + d + i) : 0.0f;
+                y[i] = d + i < a.D ? zr__get(o.y, index * a.D + d + i) : 0.0f;
+            }
+        }
+        for (int i = 0; i < DELTA_PACK; i++) sum = fmaf(dy[i], y[i], sum);
+    }
+    for (int mask = DELTA_LANES / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(ZR__ALL_LANES, sum, mask);
+    const int64_t row = index / a.n_head, head = index % a.n_head;
+    if (index < n && lane == 0) o.delta[(row / a.T * a.n_head + head) * a.T + row % a.T] = sum;
+}
+
+/* ---- dq on tensor cores -------------------------------------------------------------------------- */
+
+/* Tiles of columns are there twice: one comes while the other is used. */
+template <int W> struct dq_tiles {
+    static constexpr int M = W <= 64 ? 2 : 1, keys = W <= 128 ? 32 : 16, N = keys / 8;
+    static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * keys * zr__tile_stride<W>; /* k and v */
+    static constexpr bool kept = W <= 128; /* q and dy, in registers */
+    static constexpr int shared = (2 * queries * zr__tile_stride<W> + 2 * pair) * 2;
+    static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
+};
+
+/* Keys behind the query are not seen. i0, j0: the warp's first query, the tile's first key. */
+template <int M, int N> __device__ __forceinline__ void hide_later_keys(float (&gradient)[M][N][4], int i0, int j0)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
+                if (key > query) gradient[m][n][i] = 0.0f;
+            }
+}
+
+/* first: the element of dropout of the warp's first query and the tile's first key. */
+template <bool DROPS, int M, int N>
+__device__ __forceinline__ void backward_by_query(float (&score)[M][N][4], float (&gradient)[M][N][4],
+                                                  const zr__attention &a, uint64_t first, const stat (&of)[M][2])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+            if (DROPS) zr__factors_by_query(factor, a, first + (uint64_t)(16 * m) * (uint64_t)a.T + 8 * n);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                score_backward(score[m][n][i], gradient[m][n][i], factor[i], a.scale * ZR__LOG2_E, of[m][i / 2]);
+        }
+}
+
+template <typename T, int W, bool DROPS>
+__global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attention a, operands<T> o)
+{
+    using tile = dq_tiles<W>;
+    constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
+    ZR_SHARED(T, q_tile);
+    T *dy_tile = q_tile + queries * zr__tile_stride<W>, *columns = dy_tile + queries * zr__tile_stride<W>;
+    /* The last queries see most keys: their blocks begin first. */
+    const int blocks = (a.T + queries - 1) / queries,
+              i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> k = zr__part(a, head, o.qkv, 1), v = zr__part(a, head, o.qkv, 2);
+    const int own = zr__warp_here() * 16 * M, end = i0 + queries < a.T ? i0 + queries : a.T;
+    zr__left<T, M, W, tile::kept> q = {{}, q_tile + own * zr__tile_stride<W>};
+    zr__left<T, M, W, tile::kept> dy = {{}, dy_tile + own * zr__tile_stride<W>};
+    float sum[M][W / 8][4], score[M][N][4], gradient[M][N][4], factor[M][2];
+    uint32_t weight[M][N / 2][4];
+    stat of[M][2];
+    zr__copies copies;
+
+    for (int m = 0; m < M; m++)
+        for (int h = 0; h < 2; h++)
+            of[m][h] = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T,
+                               i0 + own + 16 * m + 8 * h + zr__lane_here().g, a.T);
+    zr__clear(sum);
+    zr__load_tile<queries, W>(copies, q_tile, zr__part(a, head, o.qkv, 0), i0);
+    zr__load_tile<queries, W>(copies, dy_tile, zr__result(a, head, o.dy), i0);
+    zr__load_tile<keys, W>(copies, columns, k, 0);
+    zr__load_tile<keys, W>(copies, columns + tile::pair / 2, v, 0);
+    copies.close();
+    for (int j0 = 0, turn = 0; j0 < end; j0 += keys, turn ^= 1) {
+        T *here = columns + turn * tile::pair, *next = columns + (turn ^ 1) * tile::pair;
+        copies.wait<0>();
+        __syncthreads();
+        if (j0 + keys < end) {
+            zr__load_tile<keys, W>(copies, next, k, j0 + keys);
+            zr__load_tile<keys, W>(copies, next + tile::pair / 2, v, j0 + keys);
+        }
+        copies.close();
+        if (j0 == 0) q.take(), dy.take();
+        if (j0 >= i0 + own + 16 * M) continue; /* no query of this warp sees them */
+        zr__score(score, q, (const T *)here);
+        zr__score(gradient, dy, (const T *)(here + tile::pair / 2));
+        backward_by_query<DROPS>(score, gradient, a,
+                                 zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0, of);
+        if (j0 + keys > i0 + own) hide_later_keys(gradient, i0 + own, j0);
+        zr__round<T>(weight, gradient);
+        zr__add_weighted<T, W>(sum, weight, (const T *)here);
+    }
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = a.scale;
+    zr__store_rows<W>(zr__part(a, head, o.dqkv, 0), i0 + own, 0, q_tile + own * zr__tile_stride<W>, sum, factor);
+}
+
+/* ---- dk and dv on tensor cores ------------------------------------------------------------------- */
+
+template <int W, bool DROPS> struct dk_tiles {
+    static constexpr int M = W <= (DROPS ? 32 : 64) ? 2 : 1, queries = W <= 128 ? 32 : 16, N = queries / 8;
+    static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>; /* q and dy */
+    static constexpr bool kept = W <= (M == 1 ? 96 : 32); /* k and v, in registers */
+    static constexpr int part = W <= 128 ? W : 128;       /* elements of dk and dv that a block makes */
+    static constexpr int turns = W <= 128 ? 2 : 1;        /* how often tiles of columns are there */
+    static constexpr int stats = 2 * queries;             /* lse and delta */
+    static constexpr int shared = turns * stats * 4 + (2 * keys * zr__tile_stride<W> + turns * pair) * 2;
+    static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
+};
+
+/* Queries before the key do not see it, and some are behind the last. */
+template <int M, int N>
+__device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
+                                                     int j0, int n_queries)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = j0 + 16 * m + at.g + i / 2 * 8, query = i0 + 8 * n + 2 * at.t + i % 2;
+                if (key > query || query >= n_queries) score[m][n][i] = gradient[m][n][i] = 0.0f;
+            }
+}
+
+/* first: the element of dropout of the tile's first query and the warp's first key. lse, delta: of the tile's queries.
+ */
+template <bool DROPS, int M, int N>
+__device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (&gradient)[M][N][4],
+                                                const zr__attention &a, uint64_t first, const float *lse,
+                                                const float *delta)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const int query = 8 * n + 2 * at.t;
+        const stat two[2] = {{lse[query] * ZR__LOG2_E, delta[query]}, {lse[query + 1] * ZR__LOG2_E, delta[query + 1]}};
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+            if (DROPS) zr__factors_by_key(factor, a, first + (uint64_t)(8 * n) * (uint64_t)a.T + 16 * m);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                score_backward(score[m][n][i], gradient[m][n][i], factor[i], a.scale * ZR__LOG2_E, two[i % 2]);
+        }
+    }
+}
+
+/* What a block of keys needs of its head's queries. */
+template <typename T> struct queries_of_head {
+    zr__tokens<const T> q, dy;
+    const float *lse, *delta;
+};
+
+/* columns, stats: q, dy, lse and delta of a tile of queries from i0 on; those of none are 0. */
+template <typename tile, int W, typename T>
+__device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, float *stats,
+                                             const queries_of_head<T> &head, int i0)
+{
+    constexpr int queries = tile::queries;
+    zr__load_tile<queries, W>(copies, columns, head.q, i0);
+    zr__load_tile<queries, W>(copies, columns + tile::pair / 2, head.dy, i0);
+    const int own = (int)threadIdx.x;
+    if (own < queries) {
+        copies.add<4>(stats + own, head.lse + i0 + own, i0 + own < head.q.n);
+        copies.add<4>(stats + queries + own, head.delta + i0 + own, i0 + own < head.q.n);
+    }
+    copies.close();
+}
+
+/* blockIdx.y: the part of the width. */
+template <typename T, int W, bool DROPS>
+__global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__attention a, operands<T> o)
+{
+    using tile = dk_tiles<W, DROPS>;
+    constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
+    ZR_SHARED(float, stats);
+    T *k_tile = (T *)(stats + tile::turns * tile::stats), *v_tile = k_tile + keys * zr__tile_stride<W>;
+    T *columns = v_tile + keys * zr__tile_stride<W>;
+    /* The first keys are seen by most queries: their blocks begin first. */
+    const int blocks = (a.T + keys - 1) / keys, j0 = (int)(blockIdx.x % (unsigned)blocks) * keys;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const queries_of_head<T> all = {zr__part(a, head, o.qkv, 0), zr__result(a, head, o.dy), o.lse + head.index * a.T,
+                                    o.delta + head.index * a.T};
+    const int own = zr__warp_here() * 16 * M, d0 = (int)blockIdx.y * tile::part;
+    T *k_rows = k_tile + own * zr__tile_stride<W>, *v_rows = v_tile + own * zr__tile_stride<W>;
+    zr__left<T, M, W, tile::kept> k = {{}, k_rows}, v = {{}, v_rows};
+    float dk[M][tile::part / 8][4], dv[M][tile::part / 8][4], score[M][N][4], gradient[M][N][4], factor[M][2];
+    uint32_t weight[M][N / 2][4];
+    zr__copies copies;
+
+    zr__clear(dk);
+    zr__clear(dv);
+    zr__load_tile<keys, W>(copies, k_tile, zr__part(a, head, o.qkv, 1), j0);
+    zr__load_tile<keys, W>(copies, v_tile, zr__part(a, head, o.qkv, 2), j0);
+    load_queries<tile, W>(copies, columns, stats, all, j0);
+    for (int i0 = j0, turn = 0; i0 < a.T; i0 += queries, turn = tile::turns - 1 - turn) {
+        const T *q_tile = columns + turn * tile::pair, *dy_tile = q_tile + tile::pair / 2;
+        const float *of = stats + turn * tile::stats;
+        if (tile::turns == 1 && i0 > j0) {
+            __syncthreads();
+            load_queries<tile, W>(copies, columns, stats, all, i0);
+        }
+        copies.wait<0>();
+        __syncthreads();
+        if (tile::turns == 2 && i0 + queries < a.T)
+            load_queries<tile, W>(copies, columns + (turn ^ 1) * tile::pair, stats + (turn ^ 1) * tile::stats, all,
+                                  i0 + queries);
+        if (i0 == j0) k.take(), v.take();
+        if (i0 + queries <= j0 + own) continue; /* no query sees a key of this warp */
+        zr__score(score, k, q_tile);
+        zr__score(gradient, v, dy_tile);
+        backward_by_key<DROPS>(score, gradient, a,
+                               zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + (uint64_t)(j0 + own), of,
+                               of + queries);
+        if (i0 < j0 + own + 16 * M || i0 + queries > a.T) hide_earlier_queries(score, gradient, i0, j0 + own, a.T);
+        zr__round<T>(weight, score);
+        zr__add_weighted<T, W>(dv, weight, dy_tile + d0);
+        zr__round<T>(weight, gradient);
+        zr__add_weighted<T, W>(dk, weight, q_tile + d0);
+    }
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = a.scale;
+    zr__store_rows<W>(zr__part(a, head, o.dqkv, 1), j0 + own, d0, k_rows, dk, factor);
+    for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = 1.0f;
+    zr__store_rows<W>(zr__part(a, head, o.dqkv, 2), j0 + own, d0, v_rows, dv, factor);
+}
+
+template <typename T, int W, bool DROPS>
+zr_status launch(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+{
+    using of_q = dq_tiles<W>;
+    using of_k = dk_tiles<W, DROPS>;
+    const dim3 q_blocks((unsigned)zr__attention_blocks(&a, of_q::queries));
+    const dim3 k_blocks((unsigned)zr__attention_blocks(&a, of_k::keys), W / of_k::part);
+    ZR_TRY(zr__allow_shared(make_dq<T, W, DROPS>, of_q::shared));
+    ZR_TRY(zr__allow_shared(make_dk_dv<T, W, DROPS>, of_k::shared));
+    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv<T, W, DROPS>), k_blocks, ZR__ATTENTION_THREADS, of_k::shared, a, o);
+    ZR_TRY(zr__launched());
+    ZR_LAUNCH(zr__stream_of(args), (make_dq<T, W, DROPS>), q_blocks, ZR__ATTENTION_THREADS, of_q::shared, a, o);
+    return zr__launched();
+}
+
+/* ---- in plain fp32 ------------------------------------------------------------------------------- */
+
+/* blockIdx.y: the part of the width. */
+template <typename T, int PART, bool DROPS>
+__global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention a, operands<T> o)
+{
+    ZR_SHARED(float, shared);
+    const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
+    const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * ZR__PLAIN_TILE;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> q = zr__part(a, head, o.qkv, 0), k = zr__part(a, head, o.qkv, 1);
+    const zr__tokens<const T> v = zr__part(a, head, o.qkv, 2), dy = zr__result(a, head, o.dy);
+    zr__plain_scores score, gradient;
+    zr__plain_sums<PART> sum;
+    float scale[ZR__PLAIN_ROWS];
+    zr__plain_clear<PART>(sum);
+    for (int j0 = 0; j0 < i0 + ZR__PLAIN_TILE && j0 < a.T; j0 += ZR__PLAIN_TILE) {
+        zr__plain_score(score, shared, q, i0, k, j0);
+        zr__plain_score(gradient, shared, dy, i0, v, j0);
+#pragma unroll
+        for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+            const int query = i0 + zr__plain_row(r), key = j0 + zr__plain_column(0);
+            const stat of = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T, query, a.T);
+            float factor[ZR__PLAIN_COLUMNS] = {1.0f, 1.0f, 1.0f, 1.0f};
+            if (DROPS)
+                zr__dropout_factors<ZR__PLAIN_COLUMNS>(
+                    a.dropout, zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T + (uint64_t)key, factor);
+#pragma unroll
+            for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
+                score_backward(score[r][c], gradient[r][c], factor[c], a.scale * ZR__LOG2_E, of);
+                if (key + c > query) gradient[r][c] = 0.0f;
+            }
+        }
+        zr__plain_weighted<PART>(sum, shared, gradient, k, j0, d0);
+    }
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) scale[r] = a.scale;
+    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 0), i0, d0, sum, scale);
+}
+
+/* Of one query and four keys below one another, rows r .. r + 3 of a thread. */
+template <bool DROPS>
+__device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
+                                             const zr__attention &a, uint64_t element, int query, int key)
+{
+    float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+    if (DROPS) zr__dropout_factors<4>(a.dropout, element, factor);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        score_backward(score[r + i][c], gradient[r + i][c], factor[i], a.scale * ZR__LOG2_E, of);
+        if (key + i > query || query >= a.T) score[r + i][c] = gradient[r + i][c] = 0.0f;
+    }
+}
+
+template <typename T, int PART, bool DROPS>
+__global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dk_dv_plain(zr__attention a, operands<T> o)
+{
+    ZR_SHARED(float, shared);
+    const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
+    const int j0 = (int)(blockIdx.x % (unsigned)blocks) * ZR__PLAIN_TILE;
+    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> q = zr__part(a, head, o.qkv, 0), k = zr__part(a, head, o.qkv, 1);
+    const zr__tokens<const T> v = zr__part(a, head, o.qkv, 2), dy = zr__result(a, head, o.dy);
+    zr__plain_scores score, gradient;
+    zr__plain_sums<PART> dk, dv;
+    float factor[ZR__PLAIN_ROWS];
+    zr__plain_clear<PART>(dk);
+    zr__plain_clear<PART>(dv);
+    for (int i0 = j0; i0 < a.T; i0 += ZR__PLAIN_TILE) {
+        zr__plain_score(score, shared, k, j0, q, i0);
+        zr__plain_score(gradient, shared, v, j0, dy, i0);
+#pragma unroll
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
+            const int query = i0 + zr__plain_column(c);
+            const stat of = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T, query, a.T);
+            const uint64_t element = zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T;
+#pragma unroll
+            for (int r = 0; r < ZR__PLAIN_ROWS; r += 4) {
+                const int key = j0 + zr__plain_row(r);
+                plain_by_key<DROPS>(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
+            }
+        }
+        zr__plain_weighted<PART>(dv, shared, score, dy, i0, d0);
+        zr__plain_weighted<PART>(dk, shared, gradient, q, i0, d0);
+    }
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) factor[r] = a.scale;
+    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 1), j0, d0, dk, factor);
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) factor[r] = 1.0f;
+    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 2), j0, d0, dv, factor);
+}
+
+template <typename T, bool DROPS>
+zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+{
+    constexpr int part = 64, shared = zr__plain_shared(part);
+    const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, part));
+    ZR_TRY(zr__allow_shared(make_dk_dv_plain<T, part, DROPS>, shared));
+    ZR_TRY(zr__allow_shared(make_dq_plain<T, part, DROPS>, shared));
+    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part, DROPS>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    ZR_TRY(zr__launched());
+    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part, DROPS>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    return zr__launched();
+}
+
+/* ---- the op -------------------------------------------------------------------------------------- */
+
+template <typename T> zr_status launch_delta(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+{
+    const int64_t blocks = zr__ceil_div(a.B * a.T * a.n_head * DELTA_LANES, DELTA_THREADS);
+    ZR_LAUNCH(zr__stream_of(args), make_delta<T>, (unsigned)blocks, DELTA_THREADS, 0, a, o,
+              a.wide && a.D % DELTA_PACK == 0);
+    return zr__launched();
+}
+
+template <typename T, bool DROPS>
+zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+{
+    ZR_TRY(launch_delta(args, a, o));
+    if constexpr (!std::is_same_v<T, float>)
+        if (zr__suits_tiles(&a))
+            return zr__with_width(a.D, [&](auto W) { return launch<T, decltype(W)::value, DROPS>(args, a, o); });
+    return launch_plain<T, DROPS>(args, a, o);
+}
+
+zr_status run(const zr_kernel_args *args)
+{
+    const zr__attention a = zr__attention_make(args, &args->in[1]);
+    return zr__typed(args->in[1].dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        const operands<T> o = {(const T *)args->in[0].data,     (const T *)args->in[1].data,
+                               (const T *)args->in[2].data,     (T *)args->out[0].data,
+                               (const float *)args->in[3].data, (float *)args->scratch};
+        return a.drops ? run_with<T, true>(args, a, o) : run_with<T, false>(args, a, o);
+    });
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_attention_dx[];
+extern "C" const zr_kernel zr__cuda_kernels_attention_dx[] = {
+    zr__kernel("attention_dx", run),
+    {},
+};

@@ -1,0 +1,216 @@
+/* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill: by the formulas of the processor's kernels. */
+#include "device/cuda/dropout.h"
+
+namespace
+{
+
+constexpr float gelu_a = 0.7978845608028654f; /* sqrt(2/pi) */
+constexpr float gelu_b = 0.044715f;
+
+/* e^(-2u), u = sqrt(2/pi) (x + 0.044715 x^3): (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears
+ * -1. */
+__device__ __forceinline__ float gelu_exp(float x)
+{
+    return expf(-2.0f * gelu_a * x * fmaf(gelu_b * x, x, 1.0f));
+}
+
+/* Beyond it the slope is 0 or 1, to within 1e-36, and the exponential is finite. NaN stays. */
+template <int END> __device__ __forceinline__ float within(float x)
+{
+    return x > (float)END ? (float)END : x < (float)-END ? (float)-END : x;
+}
+
+struct gelu {
+    __device__ float operator()(float x) const
+    {
+        const float v = x < -10.0f ? -10.0f : x;
+        return v / (1.0f + gelu_exp(v > 10.0f ? 10.0f : v));
+    }
+};
+
+/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. */
+struct gelu_dx {
+    __device__ float operator()(float dy, float x) const
+    {
+        const float v = within<10>(x), e = gelu_exp(v), s = 1.0f / (1.0f + e);
+        const float slope = fmaf(6.0f * gelu_a * gelu_b * v, v, 2.0f * gelu_a); /* of 2u */
+        return dy * fmaf(v * slope, e * s * s, s);
+    }
+};
+
+struct relu {
+    __device__ float operator()(float x) const
+    {
+        return x <= 0.0f ? 0.0f : x;
+    }
+};
+
+struct relu_dx {
+    __device__ float operator()(float dy, float x) const
+    {
+        return x <= 0.0f ? 0.0f : dy;
+    }
+};
+
+struct silu {
+    __device__ float operator()(float x) const
+    {
+        const float v = x < -88.0f ? -88.0f : x;
+        return v / (1.0f + expf(-v));
+    }
+};
+
+struct silu_dx {
+    __device__ float operator()(float dy, float x) const
+    {
+        const float v = within<88>(x), e = expf(-v), s = 1.0f / (1.0f + e);
+        return dy * fmaf(v, e * s * s, s);
+    }
+};
+
+struct scaled {
+    float factor;
+    __device__ float operator()(float x) const
+    {
+        return x * factor;
+    }
+};
+
+struct same {
+    __device__ float operator()(float x) const
+    {
+        return x;
+    }
+};
+
+struct times {
+    __device__ float operator()(float a, float b) const
+    {
+        return a * b;
+    }
+};
+
+/* ---- over arrays ------------------------------------------------------------------------------- */
+
+template <typename F> struct unary_each {
+    zr__array y, x;
+    F f;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float values[V];
+        zr__get_all<V>(values, x, i);
+        for (int v = 0; v < V; v++) values[v] = f(values[v]);
+        zr__put_all<V>(y, i, values);
+    }
+};
+
+template <typename F> struct binary_each {
+    zr__array y, a, b;
+    F f;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float left[V], right[V];
+        zr__get_all<V>(left, a, i);
+        zr__get_all<V>(right, b, i);
+        for (int v = 0; v < V; v++) left[v] = f(left[v], right[v]);
+        zr__put_all<V>(y, i, left);
+    }
+};
+
+template <typename F> zr_status unary(const zr_kernel_args *args, F f)
+{
+    const unary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), f};
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape),
+                    zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+}
+
+/* Each element is read before it is written: the result may lie in place of an operand. */
+template <typename F> zr_status binary(const zr_kernel_args *args, F f)
+{
+    const binary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), zr__array_of(&args->in[1]),
+                                 f};
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape),
+                    zr__is_aligned(each.y) && zr__is_aligned(each.a) && zr__is_aligned(each.b), each);
+}
+
+template <typename F> zr_status run_unary(const zr_kernel_args *args)
+{
+    return unary(args, F());
+}
+
+template <typename F> zr_status run_binary(const zr_kernel_args *args)
+{
+    return binary(args, F());
+}
+
+zr_status run_scale(const zr_kernel_args *args)
+{
+    return unary(args, scaled{(float)args->op->attr.f[0]});
+}
+
+zr_status run_add(const zr_kernel_args *args)
+{
+    return args->n_in > 1 && args->in[1].data ? binary(args, zr__plus()) : unary(args, same());
+}
+
+/* ---- dropout, fill ----------------------------------------------------------------------------- */
+
+struct dropout_each {
+    zr__array y, x;
+    zr__dropout rule;
+    uint64_t first;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float values[V], factor[V];
+        zr__get_all<V>(values, x, i);
+        zr__dropout_factors<V>(rule, first + (uint64_t)i, factor);
+        for (int v = 0; v < V; v++) values[v] *= factor[v];
+        zr__put_all<V>(y, i, values);
+    }
+};
+
+zr_status run_dropout(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0];
+    const zr_runtime *now = args->runtime;
+    const int64_t elems = zr_shape_elems(&x->shape);
+    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, of which this rank has some tokens */
+    const int64_t first =
+        part_of ? now->first_row * part_of + now->place * elems : now->first_row * (elems / x->shape.dim[0]);
+    const dropout_each each = {zr__array_of(&args->out[0]), zr__array_of(x),
+                               zr__dropout_make(now, args->op->attr.i[0], args->op->attr.f[0]), (uint64_t)first};
+    return zr__each(zr__stream_of(args), elems, zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+}
+
+struct fill_each {
+    zr__array y;
+    float value;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float values[V];
+        for (int v = 0; v < V; v++) values[v] = value;
+        zr__put_all<V>(y, i, values);
+    }
+};
+
+zr_status run_fill(const zr_kernel_args *args)
+{
+    const fill_each each = {zr__array_of(&args->out[0]), args->runtime->loss_seed};
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->out[0].shape), zr__is_aligned(each.y), each);
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_elementwise[];
+extern "C" const zr_kernel zr__cuda_kernels_elementwise[] = {
+    zr__kernel("gelu", run_unary<gelu>), zr__kernel("gelu_dx", run_binary<gelu_dx>),
+    zr__kernel("relu", run_unary<relu>), zr__kernel("relu_dx", run_binary<relu_dx>),
+    zr__kernel("silu", run_unary<silu>), zr__kernel("silu_dx", run_binary<silu_dx>),
+    zr__kernel("add", run_add),          zr__kernel("mul", run_binary<times>),
+    zr__kernel("scale", run_scale),      zr__kernel("dropout", run_dropout),
+    zr__kernel("fill", run_fill),        {},
+};

@@ -1,0 +1,490 @@
+/* embedding, embedding_dw, position, position_dw. */
+#include "device/cuda/indices.h"
+#include "device/cuda/rows.h"
+#include "device/cuda/scratch.h"
+
+namespace
+{
+
+/* ---- tokens ------------------------------------------------------------------------------------ */
+
+/* Ids of a micro-batch, and the rows of the table that this rank has of the whole one's. */
+struct token_ids {
+    const int32_t *id;
+    int64_t n, first, rows;
+
+    /* Token i's row of this rank's table; `rows` where it has none. */
+    __device__ int64_t row_of(int64_t i) const
+    {
+        const int64_t row = id[i] - first;
+        return row >= 0 && row < rows ? row : rows;
+    }
+};
+
+/* `finish` refuses ids outside the vocabulary. */
+zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
+{
+    const zr_tensor *ids = &args->in[0];
+    const int64_t all = args->op->attr.i[0]; /* of a table whose rows ranks share; 0: it is whole */
+    *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
+    return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
+}
+
+/* ---- embedding --------------------------------------------------------------------------------- */
+
+/* In pieces; a token without a row gets zeros. */
+template <typename M> struct look_up {
+    M mover;
+    token_ids tokens;
+    int64_t C;
+
+    struct place {
+        int64_t to, from;
+    };
+    __device__ place row(int64_t i) const
+    {
+        const int64_t row = tokens.row_of(i);
+        return {i * C, row < tokens.rows ? row * C : -1};
+    }
+    __device__ auto get(place at, int64_t i) const
+    {
+        return at.from < 0 ? mover.zero() : mover.get(at.from + i);
+    }
+    template <typename E> __device__ void put(place at, int64_t i, const E &value) const
+    {
+        mover.put(at.to + i, value);
+    }
+};
+
+zr_status run_embedding(const zr_kernel_args *args)
+{
+    const zr_tensor *table = &args->in[1];
+    const int64_t C = zr_shape_cols(&table->shape);
+    token_ids tokens;
+    ZR_TRY(tokens_of(args, table->shape.dim[0], &tokens));
+    return zr__with_mover(&args->out[0], table, {C}, [&](auto mover, int64_t V) {
+        return zr__each_move(zr__stream_of(args), tokens.n, C / V, look_up<decltype(mover)>{mover, tokens, C / V});
+    });
+}
+
+/* ---- tokens in the order of their rows --------------------------------------------------------- */
+
+/* A stable sort by the digits of a token's row, the lowest first, so that the tokens of a row stay in their order.
+ * Tiles of tokens count their digits; from these numbers follows where each tile's tokens of a digit go. */
+constexpr int sort_threads = 256, sort_warps = sort_threads / ZR__WARP, digit_bits = 8;
+constexpr int sort_turns = ZR__CUDA_SORT_TILE / sort_threads;
+static_assert(ZR__CUDA_SORT_DIGITS == 1 << digit_bits && ZR__CUDA_SORT_DIGITS == sort_threads,
+              "a thread for each digit");
+
+/* A round of the sort: `in` NULL is the tokens' own order. */
+struct sort_round {
+    token_ids tokens;
+    const uint32_t *in;
+    uint32_t *out;
+    uint32_t *counts; /* (digits, tiles) */
+    int64_t tiles;
+    int shift;
+
+    __device__ uint32_t token(int64_t i) const
+    {
+        return in ? in[i] : (uint32_t)i;
+    }
+    __device__ int digit(uint32_t token) const
+    {
+        return (int)(tokens.row_of(token) >> shift & (ZR__CUDA_SORT_DIGITS - 1));
+    }
+};
+
+__global__ void __launch_bounds__(sort_threads) sort_count(sort_round s)
+{
+    __shared__ uint32_t own[ZR__CUDA_SORT_DIGITS];
+    own[threadIdx.x] = 0;
+    __syncthreads();
+    for (int k = 0; k < sort_turns; k++) {
+        const int64_t i = (int64_t)blockIdx.x * ZR__CUDA_SORT_TILE + k * sort_threads + threadIdx.x;
+        if (i >= s.tokens.n) continue;
+        atomicAdd(&own[s.digit(s.token(i))], 1u);
+    }
+    __syncthreads();
+    s.counts[threadIdx.x * s.tiles + blockIdx.x] = own[threadIdx.x];
+}
+
+/* The sum of x over the lanes below. */
+__device__ __forceinline__ uint32_t sum_below(uint32_t x)
+{
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    uint32_t sum = x;
+    for (int by = 1; by < ZR__WARP; by *= 2) {
+        const uint32_t below = __shfl_sync(ZR__ALL_LANES, sum, lane >= by ? lane - by : lane);
+        if (lane >= by) sum += below;
+    }
+    return sum - x;
+}
+
+constexpr int scan_threads = 1024;
+
+/* Each of n numbers becomes the sum of those before it. One block; a thread takes numbers that follow each other. */
+__global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int64_t n, uint32_t *rows_with_many)
+{
+    __shared__ uint32_t part[ZR__WARP];
+    const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
+    const int64_t each = (n + scan_threads - 1) / scan_threads, begin = threadIdx.x * each;
+    const int64_t end = begin + each < n ? begin + each : n;
+    uint32_t sum = 0;
+    for (int64_t i = begin; i < end; i++) sum += counts[i];
+    const uint32_t below = sum_below(sum);
+    if (lane == ZR__WARP - 1) part[warp] = below + sum;
+    __syncthreads();
+    const uint32_t before = sum_below(part[lane]);
+    uint32_t at = __shfl_sync(ZR__ALL_LANES, before, warp) + below;
+    for (int64_t i = begin; i < end; i++) {
+        const uint32_t count = counts[i];
+        counts[i] = at;
+        at += count;
+    }
+    if (threadIdx.x == 0) *rows_with_many = 0; /* for what comes behind the sort */
+}
+
+/* The lanes of the warp whose token has the same digit; none where `there` is false. */
+__device__ __forceinline__ unsigned same_digit(int digit, bool there)
+{
+    unsigned same = __ballot_sync(ZR__ALL_LANES, there);
+    for (int bit = 0; bit < digit_bits; bit++) {
+        const unsigned set = __ballot_sync(ZR__ALL_LANES, digit >> bit & 1);
+        same &= digit >> bit & 1 ? set : ~set;
+    }
+    return there ? same : 0;
+}
+
+/* Each warp takes tokens of the tile that follow each other. */
+__global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
+{
+    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* where a warp's next token of a digit goes */
+    const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
+    const int64_t first = (int64_t)blockIdx.x * ZR__CUDA_SORT_TILE + warp * (sort_turns * ZR__WARP) + lane;
+    for (int w = 0; w < sort_warps; w++) next[w][threadIdx.x] = 0;
+    __syncthreads();
+    for (int k = 0; k < sort_turns; k++) {
+        const int64_t i = first + k * ZR__WARP;
+        if (i < s.tokens.n) atomicAdd(&next[warp][s.digit(s.token(i))], 1u);
+    }
+    __syncthreads();
+    uint32_t at = s.counts[threadIdx.x * s.tiles + blockIdx.x];
+    for (int w = 0; w < sort_warps; w++) {
+        const uint32_t count = next[w][threadIdx.x];
+        next[w][threadIdx.x] = at;
+        at += count;
+    }
+    __syncthreads();
+    for (int k = 0; k < sort_turns; k++) {
+        const int64_t i = first + k * ZR__WARP;
+        const bool there = i < s.tokens.n;
+        const uint32_t token = there ? s.token(i) : 0;
+        const int digit = s.digit(token);
+        const unsigned same = same_digit(digit, there), below = same & ((1u << lane) - 1);
+        if (there) s.out[next[warp][digit] + __popc(below)] = token;
+        __syncwarp();
+        if (there && below == 0) next[warp][digit] += __popc(same);
+        __syncwarp();
+    }
+}
+
+/* ---- embedding_dw ------------------------------------------------------------------------------ */
+
+/* Sorted tokens: those of row v are [first[v], first[v + 1]). */
+struct sorted_tokens {
+    token_ids tokens;
+    const uint32_t *order;
+    uint32_t *first;
+    uint32_t *many; /* how many rows have more than ZR__CUDA_MANY_TOKENS tokens, and which, in any order */
+
+    __device__ int64_t row_at(int64_t i) const
+    {
+        return tokens.row_of(order[i]);
+    }
+};
+
+/* A thread for each row, and one for the end. */
+__global__ void find_rows(sorted_tokens t)
+{
+    const int64_t n = t.tokens.n, rows = t.tokens.rows;
+    for (int64_t v = zr__first(); v <= rows; v += zr__step()) {
+        int64_t low = 0, high = n;
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            if (t.row_at(middle) < v)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        t.first[v] = (uint32_t)low;
+        if (v < rows && low + ZR__CUDA_MANY_TOKENS < n && t.row_at(low + ZR__CUDA_MANY_TOKENS) == v)
+            t.many[1 + atomicAdd(&t.many[0], 1u)] = (uint32_t)v;
+    }
+}
+
+/* Sort the tokens, by kernels of their own one after the other, and find where the tokens of each row begin. */
+zr_status sort_tokens(const zr_kernel_args *args, const token_ids &tokens, sorted_tokens *sorted)
+{
+    const zr__cuda_token_places at = zr__cuda_token_places_of(tokens.n, tokens.rows);
+    cudaStream_t stream = zr__stream_of(args);
+    uint32_t *words = (uint32_t *)args->scratch, *spare = words + at.order[0];
+    sort_round s = {tokens, nullptr, words + at.order[1], words + at.counts, at.tiles, 0};
+    *sorted = {tokens, nullptr, words + at.first, words + at.many};
+    for (; tokens.rows >> s.shift > 0; s.shift += digit_bits) {
+        ZR_LAUNCH(stream, sort_count, (unsigned)at.tiles, sort_threads, 0, s);
+        ZR_LAUNCH(stream, sort_scan, 1, scan_threads, 0, s.counts, at.tiles * ZR__CUDA_SORT_DIGITS, sorted->many);
+        ZR_LAUNCH(stream, sort_move, (unsigned)at.tiles, sort_threads, 0, s);
+        sorted->order = s.out;
+        s.in = s.out;
+        s.out = spare;
+        spare = (uint32_t *)s.in;
+    }
+    ZR_LAUNCH(stream, find_rows, zr__blocks(tokens.rows + 1, 256), 256, 0, *sorted);
+    return zr__launched();
+}
+
+/* Rows of dy that a thread reads before it adds them: of rows of the table with few tokens, and with many. */
+constexpr int few_batch = 4, many_batch = ZR__WARP;
+
+/* dtable[v] = earlier[v] + the rows of v's tokens, in their order. V elements are a piece. */
+template <typename T, int V> struct row_sums {
+    sorted_tokens sorted;
+    zr__array dtable, earlier;
+    const T *dy;
+    int64_t C;
+    bool in_place; /* rows without tokens stay as they are */
+
+    struct place {
+        int64_t row, begin, end;
+    };
+    __device__ place row(int64_t v) const
+    {
+        return {v, sorted.first[v], sorted.first[v + 1]};
+    }
+    __device__ void piece(place at, int64_t piece) const
+    {
+        const int64_t c = piece * V, count = at.end - at.begin;
+        float sum[V] = {}, x[few_batch][V];
+        if (count > ZR__CUDA_MANY_TOKENS || (in_place && count == 0)) return;
+        if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
+        for (int64_t i = at.begin; i < at.end; i += few_batch) {
+#pragma unroll
+            for (int j = 0; j < few_batch; j++) { /* what is not there is not added: no branch around the reading */
+                const int64_t token = sorted.order[i + j < at.end ? i + j : i];
+                zr__get_all<V>(x[j], dy, token * C + c);
+            }
+#pragma unroll
+            for (int j = 0; j < few_batch; j++)
+                for (int v = 0; v < V; v++)
+                    if (i + j < at.end) sum[v] = sum[v] + x[j][v];
+        }
+        zr__put_all<V>(dtable, at.row * C + c, sum);
+    }
+
+    /* A thread for each column c of row v, all of a warp with the same v: each lane reads one token of a batch, whose
+     * rows are then on their way at the same time. */
+    __device__ void many_of(place at, int64_t c) const
+    {
+        const int lane = (int)threadIdx.x % ZR__WARP;
+        const bool there = c < C;
+        const int64_t column = there ? c : 0;
+        float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
+        uint32_t next = sorted.order[at.begin + lane]; /* there are more than a warp's */
+        for (int64_t i = at.begin; i < at.end; i += many_batch) {
+            const uint32_t own = next;
+            if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
+#pragma unroll
+            for (int j = 0; j < many_batch; j++) x[j] = zr__get(dy, __shfl_sync(ZR__ALL_LANES, own, j) * C + column);
+#pragma unroll
+            for (int j = 0; j < many_batch; j++)
+                if (i + j < at.end) sum = sum + x[j];
+        }
+        if (there) zr__put(dtable, at.row * C + c, sum);
+    }
+
+    /* As block `block` of `blocks`: parts of rows with many tokens, one after the other. */
+    __device__ void many(int64_t block, int64_t blocks) const
+    {
+        const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
+        for (int64_t part = block; part < parts; part += blocks) {
+            const int64_t which = part / tiles;
+            many_of(row(sorted.many[1 + which]), (part - which * tiles) * ZR__PIECE_THREADS + threadIdx.x);
+        }
+    }
+};
+
+/* The first many_blocks of each line of the grid take rows with many tokens, which last longest, the others the rest.
+ */
+template <typename F>
+__global__ void __launch_bounds__(ZR__PIECE_THREADS)
+    sum_rows(int64_t rows, int64_t pieces, int log, unsigned many_blocks, F f)
+{
+    if (blockIdx.x < many_blocks)
+        f.many((int64_t)blockIdx.y * many_blocks + blockIdx.x, (int64_t)gridDim.y * many_blocks);
+    else
+        zr__pieces_of(blockIdx.x - many_blocks, gridDim.x - many_blocks, rows, pieces, log, f);
+}
+
+template <typename T, int V> zr_status sum_tokens(const zr_kernel_args *args, const sorted_tokens &sorted, const T *dy)
+{
+    const zr_tensor *out = &args->out[0], *earlier = &args->in[2];
+    const int64_t C = out->shape.dim[1];
+    const row_sums<T, V> f = {.sorted = sorted,
+                              .dtable = zr__array_of(out),
+                              .earlier = zr__array_of(earlier),
+                              .dy = dy,
+                              .C = C,
+                              .in_place = earlier->data == out->data};
+    const int64_t parts = sorted.tokens.n / (ZR__CUDA_MANY_TOKENS + 1) * zr__ceil_div(C, ZR__PIECE_THREADS);
+    const unsigned many_blocks = (unsigned)(parts < 512 ? parts : 512);
+    zr__piece_grid grid = zr__piece_grid_of(sorted.tokens.rows, C / V);
+    grid.blocks.x += many_blocks;
+    ZR_LAUNCH(zr__stream_of(args), (sum_rows<row_sums<T, V>>), grid.blocks, ZR__PIECE_THREADS, 0, sorted.tokens.rows,
+              C / V, grid.log, many_blocks, f);
+    return zr__launched();
+}
+
+zr_status run_embedding_dw(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[1], *earlier = &args->in[2], *out = &args->out[0];
+    token_ids tokens;
+    sorted_tokens sorted;
+    ZR_TRY(tokens_of(args, out->shape.dim[0], &tokens));
+    ZR_TRY(sort_tokens(args, tokens, &sorted));
+    const bool packed = out->shape.dim[1] % ZR__PACK == 0 && zr__is_aligned(out->data) &&
+                        zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
+    return zr__typed(dy->dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
+                      : sum_tokens<T, 1>(args, sorted, (const T *)dy->data);
+    });
+}
+
+/* ---- position ---------------------------------------------------------------------------------- */
+
+/* Tokens of a sequence, and the row of the flat micro-batch at which this rank's begin. */
+struct sequence {
+    int64_t T, row;
+};
+
+sequence sequence_of(const zr_kernel_args *args)
+{
+    const zr_shape *x = &args->in[0].shape;
+    const int64_t T = args->op->attr.i[0];
+    if (T) return {T, args->runtime->place * zr_shape_rows(x)};
+    return {x->dim[1], 0};
+}
+
+/* Each element is read before it is written: the result may lie in place of x. */
+template <typename T, int V> struct add_positions {
+    T *y;
+    const T *x, *table;
+    int64_t C, first;
+    sequence s;
+
+    struct place {
+        int64_t row, position;
+    };
+    __device__ place row(int64_t r) const
+    {
+        const int64_t flat = s.row + r;
+        return {r * C, (first + flat - zr__divide(flat, s.T) * s.T) * C};
+    }
+    __device__ zr__values<V> get(place at, int64_t i) const
+    {
+        zr__values<V> a, b;
+        zr__get_all<V>(a.of, x, at.row + i * V);
+        zr__get_all<V>(b.of, table, at.position + i * V);
+        for (int v = 0; v < V; v++) a.of[v] = a.of[v] + b.of[v];
+        return a;
+    }
+    __device__ void put(place at, int64_t i, const zr__values<V> &value) const
+    {
+        zr__put_all<V>(y, at.row + i * V, value.of);
+    }
+};
+
+zr_status run_position(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
+    const sequence s = sequence_of(args);
+    const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
+    const int64_t first = args->runtime->position, P = table->shape.dim[0];
+    ZR_CHECK(first >= 0 && first + s.T <= P, ZR_ERR_DATA,
+             "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence",
+             (long long)s.T, (long long)first, (long long)P);
+    return zr__typed(x->dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        constexpr int V = zr__chunk_elems<T>;
+        T *to = (T *)out->data;
+        const T *from = (const T *)x->data, *added = (const T *)table->data;
+        if (C % V == 0 && zr__is_aligned(to) && zr__is_aligned(from) && zr__is_aligned(added))
+            return zr__each_move(zr__stream_of(args), rows, C / V, add_positions<T, V>{to, from, added, C, first, s});
+        return zr__each_move(zr__stream_of(args), rows, C, add_positions<T, 1>{to, from, added, C, first, s});
+    });
+}
+
+constexpr int position_batch = 4; /* rows of dy that a thread reads before it adds them */
+
+/* dtable[t] = earlier[t] + the rows that stand at t, in their order. */
+template <typename T, int V> struct position_sums {
+    zr__array dtable, earlier;
+    const T *dy;
+    int64_t rows, C;
+    sequence s;
+
+    struct place {
+        int64_t t, first; /* of this rank's rows the first that stands at t */
+    };
+    __device__ place row(int64_t t) const
+    {
+        return {t, t < s.T ? (t - s.row % s.T + s.T) % s.T : rows};
+    }
+    __device__ void piece(place at, int64_t i) const
+    {
+        const int64_t c = i * V;
+        float sum[V] = {}, x[position_batch][V];
+        if (earlier.data) zr__get_all<V>(sum, earlier, at.t * C + c);
+        for (int64_t r = at.first; r < rows; r += position_batch * s.T) {
+#pragma unroll
+            for (int j = 0; j < position_batch; j++)
+                zr__get_all<V>(x[j], dy, (r + j * s.T < rows ? r + j * s.T : r) * C + c);
+#pragma unroll
+            for (int j = 0; j < position_batch; j++)
+                for (int v = 0; v < V; v++)
+                    if (r + j * s.T < rows) sum[v] = sum[v] + x[j][v];
+        }
+        zr__put_all<V>(dtable, at.t * C + c, sum);
+    }
+};
+
+zr_status run_position_dw(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[0], *out = &args->out[0];
+    const zr__array dtable = zr__array_of(out), earlier = zr__array_of(&args->in[1]);
+    const sequence s = sequence_of(args);
+    const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
+    const bool packed =
+        C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);
+    return zr__typed(dy->dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        const T *from = (const T *)dy->data;
+        cudaStream_t stream = zr__stream_of(args);
+        if (packed)
+            return zr__each_piece(stream, P, C / ZR__PACK,
+                                  position_sums<T, ZR__PACK>{dtable, earlier, from, rows, C, s});
+        return zr__each_piece(stream, P, C, position_sums<T, 1>{dtable, earlier, from, rows, C, s});
+    });
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_embedding[];
+extern "C" const zr_kernel zr__cuda_kernels_embedding[] = {
+    zr__kernel("embedding", run_embedding),
+    zr__kernel("embedding_dw", run_embedding_dw),
+    zr__kernel("position", run_position),
+    zr__kernel("position_dw", run_position_dw),
+    {},
+};

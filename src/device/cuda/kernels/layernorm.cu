@@ -1,0 +1,310 @@
+/* layernorm and rmsnorm, each with its _dx and _dw. An rmsnorm is a layernorm of mean 0 without a bias. */
+#include "device/cuda/rows.h"
+#include "device/cuda/scratch.h"
+
+namespace
+{
+
+/* ---- forward ----------------------------------------------------------------------------------- */
+
+template <typename T> struct norm {
+    T *y;
+    const T *x, *gain, *bias;
+    float *mean, *rstd;
+    int64_t rows, C;
+    float eps;
+};
+
+/* Two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. */
+template <typename T, bool PACKED, bool CENTRED>
+__device__ __forceinline__ void row_moments(const norm<T> &n, const zr__row_place &at, const zr__row_kept<T, PACKED> &x,
+                                            float *mean, float *rstd)
+{
+    constexpr int V = zr__chunk_elems<T>;
+    float sum = 0.0f, square = 0.0f, values[V];
+    if constexpr (CENTRED) {
+        zr__row_chunks<T, PACKED>(at, n.C, [&](int k, int64_t c) {
+            x.get(values, k, c, n.C);
+            for (int v = 0; v < V; v++) sum += values[v];
+        });
+        *mean = zr__row_all(at, sum, zr__plus(), 0.0f) / (float)n.C;
+    }
+    const float centre = CENTRED ? *mean : 0.0f;
+    zr__row_chunks<T, PACKED>(at, n.C, [&](int k, int64_t c) {
+        x.get(values, k, c, n.C);
+        for (int v = 0; v < V; v++) {
+            const float d = zr__row_has<PACKED>(c + v, n.C) ? values[v] - centre : 0.0f;
+            square = fmaf(d, d, square);
+        }
+    });
+    *rstd = 1.0f / sqrtf(zr__row_all(at, square, zr__plus(), 0.0f) / (float)n.C + n.eps);
+}
+
+template <typename T, bool PACKED, bool CENTRED>
+__global__ void __launch_bounds__(ZR__ROW_LANES) norm_rows(norm<T> n, int lanes)
+{
+    constexpr int V = zr__chunk_elems<T>;
+    for (zr__row_place at = zr__row_place_of(lanes); at.row < n.rows; at.row += at.step) {
+        float mean = 0.0f, rstd, values[V], gain[V], bias[V];
+        zr__row_kept<T, PACKED> x = {n.x + at.row * n.C, {}};
+        T *y = n.y + at.row * n.C;
+        x.read(at, n.C);
+        row_moments<T, PACKED, CENTRED>(n, at, x, &mean, &rstd);
+        zr__row_chunks<T, PACKED>(at, n.C, [&](int k, int64_t c) {
+            x.get(values, k, c, n.C);
+            zr__row_get<PACKED>(gain, n.gain, c, n.C);
+            if constexpr (CENTRED) zr__row_get<PACKED>(bias, n.bias, c, n.C);
+            for (int v = 0; v < V; v++)
+                values[v] = CENTRED ? fmaf((values[v] - mean) * rstd, gain[v], bias[v]) : values[v] * rstd * gain[v];
+            zr__row_put<PACKED>(y, c, n.C, values);
+        });
+        if (at.lane == 0 && CENTRED) n.mean[at.row] = mean;
+        if (at.lane == 0) n.rstd[at.row] = rstd;
+    }
+}
+
+template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
+{
+    const zr_tensor *in = args->in, *out = args->out;
+    return zr__typed(in[0].dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        const norm<T> n = {.y = (T *)out[0].data,
+                           .x = (const T *)in[0].data,
+                           .gain = (const T *)in[1].data,
+                           .bias = CENTRED ? (const T *)in[2].data : nullptr,
+                           .mean = CENTRED ? (float *)out[1].data : nullptr,
+                           .rstd = (float *)out[CENTRED ? 2 : 1].data,
+                           .rows = zr_shape_rows(&in[0].shape),
+                           .C = zr_shape_cols(&in[0].shape),
+                           .eps = (float)args->op->attr.f[0]};
+        const bool aligned =
+            zr__is_aligned(n.y) && zr__is_aligned(n.x) && zr__is_aligned(n.gain) && zr__is_aligned(n.bias);
+        const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
+        if (grid.packed)
+            ZR_LAUNCH(zr__stream_of(args), (norm_rows<T, true, CENTRED>), grid.blocks, grid.threads, 0, n, grid.lanes);
+        else
+            ZR_LAUNCH(zr__stream_of(args), (norm_rows<T, false, CENTRED>), grid.blocks, grid.threads, 0, n, grid.lanes);
+        return zr__launched();
+    });
+}
+
+/* ---- the gradient of x ------------------------------------------------------------------------- */
+
+/* xhat = (x - mean) rstd, dxhat = dy gain. The result may lie in place of dy or earlier. */
+template <typename T> struct norm_dx {
+    T *dx;
+    const T *dy, *x, *gain, *earlier; /* earlier NULL: none */
+    const float *mean, *rstd;
+    int64_t rows, C;
+};
+
+/* The averages of dxhat, by which the mean moves, and of dxhat xhat. */
+template <typename T, bool PACKED, bool CENTRED>
+__device__ __forceinline__ void row_averages(const norm_dx<T> &n, const zr__row_place &at,
+                                             const zr__row_kept<T, PACKED> &x, const zr__row_kept<T, PACKED> &dy,
+                                             float mean, float rstd, float *a, float *b)
+{
+    constexpr int V = zr__chunk_elems<T>;
+    float sum = 0.0f, product = 0.0f, d[V], values[V], gain[V];
+    zr__row_chunks<T, PACKED>(at, n.C, [&](int k, int64_t c) {
+        dy.get(d, k, c, n.C);
+        x.get(values, k, c, n.C);
+        zr__row_get<PACKED>(gain, n.gain, c, n.C);
+        for (int v = 0; v < V; v++) {
+            if (!zr__row_has<PACKED>(c + v, n.C)) continue;
+            const float dxhat = d[v] * gain[v];
+            sum += dxhat;
+            product = fmaf(dxhat, (values[v] - mean) * rstd, product);
+        }
+    });
+    *a = CENTRED ? zr__row_all(at, sum, zr__plus(), 0.0f) / (float)n.C : 0.0f;
+    *b = zr__row_all(at, product, zr__plus(), 0.0f) / (float)n.C;
+}
+
+/* dx = earlier + rstd (dxhat - a - xhat b) */
+template <typename T, bool PACKED, bool CENTRED>
+__global__ void __launch_bounds__(ZR__ROW_LANES) norm_dx_rows(norm_dx<T> n, int lanes)
+{
+    constexpr int V = zr__chunk_elems<T>;
+    constexpr bool early = sizeof(T) < sizeof(float); /* three rows of fp32 are more than a thread's registers hold */
+    for (zr__row_place at = zr__row_place_of(lanes); at.row < n.rows; at.row += at.step) {
+        const int64_t first = at.row * n.C;
+        const float mean = CENTRED ? n.mean[at.row] : 0.0f, rstd = n.rstd[at.row];
+        zr__row_kept<T, PACKED> x = {n.x + first, {}}, dy = {n.dy + first, {}}, earlier = {n.earlier, {}};
+        float a, b, d[V], values[V], other[V];
+        x.read(at, n.C);
+        dy.read(at, n.C);
+        if (n.earlier) earlier.row += first;
+        if (n.earlier && early) earlier.read(at, n.C);
+        row_averages<T, PACKED, CENTRED>(n, at, x, dy, mean, rstd, &a, &b);
+        zr__row_chunks<T, PACKED>(at, n.C, [&](int k, int64_t c) {
+            dy.get(d, k, c, n.C);
+            x.get(values, k, c, n.C);
+            zr__row_get<PACKED>(other, n.gain, c, n.C);
+            for (int v = 0; v < V; v++) d[v] = rstd * (d[v] * other[v] - a - (values[v] - mean) * rstd * b);
+            if (n.earlier) {
+                if constexpr (early)
+                    earlier.get(other, k, c, n.C);
+                else
+                    zr__row_get<PACKED>(other, earlier.row, c, n.C);
+                for (int v = 0; v < V; v++) d[v] = other[v] + d[v];
+            }
+            zr__row_put<PACKED>(n.dx + first, c, n.C, d);
+        });
+    }
+}
+
+template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
+{
+    const zr_tensor *in = args->in, *earlier = &in[CENTRED ? 5 : 4];
+    return zr__typed(in[1].dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        const norm_dx<T> n = {.dx = (T *)args->out[0].data,
+                              .dy = (const T *)in[0].data,
+                              .x = (const T *)in[1].data,
+                              .gain = (const T *)in[2].data,
+                              .earlier = (const T *)earlier->data,
+                              .mean = CENTRED ? (const float *)in[3].data : nullptr,
+                              .rstd = (const float *)in[CENTRED ? 4 : 3].data,
+                              .rows = zr_shape_rows(&in[1].shape),
+                              .C = zr_shape_cols(&in[1].shape)};
+        const bool aligned = zr__is_aligned(n.dx) && zr__is_aligned(n.dy) && zr__is_aligned(n.x) &&
+                             zr__is_aligned(n.gain) && zr__is_aligned(n.earlier);
+        const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
+        if (grid.packed)
+            ZR_LAUNCH(zr__stream_of(args), (norm_dx_rows<T, true, CENTRED>), grid.blocks, grid.threads, 0, n,
+                      grid.lanes);
+        else
+            ZR_LAUNCH(zr__stream_of(args), (norm_dx_rows<T, false, CENTRED>), grid.blocks, grid.threads, 0, n,
+                      grid.lanes);
+        return zr__launched();
+    });
+}
+
+/* ---- gradients of gain and bias ---------------------------------------------------------------- */
+
+constexpr int dw_warps = 8, dw_batch = 4; /* rows that a warp reads before it adds them */
+
+/* Sums over rows of dy xhat and, where there is a bias, of dy. */
+template <typename T> struct norm_dw {
+    const T *dy, *x;
+    const float *mean, *rstd;
+    int64_t rows, C;
+    int64_t run;    /* rows of a run; the last may have fewer */
+    float *partial; /* (runs, outs, C) */
+};
+
+/* What a thread adds: its columns of every dw_warps-th row of a run, in their order. */
+template <typename T, bool PACKED, bool CENTRED>
+__device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int64_t end, int64_t c,
+                                         float (&dgain)[zr__chunk_elems<T>], float (&dbias)[zr__chunk_elems<T>])
+{
+    constexpr int V = zr__chunk_elems<T>;
+    for (int64_t first = begin; first < end; first += dw_batch * dw_warps) {
+        float dy[dw_batch][V], x[dw_batch][V], mean[dw_batch] = {}, rstd[dw_batch];
+#pragma unroll
+        for (int j = 0; j < dw_batch; j++) {
+            const int64_t next = first + j * dw_warps, r = next < end ? next : first; /* without a branch */
+            zr__row_get<PACKED>(dy[j], n.dy + r * n.C, c, n.C);
+            zr__row_get<PACKED>(x[j], n.x + r * n.C, c, n.C);
+            if (CENTRED) mean[j] = n.mean[r];
+            rstd[j] = n.rstd[r];
+        }
+#pragma unroll
+        for (int j = 0; j < dw_batch; j++) {
+            if (first + j * dw_warps >= end) continue;
+            for (int v = 0; v < V; v++) {
+                dgain[v] = fmaf(dy[j][v], (x[j][v] - mean[j]) * rstd[j], dgain[v]);
+                dbias[v] += dy[j][v];
+            }
+        }
+    }
+}
+
+/* A block sums a run of rows in the columns of a warp; its warps' sums are added in their order. */
+template <typename T, bool PACKED, bool CENTRED>
+__global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
+{
+    constexpr int V = zr__chunk_elems<T>, tile = V * ZR__WARP, outs = CENTRED ? 2 : 1;
+    __shared__ float part[outs][dw_warps][tile];
+    const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
+    const int64_t first = (int64_t)blockIdx.x * tile, run = blockIdx.y;
+    float dgain[V] = {}, dbias[V] = {};
+    const int64_t begin = run * n.run, end = begin + n.run < n.rows ? begin + n.run : n.rows;
+    if (first + lane * V < n.C) add_rows<T, PACKED, CENTRED>(n, begin + warp, end, first + lane * V, dgain, dbias);
+    for (int v = 0; v < V; v++) {
+        part[0][warp][lane * V + v] = dgain[v];
+        if (CENTRED) part[outs - 1][warp][lane * V + v] = dbias[v];
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < outs * tile; i += dw_warps * ZR__WARP) {
+        const int out = i / tile, column = i % tile;
+        float sum = part[out][0][column];
+        for (int w = 1; w < dw_warps; w++) sum += part[out][w][column];
+        if (first + column < n.C) n.partial[(run * outs + out) * n.C + first + column] = sum;
+    }
+}
+
+constexpr int join_groups = 8;
+
+/* Adds the runs of output blockIdx.y: groups of runs that follow each other, then the groups, each in their order. */
+__global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__array dgain, zr__array dbias)
+{
+    __shared__ float part[join_groups][ZR__WARP];
+    const int lane = (int)threadIdx.x % ZR__WARP, group = (int)threadIdx.x / ZR__WARP;
+    const int each = (runs + join_groups - 1) / join_groups, begin = group * each;
+    const int end = begin + each < runs ? begin + each : runs;
+    const int64_t c = (int64_t)blockIdx.x * ZR__WARP + lane, out = blockIdx.y, outs = gridDim.y;
+    float sum = 0.0f;
+    if (c < C) {
+#pragma unroll 8
+        for (int run = begin; run < end; run++) sum += partial[(run * outs + out) * C + c];
+    }
+    part[group][lane] = sum;
+    __syncthreads();
+    if (group != 0 || c >= C) return;
+    for (int g = 1; g < join_groups; g++) sum += part[g][lane];
+    zr__put(out == 0 ? dgain : dbias, c, sum);
+}
+
+template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
+{
+    const zr_tensor *in = args->in;
+    const int64_t rows = zr_shape_rows(&in[1].shape);
+    cudaStream_t stream = zr__stream_of(args);
+    return zr__typed(in[1].dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        constexpr int V = zr__chunk_elems<T>, threads = dw_warps * ZR__WARP;
+        const norm_dw<T> n = {.dy = (const T *)in[0].data,
+                              .x = (const T *)in[1].data,
+                              .mean = CENTRED ? (const float *)in[2].data : nullptr,
+                              .rstd = (const float *)in[CENTRED ? 3 : 2].data,
+                              .rows = rows,
+                              .C = zr_shape_cols(&in[1].shape),
+                              .run = zr__cuda_row_run(rows),
+                              .partial = (float *)args->scratch};
+        const unsigned runs = (unsigned)zr__ceil_div(rows, n.run);
+        const dim3 blocks((unsigned)zr__ceil_div(n.C, V * ZR__WARP), runs);
+        const dim3 joins((unsigned)zr__ceil_div(n.C, ZR__WARP), CENTRED ? 2 : 1);
+        if (zr__is_aligned(n.dy) && zr__is_aligned(n.x) && n.C % V == 0)
+            ZR_LAUNCH(stream, (norm_dw_runs<T, true, CENTRED>), blocks, threads, 0, n);
+        else
+            ZR_LAUNCH(stream, (norm_dw_runs<T, false, CENTRED>), blocks, threads, 0, n);
+        ZR_LAUNCH(stream, norm_dw_join, joins, join_groups * ZR__WARP, 0, n.partial, (int)runs, n.C,
+                  zr__array_of(&args->out[0]), zr__array_of(&args->out[CENTRED ? 1 : 0]));
+        return zr__launched();
+    });
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_layernorm[];
+extern "C" const zr_kernel zr__cuda_kernels_layernorm[] = {
+    zr__kernel("layernorm", run_norm<true>),
+    zr__kernel("layernorm_dx", run_norm_dx<true>),
+    zr__kernel("layernorm_dw", run_norm_dw<true>),
+    zr__kernel("rmsnorm", run_norm<false>),
+    zr__kernel("rmsnorm_dx", run_norm_dx<false>),
+    zr__kernel("rmsnorm_dw", run_norm_dw<false>),
+    {},
+};

@@ -1,0 +1,336 @@
+/* linear, linear_dx, linear_dw as products of products.c; linear_db and bias. */
+#include "device/cuda/launch.h"
+#include "device/cuda/products.h"
+#include "device/cuda/scratch.h"
+
+namespace
+{
+
+const zr_tensor *optional(const zr_kernel_args *args, int i)
+{
+    return i < args->n_in && args->in[i].data ? &args->in[i] : nullptr;
+}
+
+bool w_transposed(const zr_kernel_args *args)
+{
+    return args->op->attr.i[0] != 0;
+}
+
+/* ---- y, dx, dw --------------------------------------------------------------------------------- */
+
+/* What an op keeps from prepare to release. */
+struct linear {
+    zr__cuda_product *product;
+    zr__cuda_product *last; /* of a dw that is made in blocks: the last block, where that has fewer rows */
+    bool adds_bias;
+};
+
+void release(void *state)
+{
+    auto *l = (linear *)state;
+    if (!l) return;
+    zr__cuda_product_destroy(&l->product);
+    zr__cuda_product_destroy(&l->last);
+    zr_free(l);
+}
+
+zr_status make_state(linear **l)
+{
+    *l = (linear *)zr_alloc(sizeof **l);
+    ZR_CHECK(*l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof **l);
+    return ZR_OK;
+}
+
+zr_status check_types(const zr_kernel_args *args)
+{
+    const zr_dtype a = args->in[0].dtype, b = args->in[1].dtype;
+    ZR_CHECK(a == b && zr_dtype_is_float(a), ZR_ERR_DTYPE,
+             "%s: operands are %s and %s, wanted both F32, both BF16 or both F16", args->op->def->name,
+             zr_dtype_name(a), zr_dtype_name(b));
+    return ZR_OK;
+}
+
+zr__cuda_product_operands operands_of(const zr_kernel_args *args)
+{
+    return {.a = args->in[0].data,
+            .b = args->in[1].data,
+            .bias = nullptr,
+            .earlier = nullptr,
+            .c = args->out[0].data,
+            .workspace = args->scratch};
+}
+
+/* y = x w + b, or dx = dy w^T; `transposed`: the second operand lies transposed. */
+zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
+{
+    const int64_t m = zr_shape_rows(&args->in[0].shape), n = zr_shape_cols(&args->out[0].shape);
+    return {.m = m,
+            .n = n,
+            .k = zr_shape_cols(&args->in[0].shape),
+            .a_transposed = false,
+            .b_transposed = transposed,
+            .a_ld = 0,
+            .c_ld = 0,
+            .dtype = args->in[0].dtype,
+            .out_dtype = args->out[0].dtype,
+            .bias = false,
+            .workspace_bytes = zr__cuda_workspace(m, n)};
+}
+
+/* Where the library does not add the bias, y begins as the bias and the product is added: the same sum, rounded once
+ * as well. */
+zr_status make_forward(const zr_kernel_args *args, linear *l)
+{
+    zr__cuda_product_spec spec = spec_of(args, w_transposed(args));
+    zr__cuda_product_operands used = operands_of(args);
+    if (const zr_tensor *b = optional(args, 2)) {
+        used.bias = b->data;
+        spec.bias = b->dtype == spec.out_dtype && zr__cuda_product_takes_bias(b->data);
+        const zr_status st =
+            spec.bias ? zr__cuda_product_create(args->device, &spec, &used, &l->product) : ZR_ERR_UNSUPPORTED;
+        l->adds_bias = st == ZR_OK;
+        if (st != ZR_ERR_UNSUPPORTED) return st;
+        spec.bias = false;
+    }
+    return zr__cuda_product_create(args->device, &spec, &used, &l->product);
+}
+
+zr_status make_dx(const zr_kernel_args *args, linear *l)
+{
+    const zr__cuda_product_spec spec = spec_of(args, !w_transposed(args));
+    const zr__cuda_product_operands used = operands_of(args);
+    return zr__cuda_product_create(args->device, &spec, &used, &l->product);
+}
+
+template <zr_status (*make)(const zr_kernel_args *args, linear *l)>
+zr_status prepare(const zr_kernel_args *args, void **state)
+{
+    linear *l;
+    ZR_TRY(check_types(args));
+    ZR_TRY(make_state(&l));
+    const zr_status st = make(args, l);
+    if (st != ZR_OK) {
+        release(l);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *state = l;
+    return ZR_OK;
+}
+
+/* ---- bias -------------------------------------------------------------------------------------- */
+
+/* y = x + b in each row; x absent: y = b. A thread keeps its columns of b. */
+template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b, int64_t rows, int64_t cols)
+{
+    const int64_t col = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (col >= cols) return;
+    float bias[V], value[V];
+    zr__get_all<V>(bias, b, col);
+    for (int64_t row = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; row < rows;
+         row += (int64_t)gridDim.y * blockDim.y) {
+        if (x.data) zr__get_all<V>(value, x, row * cols + col);
+        for (int v = 0; v < V; v++) value[v] = x.data ? value[v] + bias[v] : bias[v];
+        zr__put_all<V>(y, row * cols + col, value);
+    }
+}
+
+/* Blocks of 32 threads side by side and 8 one below the other. */
+constexpr int across = 32, down = 8;
+
+template <int V> dim3 tiles(int64_t rows, int64_t cols)
+{
+    const int64_t most = 1 << 14, below = zr__ceil_div(rows, down);
+    return dim3((unsigned)zr__ceil_div(cols, across * V), (unsigned)(below < most ? below : most));
+}
+
+zr_status launch_bias(const zr_kernel_args *args, zr__array y, zr__array x, zr__array b)
+{
+    const int64_t rows = zr_shape_rows(&args->out[0].shape), cols = zr_shape_cols(&args->out[0].shape);
+    const dim3 threads(across, down);
+    if (cols % ZR__PACK == 0 && zr__is_aligned(y) && zr__is_aligned(x) && zr__is_aligned(b))
+        ZR_LAUNCH(zr__stream_of(args), add_bias<ZR__PACK>, tiles<ZR__PACK>(rows, cols), threads, 0, y, x, b, rows,
+                  cols);
+    else
+        ZR_LAUNCH(zr__stream_of(args), add_bias<1>, tiles<1>(rows, cols), threads, 0, y, x, b, rows, cols);
+    return zr__launched();
+}
+
+zr_status run_bias(const zr_kernel_args *args)
+{
+    return launch_bias(args, zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), zr__array_of(&args->in[1]));
+}
+
+/* ---- running y, dx, dw ------------------------------------------------------------------------- */
+
+zr_status run_product(const zr_kernel_args *args)
+{
+    const auto *l = (const linear *)args->state;
+    const zr_tensor *b = optional(args, 2);
+    zr__cuda_product_operands at = operands_of(args);
+    if (b && l->adds_bias) at.bias = b->data;
+    if (b && !l->adds_bias) {
+        ZR_TRY(launch_bias(args, zr__array_of(&args->out[0]), zr__array{nullptr, b->dtype}, zr__array_of(b)));
+        at.earlier = at.c;
+    }
+    return zr__cuda_product_run(l->product, args->device, &at);
+}
+
+/* dw = x^T dy, or transposed: dw = dy^T x. */
+struct dw_sizes {
+    const zr_tensor *a, *b, *earlier;
+    int64_t m, n, k;
+    bool rounds; /* the sum with what is earlier, made in fp32, is rounded by a pass of its own */
+    zr__cuda_rounded block;
+};
+
+dw_sizes dw_sizes_of(const zr_kernel_args *args)
+{
+    const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
+    dw_sizes s = {.a = a,
+                  .b = b,
+                  .earlier = optional(args, 2),
+                  .m = zr_shape_cols(&a->shape),
+                  .n = zr_shape_cols(&b->shape),
+                  .k = zr_shape_rows(&a->shape),
+                  .rounds = false,
+                  .block = {}};
+    s.rounds = s.earlier && args->out[0].dtype != ZR_F32;
+    if (s.rounds) s.block = zr__cuda_rounded_make(s.m, s.n);
+    return s;
+}
+
+/* For rows [row, row + rows) of dw. */
+zr__cuda_product_operands dw_operands(const zr_kernel_args *args, const dw_sizes &s, int64_t row)
+{
+    return {.a = (const char *)s.a->data + row * zr_dtype_bytes(s.a->dtype),
+            .b = s.b->data,
+            .bias = nullptr,
+            .earlier = s.earlier ? (const float *)s.earlier->data + row * s.n : nullptr,
+            .c = s.rounds ? args->scratch : args->out[0].data,
+            .workspace = (char *)args->scratch + s.block.workspace};
+}
+
+zr_status create_dw(const zr_kernel_args *args, const dw_sizes &s, int64_t rows, zr__cuda_product **product)
+{
+    const zr__cuda_product_operands used = dw_operands(args, s, 0);
+    const zr__cuda_product_spec spec = {.m = rows,
+                                        .n = s.n,
+                                        .k = s.k,
+                                        .a_transposed = true,
+                                        .b_transposed = false,
+                                        .a_ld = s.m,
+                                        .c_ld = 0,
+                                        .dtype = s.a->dtype,
+                                        .out_dtype = s.rounds ? ZR_F32 : args->out[0].dtype,
+                                        .bias = false,
+                                        .workspace_bytes = zr__cuda_workspace(s.rounds ? s.block.rows : s.m, s.n)};
+    return zr__cuda_product_create(args->device, &spec, &used, product);
+}
+
+zr_status make_dw(const zr_kernel_args *args, linear *l)
+{
+    const dw_sizes s = dw_sizes_of(args);
+    const zr_dtype g = s.a->dtype, w = args->out[0].dtype;
+    ZR_CHECK(w == ZR_F32 || w == g, ZR_ERR_UNSUPPORTED,
+             "%s: the gradient of a %s weight is to be %s, wanted F32 or its type", args->op->def->name,
+             zr_dtype_name(g), zr_dtype_name(w));
+    if (!s.rounds) return create_dw(args, s, s.m, &l->product);
+    ZR_TRY(create_dw(args, s, s.block.rows, &l->product));
+    return s.m % s.block.rows ? create_dw(args, s, s.m % s.block.rows, &l->last) : ZR_OK;
+}
+
+zr_status run_dw(const zr_kernel_args *args)
+{
+    const auto *l = (const linear *)args->state;
+    const dw_sizes s = dw_sizes_of(args);
+    const zr_tensor *dw = &args->out[0];
+    for (int64_t row = 0; row < s.m; row += s.rounds ? s.block.rows : s.m) {
+        const bool whole = !s.rounds || row + s.block.rows <= s.m;
+        const zr__cuda_product_operands at = dw_operands(args, s, row);
+        ZR_TRY(zr__cuda_product_run(whole ? l->product : l->last, args->device, &at));
+        if (s.rounds)
+            ZR_TRY(zr__cuda_cast(args->device, (char *)dw->data + row * s.n * zr_dtype_bytes(dw->dtype), dw->dtype,
+                                 args->scratch, ZR_F32, (whole ? s.block.rows : s.m - row) * s.n));
+    }
+    return ZR_OK;
+}
+
+/* ---- db ---------------------------------------------------------------------------------------- */
+
+/* part[run] = sums over its rows. A thread takes every `down`-th row of the run in V columns; what the threads of a
+ * column have is added in their order. A column has the same sums for every V. */
+template <int V, typename T>
+__global__ void __launch_bounds__(across *down)
+    db_runs(float *part, const T *dy, int64_t rows, int64_t cols, int64_t run)
+{
+    __shared__ float all[down][across * V];
+    const int64_t first = (int64_t)blockIdx.x * across * V, col = first + (int64_t)threadIdx.x * V;
+    const int64_t begin = (int64_t)blockIdx.y * run, end = begin + run < rows ? begin + run : rows;
+    float sum[V], value[V];
+    for (int v = 0; v < V; v++) sum[v] = 0;
+#pragma unroll 4
+    for (int64_t row = begin + threadIdx.y; row < end && col < cols; row += down) {
+        zr__get_all<V>(value, dy, row * cols + col);
+        for (int v = 0; v < V; v++) sum[v] += value[v];
+    }
+    for (int v = 0; v < V; v++) all[threadIdx.y][threadIdx.x * V + v] = sum[v];
+    __syncthreads();
+    for (int c = (int)(threadIdx.y * across + threadIdx.x); c < across * V && first + c < cols; c += across * down) {
+        float total = all[0][c];
+        for (int i = 1; i < down; i++) total += all[i][c];
+        part[blockIdx.y * cols + first + c] = total;
+    }
+}
+
+/* db = earlier + the sums of all runs: eight groups of runs, each added in its order, then the groups in theirs. */
+__global__ void __launch_bounds__(across *down)
+    db_join(zr__array db, const float *earlier, const float *part, int64_t runs, int64_t cols)
+{
+    __shared__ float all[down][across];
+    const int64_t col = (int64_t)blockIdx.x * across + threadIdx.x, each = (runs + down - 1) / down;
+    const int64_t begin = threadIdx.y * each, end = begin + each < runs ? begin + each : runs;
+    float sum = 0;
+#pragma unroll 16
+    for (int64_t r = begin; r < end && col < cols; r++) sum += part[r * cols + col];
+    all[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || col >= cols) return;
+    for (int i = 1; i < down; i++) sum += all[i][threadIdx.x];
+    if (earlier) sum += earlier[col];
+    zr__put(db, col, sum);
+}
+
+zr_status run_db(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[0], *earlier = optional(args, 1);
+    const int64_t rows = zr_shape_rows(&dy->shape), cols = zr_shape_cols(&dy->shape);
+    const int64_t run = zr__cuda_row_run(rows), runs = zr__ceil_div(rows, run);
+    const bool packed = cols % ZR__PACK == 0 && zr__is_aligned(dy->data);
+    const int64_t tile = across * (packed ? ZR__PACK : 1);
+    const dim3 blocks((unsigned)zr__ceil_div(cols, tile), (unsigned)runs), threads(across, down);
+    cudaStream_t stream = zr__stream_of(args);
+    auto *part = (float *)args->scratch;
+    ZR_TRY(zr__typed(dy->dtype, [&](auto *type) -> zr_status {
+        using T = std::remove_pointer_t<decltype(type)>;
+        if (packed)
+            ZR_LAUNCH(stream, (db_runs<ZR__PACK, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
+        else
+            ZR_LAUNCH(stream, (db_runs<1, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
+        return zr__launched();
+    }));
+    ZR_LAUNCH(stream, db_join, dim3((unsigned)zr__ceil_div(cols, across)), threads, 0, zr__array_of(&args->out[0]),
+              earlier ? (const float *)earlier->data : nullptr, part, runs, cols);
+    return zr__launched();
+}
+
+} // namespace
+
+extern "C" const zr_kernel zr__cuda_kernels_linear[];
+extern "C" const zr_kernel zr__cuda_kernels_linear[] = {
+    zr__kernel("linear", run_product, prepare<make_forward>, release),
+    zr__kernel("linear_dx", run_product, prepare<make_dx>, release),
+    zr__kernel("linear_dw", run_dw, prepare<make_dw>, release),
+    zr__kernel("linear_db", run_db),
+    zr__kernel("bias", run_bias),
+    {},
+};

@@ -1,0 +1,274 @@
+/*
+ * The steps of ZeRO that compute: sum of pieces, square norm, exact sums, cast, initial values.
+ */
+#include "base/exact.h"
+#include "base/normal.h"
+#include "device/cuda/launch.h"
+
+namespace
+{
+
+/* ---- the sum of pieces ------------------------------------------------------------------------- */
+
+constexpr int most_pieces = 2048, tree_levels = 12;
+
+template <int MOST> struct piece_list {
+    const void *piece[MOST];
+};
+
+/* out = [out +] the tree sum: subtrees that are whole stand at the level of their size, as the ones of a number in
+ * binary form; two of a size become one at once, and at the end those that are left are joined, the smallest first. */
+template <typename Out, typename In, int MOST> struct sum_each {
+    Out *out;
+    piece_list<MOST> list;
+    int pieces;
+    bool accumulate;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float level[tree_levels][V] = {}, x[V] = {};
+        for (int r = 0; r < pieces; r++) {
+            zr__get_all<V>(x, (const In *)list.piece[r], i);
+            bool placed = false;
+#pragma unroll
+            for (int l = 0; l < tree_levels; l++) {
+                if (placed) continue;
+                placed = (r >> l & 1) == 0;
+                for (int v = 0; v < V; v++) {
+                    if (placed)
+                        level[l][v] = x[v];
+                    else
+                        x[v] = level[l][v] + x[v];
+                }
+            }
+        }
+        bool any = false;
+#pragma unroll
+        for (int l = 0; l < tree_levels; l++) {
+            if ((pieces >> l & 1) == 0) continue;
+            for (int v = 0; v < V; v++) x[v] = any ? level[l][v] + x[v] : level[l][v];
+            any = true;
+        }
+        if (accumulate) {
+            float earlier[V];
+            zr__get_all<V>(earlier, out, i);
+            for (int v = 0; v < V; v++) x[v] = earlier[v] + x[v];
+        }
+        zr__put_all<V>(out, i, x);
+    }
+};
+
+template <int MOST, typename Out, typename In>
+zr_status sum_pieces(cudaStream_t stream, Out *out, bool accumulate, const void *const *pieces, int n_pieces, In *,
+                     int64_t n)
+{
+    sum_each<Out, In, MOST> each = {out, {}, n_pieces, accumulate};
+    bool packed = zr__is_aligned(out);
+    for (int r = 0; r < n_pieces; r++) {
+        each.list.piece[r] = pieces[r];
+        packed = packed && zr__is_aligned(pieces[r]);
+    }
+    return zr__each(stream, n, packed, each);
+}
+
+/* ---- casts ------------------------------------------------------------------------------------- */
+
+template <typename Out, typename In> struct cast_each {
+    Out *out;
+    const In *in;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float x[V];
+        zr__get_all<V>(x, in, i);
+        zr__put_all<V>(out, i, x);
+    }
+};
+
+/* ---- initial values ---------------------------------------------------------------------------- */
+
+struct normal_each {
+    zr_rng rng;
+    uint64_t first;
+    float std;
+    float *out;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float x[V];
+        for (int v = 0; v < V; v++) x[v] = zr__normal_at(&rng, first + (uint64_t)(i + v), std);
+        zr__put_all<V>(out, i, x);
+    }
+};
+
+/* ---- squares ----------------------------------------------------------------------------------- */
+
+constexpr int square_threads = 256, square_run = 4096;
+constexpr int64_t none = -1;
+
+__device__ __forceinline__ bool is_finite(float x)
+{
+    return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* The least of all threads', of which -1 is none. */
+struct earlier {
+    __device__ int64_t operator()(int64_t a, int64_t b) const
+    {
+        return a < 0 ? b : b < 0 || a < b ? a : b;
+    }
+};
+
+/* Block b takes runs b, b + blocks ... of square_run elements, and of these each thread the same ones on every GPU. */
+template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n)
+{
+    double sum = 0;
+    int64_t bad = none;
+    for (int64_t at = (int64_t)blockIdx.x * square_run; at < n; at += (int64_t)ZR__CUDA_PARTS * square_run)
+        for (int64_t i = at + threadIdx.x; i < at + square_run && i < n; i += square_threads) {
+            const float value = zr__get(x, i);
+            sum += (double)value * (double)value;
+            if (bad < 0 && !is_finite(value)) bad = i;
+        }
+    sum = zr__block_all(sum, zr__plus(), 0.0);
+    bad = zr__block_all(bad, earlier(), none);
+    if (threadIdx.x != 0) return;
+    room->part[blockIdx.x] = sum;
+    room->bad[blockIdx.x] = bad;
+}
+
+/* One thread adds the parts in their order. */
+__global__ void square_join(const zr__cuda_room *room, int parts, int64_t first, bool sums, zr_square *square)
+{
+    double sum = 0;
+    int64_t bad = none;
+    for (int b = 0; b < parts; b++) {
+        sum += room->part[b];
+        bad = earlier()(bad, room->bad[b]);
+    }
+    if (sums) square->sum += sum;
+    if (bad >= 0 && square->bad < 0) square->bad = first + bad;
+}
+
+/* ---- exact sums -------------------------------------------------------------------------------- */
+
+constexpr int bins = 256;
+
+/* What a term adds to the bin of its exponent, an integer: in whatever order they come. What is not finite lands in the
+ * last bin, where it leaves its leading bit at least. */
+template <bool SQUARED> __device__ __forceinline__ unsigned long long term_of(float x)
+{
+    const uint32_t u = __float_as_uint(x), exponent = u >> 23 & 0xff;
+    const unsigned long long bits = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
+    if (SQUARED) return bits * bits;
+    return u >> 31 && exponent != 0xff ? 0 - bits : bits;
+}
+
+/* Elements of a launch: a bin holds 2^16 squares of 48 bits. */
+constexpr int64_t exact_run = (int64_t)1 << 16;
+
+template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
+{
+    __shared__ unsigned long long own[bins];
+    for (int e = (int)threadIdx.x; e < bins; e += (int)blockDim.x) own[e] = 0;
+    __syncthreads();
+    for (int64_t i = zr__first(); i < n; i += zr__step()) {
+        const float value = zr__get(x, i);
+        atomicAdd(&own[__float_as_uint(value) >> 23 & 0xff], term_of<SQUARED>(value));
+    }
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < bins; e += (int)blockDim.x)
+        if (own[e] != 0) atomicAdd(&room->bin[e], own[e]);
+}
+
+/* One thread brings the bins into the sum and leaves them empty. */
+template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact *sum)
+{
+    zr_exact total = *sum;
+    for (int e = 0; e < bins; e++) {
+        const unsigned long long bits = room->bin[e];
+        room->bin[e] = 0;
+        if (bits == 0) continue;
+        if (e == bins - 1) {
+            total.not_finite = true;
+            continue;
+        }
+        const bool negative = !SQUARED && bits >> 63;
+        const int power = (SQUARED ? 2 : 1) * ((e ? e : 1) - 150);
+        zr__exact_term(&total, negative ? -1 : 1, negative ? 0 - bits : bits, power - ZR__EXACT_UNIT);
+    }
+    zr__exact_carry(&total);
+    *sum = total;
+}
+
+template <bool SQUARED, typename T>
+zr_status exact_add(const zr__cuda_device *cuda, const T *x, int64_t n, zr_exact *sum)
+{
+    for (int64_t first = 0; first < n; first += exact_run) {
+        const int64_t length = n - first < exact_run ? n - first : exact_run;
+        ZR_LAUNCH(cuda->stream, (exact_count<SQUARED, T>), zr__blocks(length, 1024), 256, 0, cuda->room, x + first,
+                  length);
+        ZR_LAUNCH(cuda->stream, (exact_join<SQUARED>), 1, 1, 0, cuda->room, sum);
+    }
+    return zr__launched();
+}
+
+} // namespace
+
+extern "C" {
+
+zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
+                       int n_pieces, zr_dtype dtype, int64_t n)
+{
+    cudaStream_t stream = zr__cuda(device)->stream;
+    ZR_CHECK(n_pieces >= 1 && n_pieces <= most_pieces, ZR_ERR_ARG, "%d pieces to sum, wanted 1 to %d", n_pieces,
+             most_pieces);
+    ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
+             zr_dtype_name(out_dtype));
+    return zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
+        o = (decltype(o))out;
+        return n_pieces <= 16 ? sum_pieces<16>(stream, o, accumulate, pieces, n_pieces, in, n)
+                              : sum_pieces<most_pieces>(stream, o, accumulate, pieces, n_pieces, in, n);
+    });
+}
+
+zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
+                          zr_square *square)
+{
+    const zr__cuda_device *cuda = zr__cuda(device);
+    if (n == 0) return ZR_OK;
+    return zr__typed(dtype, [&](auto *type) -> zr_status {
+        using T = std::remove_pointer_t<decltype(type)>;
+        const T *in = (const T *)x;
+        const int64_t runs = zr__ceil_div(n, square_run);
+        const int parts = (int)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS);
+        ZR_LAUNCH(cuda->stream, (square_parts<T>), (unsigned)parts, square_threads, 0, cuda->room, in, n);
+        ZR_LAUNCH(cuda->stream, square_join, 1, 1, 0, cuda->room, parts, first, !exact, square);
+        if (exact) ZR_TRY(exact_add<true>(cuda, in, n, &square->exact));
+        return zr__launched();
+    });
+}
+
+zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
+{
+    return exact_add<false>(zr__cuda(device), x, n, sum);
+}
+
+zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+{
+    return zr__typed2(out_dtype, dtype, [&](auto *o, auto *i) {
+        using Out = std::remove_pointer_t<decltype(o)>;
+        using In = std::remove_pointer_t<decltype(i)>;
+        const cast_each<Out, In> each = {(Out *)out, (const In *)in};
+        return zr__each(zr__cuda(device)->stream, n, zr__is_aligned(out) && zr__is_aligned(in), each);
+    });
+}
+
+zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
+{
+    return zr__each(zr__cuda(device)->stream, n, zr__is_aligned(out), normal_each{*rng, first, std, out});
+}
+}
+
+extern "C" const zr_kernel zr__cuda_kernels_shards[];
+extern "C" const zr_kernel zr__cuda_kernels_shards[] = {{}};

@@ -1,0 +1,300 @@
+/*
+ * What every file of src/device/cuda/kernels/ starts with: launching, elements of the three types, sums over a warp
+ * and a block.
+ *
+ * Such a file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, which runs blocks
+ * on the processor. Two rules keep that possible, and results free of where a range is cut:
+ *   - a kernel is launched by ZR_LAUNCH, takes its dynamic shared memory by ZR_SHARED, and uses of CUDA what the
+ *     stand-in has;
+ *   - contraction is off (-fmad=false): write fmaf where a fused operation is wanted. Sums run in an order that the
+ *     values and their number alone decide: no floating-point atomics.
+ */
+#ifndef ZR_DEVICE_CUDA_LAUNCH_H
+#define ZR_DEVICE_CUDA_LAUNCH_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __CUDACC__
+#define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
+    kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#define ZR_SHARED(type, name)                                                                                          \
+    extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
+    type *name = (type *)zr__shared
+#else
+/* Operands are evaluated where the kernel is launched, as CUDA copies them then. */
+template <typename... Params, typename... Args>
+void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
+                Args... args)
+{
+    zr_stand_in_launch(stream, blocks, threads, shared_bytes, [=] { kernel(args...); });
+}
+#define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
+    zr__launch((stream), (blocks), (threads), (shared_bytes), kernel, __VA_ARGS__)
+#define ZR_SHARED(type, name) type *name = (type *)zr_stand_in_shared()
+#endif
+
+constexpr int ZR__WARP = 32;
+constexpr unsigned ZR__ALL_LANES = 0xffffffffu;
+
+/* An entry of a family's table. Scratch is what zr_device_cuda_scratch says. */
+constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_args *args),
+                               zr_status (*prepare)(const zr_kernel_args *args, void **state) = nullptr,
+                               void (*release)(void *state) = nullptr)
+{
+    return {op, prepare, run, release, nullptr};
+}
+
+/* ---- elements ---------------------------------------------------------------------------------- */
+
+/* bf16 and fp16 are ways to store: values are widened to fp32 where they are read and rounded where they are written,
+ * to the bits of zr_bf16_from_f32 and zr_f16_from_f32. */
+struct zr__bf16 {
+    uint16_t bits;
+};
+struct zr__f16 {
+    uint16_t bits;
+};
+
+__device__ __forceinline__ float zr__get(const float *x, int64_t i)
+{
+    return x[i];
+}
+
+__device__ __forceinline__ float zr__get(const zr__bf16 *x, int64_t i)
+{
+    return __uint_as_float((uint32_t)x[i].bits << 16);
+}
+
+__device__ __forceinline__ float zr__get(const zr__f16 *x, int64_t i)
+{
+    return zr_f32_from_f16(x[i].bits);
+}
+
+__device__ __forceinline__ void zr__put(float *x, int64_t i, float value)
+{
+    x[i] = value;
+}
+
+__device__ __forceinline__ void zr__put(zr__bf16 *x, int64_t i, float value)
+{
+    x[i].bits = zr_bf16_from_f32(value);
+}
+
+__device__ __forceinline__ void zr__put(zr__f16 *x, int64_t i, float value)
+{
+    x[i].bits = zr_f16_from_f32(value);
+}
+
+/* Call f with a null pointer of the type that a dtype stands for: `zr__typed(dtype, [&](auto *type) { ... })`. */
+template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
+{
+    switch (dtype) {
+    case ZR_F32:
+        return f((float *)nullptr);
+    case ZR_BF16:
+        return f((zr__bf16 *)nullptr);
+    case ZR_F16:
+        return f((zr__f16 *)nullptr);
+    default:
+        return ZR_FAIL(ZR_ERR_DTYPE, "%s is no type that kernels compute in; wanted F32, BF16 or F16",
+                       zr_dtype_name(dtype));
+    }
+}
+
+/* With one of two types each. */
+template <typename F> zr_status zr__typed2(zr_dtype a, zr_dtype b, F f)
+{
+    return zr__typed(a, [&](auto *x) { return zr__typed(b, [&](auto *y) { return f(x, y); }); });
+}
+
+/* ---- sums -------------------------------------------------------------------------------------- */
+
+struct zr__plus {
+    template <typename T> __device__ T operator()(T a, T b) const
+    {
+        return a + b;
+    }
+};
+struct zr__larger {
+    __device__ float operator()(float a, float b) const
+    {
+        return a > b ? a : b;
+    }
+};
+
+/* Over the lanes of a warp, in the order of a butterfly: every lane has the same bits. */
+template <typename T, typename Op> __device__ __forceinline__ T zr__warp_all(T x, Op op)
+{
+    for (int mask = ZR__WARP / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
+    return x;
+}
+
+/* Over the threads of a block of at most 1024, whole warps; every thread has the same bits. All threads call it. */
+template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T x, Op op, T neutral)
+{
+    __shared__ T part[ZR__WARP];
+    const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
+    const int warps = (int)blockDim.x / ZR__WARP;
+    x = zr__warp_all(x, op);
+    __syncthreads(); /* whoever called before has read */
+    if (lane == 0) part[warp] = x;
+    __syncthreads();
+    x = lane < warps ? part[lane] : neutral;
+    return zr__warp_all(x, op);
+}
+
+/* ---- several elements at a time ---------------------------------------------------------------- */
+
+/* What one thread reads and writes at once. */
+struct alignas(16) [[gnu::may_alias]] zr__chunk {
+    uint32_t word[4];
+};
+
+/* out = V elements from x[i] on; where V > 1 they are a multiple of 16 bytes and lie so. */
+template <int V, typename T> __device__ __forceinline__ void zr__get_all(float (&out)[V], const T *x, int64_t i)
+{
+    if constexpr (V == 1)
+        out[0] = zr__get(x, i);
+    else {
+        constexpr int chunks = V * (int)sizeof(T) / (int)sizeof(zr__chunk);
+        static_assert(chunks * (int)sizeof(zr__chunk) == V * (int)sizeof(T), "whole chunks");
+        alignas(16) T raw[V] = {};
+        for (int c = 0; c < chunks; c++) ((zr__chunk *)raw)[c] = ((const zr__chunk *)(x + i))[c];
+        for (int v = 0; v < V; v++) out[v] = zr__get(raw, v);
+    }
+}
+
+template <int V, typename T> __device__ __forceinline__ void zr__put_all(T *x, int64_t i, const float (&in)[V])
+{
+    if constexpr (V == 1)
+        zr__put(x, i, in[0]);
+    else {
+        constexpr int chunks = V * (int)sizeof(T) / (int)sizeof(zr__chunk);
+        alignas(16) T raw[V] = {};
+        for (int v = 0; v < V; v++) zr__put(raw, v, in[v]);
+        for (int c = 0; c < chunks; c++) ((zr__chunk *)(x + i))[c] = ((zr__chunk *)raw)[c];
+    }
+}
+
+/* An array whose type is known only when the kernel runs: where every thread takes the same branch, and memory sets the
+ * pace, three types need not be three kernels. */
+struct zr__array {
+    void *data; /* NULL: absent */
+    zr_dtype dtype;
+};
+
+static inline zr__array zr__array_of(const zr_tensor *x)
+{
+    return {x->data, x->dtype};
+}
+
+template <int V> __device__ __forceinline__ void zr__get_all(float (&out)[V], zr__array x, int64_t i)
+{
+    if (x.dtype == ZR_F32)
+        zr__get_all<V>(out, (const float *)x.data, i);
+    else if (x.dtype == ZR_BF16)
+        zr__get_all<V>(out, (const zr__bf16 *)x.data, i);
+    else
+        zr__get_all<V>(out, (const zr__f16 *)x.data, i);
+}
+
+template <int V> __device__ __forceinline__ void zr__put_all(zr__array x, int64_t i, const float (&in)[V])
+{
+    if (x.dtype == ZR_F32)
+        zr__put_all<V>((float *)x.data, i, in);
+    else if (x.dtype == ZR_BF16)
+        zr__put_all<V>((zr__bf16 *)x.data, i, in);
+    else
+        zr__put_all<V>((zr__f16 *)x.data, i, in);
+}
+
+__device__ __forceinline__ float zr__get(zr__array x, int64_t i)
+{
+    float value[1];
+    zr__get_all<1>(value, x, i);
+    return value[0];
+}
+
+__device__ __forceinline__ void zr__put(zr__array x, int64_t i, float value)
+{
+    const float values[1] = {value};
+    zr__put_all<1>(x, i, values);
+}
+
+/* ---- launching --------------------------------------------------------------------------------- */
+
+static inline int64_t zr__ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Blocks of `threads` for n elements, in a loop over the grid where they are many. */
+static inline unsigned zr__blocks(int64_t n, int64_t threads)
+{
+    const int64_t most = 1 << 16, blocks = zr__ceil_div(n, threads);
+    return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
+}
+
+/* In a kernel: `for (int64_t i = zr__first(); i < n; i += zr__step())`. */
+__device__ __forceinline__ int64_t zr__first()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ __forceinline__ int64_t zr__step()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* The stream that a kernel's work goes to. */
+static inline cudaStream_t zr__stream_of(const zr_kernel_args *args)
+{
+    return zr__cuda(args->device)->stream;
+}
+
+/* Of what was launched: could it be? */
+static inline zr_status zr__launched(void)
+{
+    ZR_CUDA(cudaGetLastError());
+    return ZR_OK;
+}
+
+/* Elements that zr__each gives a thread at a time, where all arrays allow it. */
+constexpr int ZR__PACK = 8;
+
+template <int V, typename F> __global__ void zr__each_kernel(int64_t n, F f)
+{
+    for (int64_t i = zr__first() * V; i < n; i += zr__step() * V) {
+        if (i + V <= n) {
+            f.template run<V>(i);
+            continue;
+        }
+        for (int64_t j = i; j < n; j++) f.template run<1>(j);
+    }
+}
+
+static inline bool zr__is_aligned(const void *x)
+{
+    return (uintptr_t)x % sizeof(zr__chunk) == 0;
+}
+
+static inline bool zr__is_aligned(zr__array x)
+{
+    return zr__is_aligned(x.data);
+}
+
+/* f.run<V>(i) for elements [i, i + V) of n, on the device; V is ZR__PACK or 1. `packed`: every array that f reads or
+ * writes lies on 16 bytes. Each element by the same operations, whatever V is. */
+template <typename F> zr_status zr__each(cudaStream_t stream, int64_t n, bool packed, F f)
+{
+    constexpr int threads = 256;
+    if (n <= 0) return ZR_OK;
+    if (packed)
+        ZR_LAUNCH(stream, (zr__each_kernel<ZR__PACK, F>), zr__blocks(zr__ceil_div(n, ZR__PACK), threads), threads, 0, n,
+                  f);
+    else
+        ZR_LAUNCH(stream, (zr__each_kernel<1, F>), zr__blocks(n, threads), threads, 0, n, f);
+    return zr__launched();
+}
+
+#endif

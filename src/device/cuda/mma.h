@@ -1,0 +1,120 @@
+/*
+ * Tensor cores: products of 16 x 16 by 16 x 8 tiles of bf16 or fp16, summed in fp32, by one warp.
+ *
+ * A matrix that takes part is spread over the lanes of the warp, as the PTX ISA says of mma.m16n8k16. With g = lane / 4
+ * and t = lane % 4, and two neighbouring elements in a word, the first one in its low half:
+ *   a (16 x 16)  a[0] = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8]
+ *   b (16 x 8)   b0 = B[2t][g], b1 = B[2t + 8][g]; neighbours are those of a column
+ *   c (16 x 8)   c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g + 8][2t + 1]; fp32
+ * So what a product leaves in the c of two tiles side by side is, rounded, the a of another product.
+ *
+ * All lanes of the warp call these functions together.
+ */
+#ifndef ZR_DEVICE_CUDA_MMA_H
+#define ZR_DEVICE_CUDA_MMA_H
+
+#include <type_traits>
+
+#include "device/cuda/copies.h"
+
+#ifdef __CUDACC__
+
+template <typename T>
+__device__ __forceinline__ void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    if constexpr (std::is_same_v<T, zr__bf16>)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Four 8 x 8 matrices of shared memory: lane l tells where row l % 8 of matrix l / 8 begins, on 16 bytes. out[i] = the
+ * elements [g][2t] and [g][2t + 1] of matrix i; TRANSPOSED: [2t][g] and [2t + 1][g]. */
+template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t (&out)[4], const void *row)
+{
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(zr__shared_address(row))
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(zr__shared_address(row))
+                     : "memory");
+}
+
+/* Two values rounded to T, as two neighbours. */
+template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float first, float second)
+{
+    uint32_t word;
+    if constexpr (std::is_same_v<T, zr__bf16>)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+
+#else /* the stand-in */
+
+/* value = the neighbours of n words, widened. */
+template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *word, int n)
+{
+    for (int i = 0; i < 2 * n; i++) {
+        const T x = {(uint16_t)(word[i / 2] >> 16 * (i % 2))};
+        value[i] = __float_as_uint(zr__get(&x, 0));
+    }
+}
+
+template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
+    const uint32_t b[2] = {b0, b1};
+    uint32_t own_a[8], own_b[4];
+    float row[2][16], column[2][16]; /* g and g + 8 of A, 2t and 2t + 1 of B */
+    zr_stand_in_widen<T>(own_a, a, 4);
+    zr_stand_in_widen<T>(own_b, b, 2);
+    zr_stand_in_exchange(own_a, 8);
+    for (int other = 0; other < 4; other++) {
+        const uint32_t *from = zr_stand_in_given(4 * g + other);
+        for (int i = 0; i < 8; i++) row[i / 2 % 2][2 * other + i % 2 + i / 4 * 8] = __uint_as_float(from[i]);
+    }
+    zr_stand_in_exchange(own_b, 4);
+    for (int other = 0; other < 8; other++) {
+        const uint32_t *from = zr_stand_in_given(8 * t + other);
+        for (int i = 0; i < 4; i++) column[other / 4][2 * (other % 4) + i % 2 + i / 2 * 8] = __uint_as_float(from[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) c[i] += row[i / 2][k] * column[i % 2][k];
+}
+
+template <bool TRANSPOSED> void zr__matrices(uint32_t (&out)[4], const void *row)
+{
+    const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
+    uint32_t words[4];
+    zr_stand_in_check((uintptr_t)row % 16 == 0);
+    memcpy(words, row, sizeof words);
+    zr_stand_in_exchange(words, 4);
+    const auto element = [](int matrix, int r, int column) {
+        return zr_stand_in_given(8 * matrix + r)[column / 2] >> 16 * (column % 2) & 0xffff;
+    };
+    for (int i = 0; i < 4; i++)
+        out[i] = TRANSPOSED ? element(i, 2 * t, g) | element(i, 2 * t + 1, g) << 16 : zr_stand_in_given(8 * i + g)[t];
+}
+
+template <typename T> uint32_t zr__neighbours(float first, float second)
+{
+    T x[2];
+    zr__put(x, 0, first);
+    zr__put(x, 1, second);
+    return (uint32_t)x[0].bits | (uint32_t)x[1].bits << 16;
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* Where zr is built without CUDA. */
+#include "zr/device.h"
+
+static const char reason[] = "zr was built without CUDA; `make info` says what was looked for";
+
+const char *zr_device_cuda_built(void)
+{
+    return "";
+}
+
+void zr_device_cuda_matmul(char *text, int64_t bytes)
+{
+    if (bytes > 0) text[0] = '\0';
+}
+
+int zr_device_cuda_count(const char **why)
+{
+    if (why) *why = reason;
+    return 0;
+}
+
+zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
+{
+    (void)gpu, (void)found;
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);
+}
+
+zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device)
+{
+    (void)config, (void)device;
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);
+}

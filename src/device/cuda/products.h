@@ -1,0 +1,56 @@
+/**
+ * Products of matrices on a GPU, by cuBLASLt: C = op(A) op(B), rows behind each other, in memory of the GPU.
+ *
+ * Operands are F32, multiplied and added in fp32 (no TF32), or BF16 or F16, added in fp32; the result is of their type
+ * or F32, rounded once. The algorithm is the first that the library's heuristic names for the shapes, the types and how
+ * the operands lie on 16 bytes: nothing is timed. Parts of a sum are only ever added in fp32 and in one order, so that
+ * a product has the same bits whenever it is run on GPUs of one model with one version of the library.
+ */
+#ifndef ZR_DEVICE_CUDA_PRODUCTS_H
+#define ZR_DEVICE_CUDA_PRODUCTS_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zr__cuda_product_spec {
+    int64_t m, n, k;
+    bool a_transposed;       /* A (m,k) lies as (k,m) */
+    bool b_transposed;       /* B (k,n) lies as (n,k) */
+    int64_t a_ld, c_ld;      /* elements from a row to the next as A and C lie; 0: one follows the other */
+    zr_dtype dtype;          /* of A and B */
+    zr_dtype out_dtype;      /* of C */
+    bool bias;               /* (n) of C's type, added to each row before it is rounded */
+    int64_t workspace_bytes; /* what zr__cuda_workspace says, or more */
+} zr__cuda_product_spec;
+
+/** Addresses. Of those that a product was made with it keeps how they lie on 16 bytes: later ones lie no worse. */
+typedef struct zr__cuda_product_operands {
+    const void *a, *b;
+    const void *bias;    /* where the spec has one */
+    const void *earlier; /* as C, added before the rounding; may be C itself; NULL: none */
+    void *c;
+    void *workspace;
+} zr__cuda_product_operands;
+
+typedef struct zr__cuda_product zr__cuda_product;
+
+/** May a bias that lies here be added by the product? Otherwise it is written to C, as what is there earlier. */
+bool zr__cuda_product_takes_bias(const void *bias);
+/** ZR_ERR_DTYPE, ZR_ERR_UNSUPPORTED: types, or sizes, that have no product. `used` has the operands of a run, those
+ *  with which it is made. */
+ZR_NODISCARD zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,
+                                               const zr__cuda_product_operands *used, zr__cuda_product **product);
+void zr__cuda_product_destroy(zr__cuda_product **product);
+ZR_NODISCARD zr_status zr__cuda_product_run(const zr__cuda_product *product, zr_device *device,
+                                            const zr__cuda_product_operands *at);
+
+/** Give back the library's handle, which the device's first product has made. */
+void zr__cuda_products_close(zr__cuda_device *cuda);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,174 @@
+/*
+ * What queues of a GPU add to those of src/device/queue.c: tasks only ask, so marks are events in the stream, and the
+ * times of tasks are those at which the stream passed their begin and end.
+ */
+#include "device/queue.h"
+
+#include <pthread.h>
+
+#include "device/cuda/cuda.h"
+
+/* Marks whose events are told apart; an older one's event has become that of a later mark, which is behind it. */
+enum { MARKS = 1024 };
+/* Tasks that may await the telling of their times. */
+enum { TASKS = 1024 };
+
+struct zr__cuda_marks {
+    pthread_mutex_t lock; /* one thread marks, another waits */
+    cudaEvent_t event[MARKS];
+};
+
+struct zr__cuda_times {
+    cudaEvent_t zero; /* stood in the stream at zero_sec */
+    double zero_sec, free_sec;
+    int32_t n;
+    struct {
+        zr_task task;
+        cudaEvent_t begin, end;
+    } task[TASKS];
+};
+
+/* ---- marks ------------------------------------------------------------------------------------- */
+
+static void destroy_event(cudaEvent_t event)
+{
+    if (event) (void)cudaEventDestroy(event);
+}
+
+zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
+{
+    cuda->marks = zr_alloc(sizeof *cuda->marks);
+    ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
+    pthread_mutex_init(&cuda->marks->lock, NULL);
+    for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], cudaEventDisableTiming));
+    return ZR_OK;
+}
+
+static void times_destroy(zr__cuda_times *t)
+{
+    if (!t) return;
+    for (int i = 0; i < TASKS; i++) {
+        destroy_event(t->task[i].begin);
+        destroy_event(t->task[i].end);
+    }
+    destroy_event(t->zero);
+    zr_free(t);
+}
+
+void zr__cuda_marks_destroy(zr__cuda_device *cuda)
+{
+    times_destroy(cuda->times);
+    if (!cuda->marks) return;
+    for (int i = 0; i < MARKS; i++) destroy_event(cuda->marks->event[i]);
+    pthread_mutex_destroy(&cuda->marks->lock);
+    zr_free(cuda->marks);
+}
+
+/* A failure is the stream's, which whoever waits for it is told. */
+static void mark(zr_device *device, int64_t ticket)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    pthread_mutex_lock(&cuda->marks->lock);
+    (void)cudaEventRecord(cuda->marks->event[ticket % MARKS], cuda->stream);
+    pthread_mutex_unlock(&cuda->marks->lock);
+}
+
+static zr_status reach(zr_device *device, int64_t ticket)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    pthread_mutex_lock(&cuda->marks->lock);
+    cudaEvent_t event = cuda->marks->event[ticket % MARKS];
+    pthread_mutex_unlock(&cuda->marks->lock);
+    ZR_CUDA(cudaEventSynchronize(event));
+    return ZR_OK;
+}
+
+/* ---- times ------------------------------------------------------------------------------------- */
+
+/* The stream has nothing left to do: times are counted from here. */
+static zr_status set_zero(zr__cuda_device *cuda)
+{
+    cuda->times->zero_sec = zr_clock_sec();
+    ZR_CUDA(cudaEventRecord(cuda->times->zero, cuda->stream));
+    ZR_CUDA(cudaStreamSynchronize(cuda->stream));
+    return ZR_OK;
+}
+
+static zr_status times_create(zr__cuda_device *cuda)
+{
+    zr__cuda_times *t = cuda->times = zr_alloc(sizeof *t);
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for the times of tasks");
+    ZR_CUDA(cudaEventCreateWithFlags(&t->zero, cudaEventDefault));
+    for (int i = 0; i < TASKS; i++) {
+        ZR_CUDA(cudaEventCreateWithFlags(&t->task[i].begin, cudaEventDefault));
+        ZR_CUDA(cudaEventCreateWithFlags(&t->task[i].end, cudaEventDefault));
+    }
+    return set_zero(cuda);
+}
+
+static zr_status sec_of(const zr__cuda_times *t, cudaEvent_t event, double *sec)
+{
+    float ms;
+    ZR_CUDA(cudaEventElapsedTime(&ms, t->zero, event));
+    *sec = t->zero_sec + ms * 1e-3;
+    return ZR_OK;
+}
+
+zr_status zr__cuda_tell_times(zr__cuda_device *cuda)
+{
+    zr__cuda_times *t = cuda->times;
+    if (t->n == 0) return ZR_OK;
+    for (int32_t i = 0; i < t->n; i++) {
+        double begin, end;
+        const zr_task *task = &t->task[i].task;
+        ZR_TRY(sec_of(t, t->task[i].begin, &begin));
+        ZR_TRY(sec_of(t, t->task[i].end, &end));
+        task->ended(task->arg, task->index, t->free_sec < begin ? t->free_sec : begin, begin, end);
+        t->free_sec = end;
+    }
+    t->n = 0;
+    return cuda->in_task ? ZR_OK : set_zero(cuda);
+}
+
+static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
+{
+    if (!cuda->times) ZR_TRY(times_create(cuda));
+    zr__cuda_times *t = cuda->times;
+    if (t->n == TASKS) ZR_TRY(cuda->base.ops->finish(&cuda->base));
+    const int32_t i = t->n;
+    if (i == 0) t->free_sec = zr_clock_sec();
+    cudaEvent_t begin = t->task[i].begin;
+    ZR_CUDA(cudaEventRecord(begin, cuda->stream));
+    ZR_TRY(task->run(task->arg, &cuda->base, task->index));
+    /* A task that waits for the stream has the times of all before it told, and its own begin is then the first. */
+    const int32_t own = t->n;
+    t->task[i].begin = t->task[own].begin;
+    t->task[own].begin = begin;
+    ZR_CUDA(cudaEventRecord(t->task[own].end, cuda->stream));
+    t->task[own].task = *task;
+    t->n = own + 1;
+    return ZR_OK;
+}
+
+static zr_status run(zr_device *device, const zr_task *task)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    cuda->in_task = true;
+    zr_status st = task->ended ? run_timed(cuda, task) : task->run(task->arg, device, task->index);
+    cuda->in_task = false;
+    return st;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static zr_status enter(zr_device *side)
+{
+    ZR_CUDA(cudaSetDevice(zr__cuda(side)->ordinal));
+    return ZR_OK;
+}
+
+zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+{
+    static const zr__queue_kind kind = {zr__cuda_side, enter, run, mark, reach};
+    return zr__queue_create(&kind, device, config, queue);
+}

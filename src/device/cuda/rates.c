@@ -1,0 +1,136 @@
+/*
+ * What a GPU reaches, measured: memory by a copy of it, arithmetic by its product of two large matrices.
+ */
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+
+enum { RUNS = 8 };
+#define COPY_BYTES ((int64_t)256 << 20)
+/* Edges of the products that are timed: the first, and the last that may follow, each twice the one before, while they
+ * take less than this. */
+enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
+#define LONG_SEC 1e-3
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product wants */
+
+/* Seconds of the fastest of some runs behind one that warms up; `run` may return before it has happened. */
+static zr_status fastest(zr_device *device, zr_status (*run)(void *arg), void *arg, double *sec)
+{
+    *sec = 0;
+    for (int i = 0; i <= RUNS; i++) {
+        const double begin = zr_clock_sec();
+        ZR_TRY(run(arg));
+        ZR_TRY(device->ops->finish(device));
+        const double took = zr_clock_sec() - begin;
+        if (i == 1 || (i > 1 && took < *sec)) *sec = took;
+    }
+    return ZR_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+typedef struct halves {
+    zr_device *device;
+    char *memory;
+} halves;
+
+static zr_status copy(void *arg)
+{
+    const halves *h = arg;
+    return h->device->ops->copy(h->device, h->memory + COPY_BYTES, h->memory, COPY_BYTES);
+}
+
+/* Bytes read and written a second by copies within the memory of the GPU. */
+static zr_status copy_rate(zr_device *device, double *bytes_sec)
+{
+    void *memory;
+    double sec;
+    ZR_TRY(device->ops->alloc(device, 2 * COPY_BYTES, &memory));
+    halves h = {device, memory};
+    zr_status st = fastest(device, copy, &h, &sec);
+    device->ops->free(device, memory);
+    ZR_TRY(st);
+    *bytes_sec = 2 * (double)COPY_BYTES / sec;
+    return ZR_OK;
+}
+
+/* ---- products ---------------------------------------------------------------------------------- */
+
+typedef struct product {
+    const zr_kernel *kernel;
+    zr_kernel_args args;
+} product;
+
+static zr_status multiply(void *arg)
+{
+    const product *p = arg;
+    return p->kernel->run(&p->args);
+}
+
+/* In memory for three matrices and the kernel's scratch. */
+static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, char *memory, double *took)
+{
+    const int64_t bytes = edge * edge * zr_dtype_bytes(dtype);
+    const zr_op_def def = {.name = "linear", .n_out = 1};
+    const zr_op op = {.def = &def, .n_in = 2, .n_out = 1, .in = {0, 1, ZR_NONE}, .out = {2}};
+    const zr_shape square = {2, {edge, edge}};
+    zr_tensor tensor[] = {
+        {memory, dtype, square}, {memory + bytes, dtype, square}, {memory + 2 * bytes, dtype, square}};
+    static const zr_runtime runtime = {0};
+    product p = {.kernel = device->ops->kernel(device, "linear")};
+    p.args = (zr_kernel_args){.device = device,
+                              .op = &op,
+                              .n_in = 2,
+                              .n_out = 1,
+                              .in = tensor,
+                              .out = tensor + 2,
+                              .scratch = memory + 3 * bytes,
+                              .runtime = &runtime,
+                              .threads = 1};
+    if (p.kernel->prepare) ZR_TRY(p.kernel->prepare(&p.args, &p.args.state));
+    zr_status st = fastest(device, multiply, &p, took);
+    if (p.kernel->release) p.kernel->release(p.args.state);
+    return st;
+}
+
+/* 0 where it cannot be measured, which is no failure: rates are for those who look. */
+static double product_rate(zr_device *device, zr_dtype dtype)
+{
+    double best = 0, sec = 0;
+    for (int64_t edge = FIRST_EDGE; edge <= LAST_EDGE && sec < LONG_SEC; edge *= 2) {
+        const int64_t bytes = 3 * edge * edge * zr_dtype_bytes(dtype) + SCRATCH_BYTES;
+        const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
+        void *memory;
+        if (device->ops->alloc(device, bytes, &memory) != ZR_OK) return best;
+        /* Normal numbers: zeros would flatter a chip whose clock depends on its load. */
+        device->ops->normal(device, &rng, 0, (bytes - SCRATCH_BYTES) / 4, 0.02f, memory);
+        const zr_status st = time_product(device, dtype, edge, memory, &sec);
+        device->ops->free(device, memory);
+        if (st != ZR_OK) return best;
+        const double flops = 2.0 * (double)edge * (double)edge * (double)edge / sec;
+        if (flops > best) best = flops;
+    }
+    return best;
+}
+
+void zr__cuda_measure(zr_device *device, zr_dtype dtype)
+{
+    zr_machine *machine = &device->profile.machine;
+    *(dtype == ZR_F32 ? &machine->flops_f32 : &machine->flops_bf16) = product_rate(device, dtype);
+}
+
+zr_status zr__cuda_bench(zr_device *device, zr_rates *rates)
+{
+    double rate = 0;
+    *rates = (zr_rates){.threads = 1, .n_levels = 1};
+    zr_peak *peak = &rates->peak;
+    snprintf(peak->level, sizeof peak->level, "%s", ZR_CUDA_LEVEL);
+    ZR_TRY(copy_rate(device, &rate));
+    rates->triad = rates->link = (zr_rate){rate, rate};
+    rates->matmul_f32 = product_rate(device, ZR_F32);
+    rates->matmul_bf16 = product_rate(device, ZR_BF16);
+    peak->fma_f32 = (zr_rate){rates->matmul_f32, rates->matmul_f32};
+    peak->dot_bf16 = (zr_rate){rates->matmul_bf16, rates->matmul_bf16};
+    rates->level[0] = *peak;
+    return ZR_OK;
+}

@@ -1,0 +1,278 @@
+/*
+ * Rows, as two kinds of kernels go over them: those that need all of a row before they write any of it, and those for
+ * which every piece of a row is work of its own.
+ */
+#ifndef ZR_DEVICE_CUDA_ROWS_H
+#define ZR_DEVICE_CUDA_ROWS_H
+
+#include <initializer_list>
+#include <type_traits>
+
+#include "device/cuda/launch.h"
+
+/* Elements of a chunk, what a thread reads at once. */
+template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
+
+/* ---- rows that are kept ------------------------------------------------------------------------ */
+
+/* A row of C elements has a warp, or a block of whole warps, as many as its length asks for: the order of its sums
+ * follows from C and the type alone. Each thread takes every lanes-th chunk. PACKED: the chunks lie on 16 bytes, and a
+ * thread keeps its own in registers, so that memory is read once. Otherwise elements are read one by one, in each pass
+ * anew. */
+constexpr int ZR__ROW_KEPT = 32;   /* elements that a thread keeps */
+constexpr int ZR__ROW_LANES = 512; /* threads that a row has at most */
+
+struct zr__row_grid {
+    unsigned blocks, threads;
+    int lanes; /* threads of a row */
+    bool packed;
+};
+
+/* Of rows whose arrays lie on 16 bytes or not. */
+template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool aligned)
+{
+    const int64_t wanted = ZR__WARP * zr__ceil_div(C, ZR__WARP * ZR__ROW_KEPT);
+    const int lanes = (int)(wanted < ZR__ROW_LANES ? wanted : ZR__ROW_LANES);
+    const int threads = lanes == ZR__WARP ? 4 * ZR__WARP : lanes;
+    const bool packed = aligned && C % zr__chunk_elems<T> == 0 && C <= (int64_t)ZR__ROW_LANES * ZR__ROW_KEPT;
+    return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
+}
+
+/* A thread's place: its row, which moves on by step, and its own number among the row's threads. */
+struct zr__row_place {
+    int64_t row, step;
+    int lane, lanes;
+};
+
+__device__ __forceinline__ zr__row_place zr__row_place_of(int lanes)
+{
+    const int thread = (int)threadIdx.x;
+    if (lanes != ZR__WARP) return {blockIdx.x, gridDim.x, thread, lanes};
+    const int64_t rows = blockDim.x / ZR__WARP;
+    return {blockIdx.x * rows + thread / ZR__WARP, gridDim.x * rows, thread % ZR__WARP, lanes};
+}
+
+/* Over all threads of a row. */
+template <typename Op>
+__device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, Op op, float neutral)
+{
+    return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
+}
+
+/* f(k, c) for each chunk of the thread, which begins at element c and is its k-th. */
+template <typename T, bool PACKED, typename F>
+__device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
+{
+    constexpr int V = zr__chunk_elems<T>;
+    if constexpr (PACKED) {
+#pragma unroll
+        for (int k = 0; k < ZR__ROW_KEPT / V; k++) {
+            const int c = (k * at.lanes + at.lane) * V;
+            if (c < (int)C) f(k, (int64_t)c);
+        }
+    } else
+        for (int64_t c = (int64_t)at.lane * V; c < C; c += (int64_t)at.lanes * V) f(0, c);
+}
+
+/* Is element c one of the row? The chunks of a packed row are whole. */
+template <bool PACKED> __device__ __forceinline__ bool zr__row_has(int64_t c, int64_t C)
+{
+    return PACKED || c < C;
+}
+
+/* The chunk from element c on; 0 beyond the row's end. */
+template <bool PACKED, int V, typename T>
+__device__ __forceinline__ void zr__row_get(float (&out)[V], const T *row, int64_t c, int64_t C)
+{
+    if constexpr (PACKED)
+        zr__get_all<V>(out, row, c);
+    else
+        for (int v = 0; v < V; v++) out[v] = c + v < C ? zr__get(row, c + v) : 0.0f;
+}
+
+template <bool PACKED, int V, typename T>
+__device__ __forceinline__ void zr__row_put(T *row, int64_t c, int64_t C, const float (&in)[V])
+{
+    if constexpr (PACKED)
+        zr__put_all<V>(row, c, in);
+    else
+        for (int v = 0; v < V; v++)
+            if (c + v < C) zr__put(row, c + v, in[v]);
+}
+
+/* The elements of a chunk as it was read. */
+template <int V, typename T> __device__ __forceinline__ void zr__chunk_get(float (&out)[V], const zr__chunk &chunk, T *)
+{
+    alignas(16) T raw[V];
+    *(zr__chunk *)raw = chunk;
+    for (int v = 0; v < V; v++) out[v] = zr__get(raw, v);
+}
+
+/* What a thread keeps of a row. */
+template <typename T, bool PACKED> struct zr__row_kept {
+    static constexpr int V = zr__chunk_elems<T>;
+    const T *row;
+    zr__chunk chunk[PACKED ? ZR__ROW_KEPT / V : 1];
+
+    __device__ __forceinline__ void read(const zr__row_place &at, int64_t C)
+    {
+        if constexpr (PACKED)
+            zr__row_chunks<T, true>(at, C, [&](int k, int64_t c) { chunk[k] = *(const zr__chunk *)(row + c); });
+    }
+    __device__ __forceinline__ void get(float (&out)[V], int k, int64_t c, int64_t C) const
+    {
+        if constexpr (PACKED)
+            zr__chunk_get(out, chunk[k], (T *)nullptr);
+        else
+            zr__row_get<false>(out, row, c, C);
+    }
+};
+
+/* n / by, where most numbers have 32 bits: those are divided several times faster. */
+__device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
+{
+    return ((n | by) >> 32) == 0 ? (int64_t)((uint32_t)n / (uint32_t)by) : n / by;
+}
+
+/* ---- pieces of rows ---------------------------------------------------------------------------- */
+
+constexpr int ZR__PIECE_THREADS = 256;
+
+/* How pieces are given to threads: 2^log threads stand side by side in a row. */
+struct zr__piece_grid {
+    dim3 blocks;
+    int log;
+};
+
+static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
+{
+    int log = 0;
+    while (((int64_t)1 << log) < pieces && (1 << log) < ZR__PIECE_THREADS) log++;
+    const int64_t across = zr__ceil_div(pieces, ZR__PIECE_THREADS);
+    return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
+}
+
+/* As block `block` of `blocks` side by side: at = f.row(row), what all pieces of a row share, then f.piece(at, i) for
+ * each i below `pieces`. */
+template <typename F>
+__device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
+                                              const F &f)
+{
+    const int lanes = 1 << log, thread = (int)threadIdx.x;
+    const int64_t in_block = ZR__PIECE_THREADS >> log;
+    for (int64_t row = block * in_block + (thread >> log); row < rows; row += blocks * in_block) {
+        const auto at = f.row(row);
+        for (int64_t i = (int64_t)blockIdx.y * lanes + (thread & (lanes - 1)); i < pieces;
+             i += (int64_t)gridDim.y * lanes)
+            f.piece(at, i);
+    }
+}
+
+template <typename F>
+__global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__pieces_kernel(int64_t rows, int64_t pieces, int log, F f)
+{
+    zr__pieces_of(blockIdx.x, gridDim.x, rows, pieces, log, f);
+}
+
+template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows, int64_t pieces, F f)
+{
+    if (rows <= 0 || pieces <= 0) return ZR_OK;
+    const zr__piece_grid grid = zr__piece_grid_of(rows, pieces);
+    ZR_LAUNCH(stream, zr__pieces_kernel<F>, grid.blocks, ZR__PIECE_THREADS, 0, rows, pieces, grid.log, f);
+    return zr__launched();
+}
+
+/* ---- pieces that are moved --------------------------------------------------------------------- */
+
+constexpr int ZR__MOVE_ROWS = 4; /* rows of which a thread reads a piece each before it writes them */
+
+/* f.put(at, i, f.get(at, i)), at = f.row(row), for each piece i of each row. */
+template <typename F>
+__global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__moves_kernel(int64_t rows, int64_t pieces, int log, F f)
+{
+    const int lanes = 1 << log, thread = (int)threadIdx.x;
+    const int64_t next = ZR__PIECE_THREADS >> log, in_block = next * ZR__MOVE_ROWS;
+    for (int64_t row = blockIdx.x * in_block + (thread >> log); row < rows; row += gridDim.x * in_block) {
+        decltype(f.row(row)) at[ZR__MOVE_ROWS];
+#pragma unroll
+        for (int j = 0; j < ZR__MOVE_ROWS; j++) /* a row twice, so that there is no branch around the reading */
+            at[j] = f.row(row + j * next < rows ? row + j * next : row);
+        for (int64_t i = (int64_t)blockIdx.y * lanes + (thread & (lanes - 1)); i < pieces;
+             i += (int64_t)gridDim.y * lanes) {
+            decltype(f.get(at[0], i)) value[ZR__MOVE_ROWS];
+#pragma unroll
+            for (int j = 0; j < ZR__MOVE_ROWS; j++) value[j] = f.get(at[j], i);
+#pragma unroll
+            for (int j = 0; j < ZR__MOVE_ROWS; j++)
+                if (row + j * next < rows) f.put(at[j], i, value[j]);
+        }
+    }
+}
+
+template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows, int64_t pieces, F f)
+{
+    if (rows <= 0 || pieces <= 0) return ZR_OK;
+    const zr__piece_grid grid = zr__piece_grid_of(zr__ceil_div(rows, ZR__MOVE_ROWS), pieces);
+    ZR_LAUNCH(stream, zr__moves_kernel<F>, grid.blocks, ZR__PIECE_THREADS, 0, rows, pieces, grid.log, f);
+    return zr__launched();
+}
+
+/* Pieces of V elements from one array to another; `to` and `from` count pieces. Of one type, bytes are moved. */
+template <typename E> struct zr__move_bytes {
+    E *out;
+    const E *in;
+
+    __device__ E get(int64_t from) const
+    {
+        return in[from];
+    }
+    __device__ E zero() const
+    {
+        return E();
+    }
+    __device__ void put(int64_t to, E value) const
+    {
+        out[to] = value;
+    }
+};
+
+template <int V> struct zr__values {
+    float of[V];
+};
+
+template <int V> struct zr__move_values {
+    zr__array out, in;
+
+    __device__ zr__values<V> get(int64_t from) const
+    {
+        zr__values<V> value;
+        zr__get_all<V>(value.of, in, from * V);
+        return value;
+    }
+    __device__ zr__values<V> zero() const
+    {
+        return {};
+    }
+    __device__ void put(int64_t to, const zr__values<V> &value) const
+    {
+        zr__put_all<V>(out, to * V, value.of);
+    }
+};
+
+/* f(mover, V), where V divides each of `sizes`: the lengths of rows and runs, in elements. */
+template <typename F>
+zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
+{
+    const int64_t width = zr_dtype_bytes(out->dtype);
+    const bool same = out->dtype == in->dtype;
+    const int64_t V = same ? (int64_t)sizeof(zr__chunk) / width : ZR__PACK;
+    bool packed = zr__is_aligned(out->data) && zr__is_aligned(in->data);
+    for (int64_t size : sizes) packed = packed && size % V == 0;
+    if (same && packed) return f(zr__move_bytes<zr__chunk>{(zr__chunk *)out->data, (const zr__chunk *)in->data}, V);
+    if (same && width == 4) return f(zr__move_bytes<uint32_t>{(uint32_t *)out->data, (const uint32_t *)in->data}, 1);
+    if (same) return f(zr__move_bytes<uint16_t>{(uint16_t *)out->data, (const uint16_t *)in->data}, 1);
+    if (packed) return f(zr__move_values<ZR__PACK>{zr__array_of(out), zr__array_of(in)}, V);
+    return f(zr__move_values<1>{zr__array_of(out), zr__array_of(in)}, 1);
+}
+
+#endif

@@ -1,0 +1,138 @@
+/**
+ * Scratch of a GPU's kernels, by shapes alone: plans are made where no GPU and no CUDA is, so this is plain C, and the
+ * kernels take what these functions say.
+ */
+#ifndef ZR_DEVICE_CUDA_SCRATCH_H
+#define ZR_DEVICE_CUDA_SCRATCH_H
+
+#include "zr/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Keys of a head that one block of attention_cached goes through. */
+#define ZR__CUDA_CACHED_KEYS 128
+
+static inline int64_t zr__cuda_ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static inline int64_t zr__cuda_round_up(int64_t n, int64_t to)
+{
+    return zr__cuda_ceil_div(n, to) * to;
+}
+
+/** Sums over rows (of gradients of biases and gains) are made in runs of rows, one behind the other, which are added in
+ *  their order: in at most so many runs, whatever the GPU. */
+#define ZR__CUDA_ROW_RUNS 128
+
+/** Rows of one run; the last may have fewer. */
+static inline int64_t zr__cuda_row_run(int64_t rows)
+{
+    const int64_t run = zr__cuda_ceil_div(rows, ZR__CUDA_ROW_RUNS);
+    return run > 32 ? run : 32;
+}
+
+/* ---- products ---------------------------------------------------------------------------------- */
+
+/** Scratch lies on 64 bytes; the library's workspace begins up to so many behind. */
+#define ZR__CUDA_WORKSPACE_SHIFT 192
+/** What the library's maker advises for its largest products. */
+#define ZR__CUDA_WORKSPACE_MOST ((int64_t)32 << 20)
+#define ZR__CUDA_WORKSPACE_LEAST ((int64_t)1 << 20)
+
+/** Workspace of a product C (m,n): where C is small and the sums long, parts of the sums lie there in fp32, some 16 for
+ *  each element. */
+static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
+{
+    const int64_t parts = m > ZR__CUDA_WORKSPACE_MOST / n ? ZR__CUDA_WORKSPACE_MOST : 16 * 4 * m * n;
+    const int64_t most = parts < ZR__CUDA_WORKSPACE_MOST ? parts : ZR__CUDA_WORKSPACE_MOST;
+    return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
+}
+
+/** Of linear_dw, whose sum with an earlier one in fp32 is rounded to 16 bits: made for some rows of w at a time. */
+typedef struct zr__cuda_rounded {
+    int64_t rows;             /* of a block; the last may have fewer */
+    int64_t workspace, bytes; /* behind the rows in fp32; all */
+} zr__cuda_rounded;
+
+static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
+{
+    const int64_t some = ((int64_t)32 << 20) / (4 * cols) / 16 * 16, least = some > 16 ? some : 16;
+    zr__cuda_rounded r;
+    r.rows = rows < least ? rows : least;
+    r.workspace = zr__cuda_round_up(r.rows * cols * 4, 64);
+    r.bytes = r.workspace + zr__cuda_workspace(r.rows, cols);
+    return r;
+}
+
+/* ---- a head and its losses --------------------------------------------------------------------- */
+
+/** linear_cross_entropy and its kin make logits for so many rows at a time, if they fit so many bytes, but for no fewer
+ *  than the op says: what dw adds up to is read and written for each block of rows. */
+#define ZR__CUDA_HEAD_ROWS 2048
+#define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
+
+/** What lies in its scratch; offsets in bytes. */
+typedef struct zr__cuda_head {
+    int64_t rows, blocks;     /* of a block; the last may have fewer */
+    int64_t ld;               /* elements from a row of logits to the next, whole lines of 128 bytes */
+    bool sum_in_dw;           /* dw itself holds what the blocks add up to */
+    int64_t sum;              /* behind the logits: else (V,C) F32 for it */
+    int64_t workspace, bytes; /* of the products; all */
+} zr__cuda_head;
+
+/** rows of x in blocks of `block` or more; dw in dtype w, ZR_F32 where there is none. */
+static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int64_t V, int64_t C, zr_dtype g,
+                                               zr_dtype w, bool backward)
+{
+    zr__cuda_head h;
+    h.ld = zr__cuda_round_up(V, 128 / zr_dtype_bytes(g));
+    int64_t most = ZR__CUDA_HEAD_BYTES / (h.ld * zr_dtype_bytes(g));
+    if (most > ZR__CUDA_HEAD_ROWS) most = ZR__CUDA_HEAD_ROWS;
+    if (most < block) most = block;
+    h.rows = rows <= most ? rows : zr__cuda_round_up(zr__cuda_ceil_div(rows, zr__cuda_ceil_div(rows, most)), 16);
+    h.blocks = zr__cuda_ceil_div(rows, h.rows);
+    h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g); /* one block's product is rounded once as it is */
+    h.sum = zr__cuda_round_up(h.rows * h.ld * zr_dtype_bytes(g), 64);
+    h.workspace = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));
+    int64_t workspace = zr__cuda_workspace(h.rows, V);
+    if (backward && zr__cuda_workspace(h.rows, C) > workspace) workspace = zr__cuda_workspace(h.rows, C);
+    if (backward && zr__cuda_workspace(V, C) > workspace) workspace = zr__cuda_workspace(V, C);
+    h.bytes = h.workspace + workspace;
+    return h;
+}
+
+/* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
+
+/** Tokens that one block sorts, digits of a round of the sort, and tokens of a row that more than one block adds. */
+#define ZR__CUDA_SORT_TILE 1024
+#define ZR__CUDA_SORT_DIGITS 256
+#define ZR__CUDA_MANY_TOKENS 64
+
+/** What lies in scratch; offsets in words of 4 bytes. */
+typedef struct zr__cuda_token_places {
+    int64_t tiles;
+    int64_t order[2]; /* the tokens, from one round of the sort to the next */
+    int64_t counts;   /* tokens of each digit and tile */
+    int64_t first;    /* a row's first token, and the end of the last row's */
+    int64_t many;     /* how many rows have many tokens, and which */
+    int64_t words;    /* all */
+} zr__cuda_token_places;
+
+static inline zr__cuda_token_places zr__cuda_token_places_of(int64_t tokens, int64_t rows)
+{
+    zr__cuda_token_places p = {
+        (tokens + ZR__CUDA_SORT_TILE - 1) / ZR__CUDA_SORT_TILE, {0, tokens}, 2 * tokens, 0, 0, 0};
+    p.first = p.counts + p.tiles * ZR__CUDA_SORT_DIGITS;
+    p.many = p.first + rows + 1;
+    p.words = p.many + 1 + tokens / (ZR__CUDA_MANY_TOKENS + 1);
+    return p;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,30 @@
+/* Queues, as devices of all kinds make them: see zr_device_ops. */
+#ifndef ZR_DEVICE_QUEUE_H
+#define ZR_DEVICE_QUEUE_H
+
+#include "zr/device.h"
+
+/* What kinds of devices differ in. Where a device does what it is asked for at once, all but `side` are NULL. */
+typedef struct zr__queue_kind {
+    /* A device for the tasks of a queue that has a thread of its own; destroyed as any. */
+    zr_status (*side)(zr_device *device, zr_device **side);
+    /* That thread begins. */
+    zr_status (*enter)(zr_device *side);
+    /* Of the queue without a thread, in place of a plain call: run a task, and tell its times when they are known. */
+    zr_status (*run)(zr_device *device, const zr_task *task);
+    /* What it was asked for so far has this ticket. On any thread: wait until it has happened. */
+    void (*mark)(zr_device *device, int64_t ticket);
+    zr_status (*reach)(zr_device *device, int64_t ticket);
+} zr__queue_kind;
+
+/* One that computes runs what it is given at once, on the thread that issues; one beside it has a thread. */
+ZR_NODISCARD zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const zr_queue_config *config,
+                                        zr_queue **queue);
+void zr__queue_destroy(zr_queue *queue);
+ZR_NODISCARD zr_status zr__queue_issue(zr_queue *queue, const zr_task *task);
+zr_mark zr__queue_mark(zr_queue *queue);
+ZR_NODISCARD zr_status zr__queue_await(zr_queue *queue, zr_mark mark);
+ZR_NODISCARD zr_status zr__queue_sync(zr_queue *queue);
+void zr__queue_cancel(zr_queue *queue);
+
+#endif

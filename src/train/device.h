@@ -1,0 +1,13 @@
+/** What of a plan's memory counts to the process: all, or with a device of its own memory only the host's. */
+#ifndef ZR_TRAIN_DEVICE_H
+#define ZR_TRAIN_DEVICE_H
+
+#include "zr/plan.h"
+
+/** What a process of `ranks` ranks of a plan may take (zr_train_process_bytes). */
+int64_t zr__train_process_bytes(const zr_plan *plan, int ranks);
+/** Does each of a process's ranks of the plan fit on its GPU, and within memory.limit (0: none)? ZR_ERR_MEMORY with the
+ * plan's numbers. */
+ZR_NODISCARD zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process);
+
+#endif

@@ -1,0 +1,292 @@
+/* Ranks that are processes on GPUs, for the tests of NCCL: communicators, memory of the GPU, calls that are looked at
+ * by copies. Link with --wrap=zr_traffic_count, --wrap=zr_alloc, --wrap=zr_comm_split. */
+#ifndef ZR_TESTS_COMM_NCCL_H
+#define ZR_TESTS_COMM_NCCL_H
+
+#include "comm/mpi_create.h"
+#include "comm_group_checks.h"
+
+#ifdef ZR_GPU
+#include <nccl.h>
+#else
+#include "cuda/nccl.h"
+#endif
+
+#include <mpi.h>
+#include <stdlib.h>
+
+static int world_rank, world_size, gpus;
+static cudaStream_t stream;
+static bool on_gpus; /* groups begin so, too */
+
+/* A rank that fails a check has left its peers in a collective call: end them all, from any rank. */
+static inline void expect_ok(zr_status st)
+{
+    if (st == ZR_OK) return;
+    fprintf(stderr, "rank %d: %s: %s\n%s\n", world_rank, zr_status_text(st), zr_error_message(), zr_error_trace());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+#define EXPECT(cond) expect_ok((cond) ? ZR_OK : ZR_FAIL(ZR_ERR_INTERNAL, "line %d: not so: %s", __LINE__, #cond))
+#define EXPECT_TEXT(text)                                                                                              \
+    expect_ok(strstr(zr_error_message(), (text))                                                                       \
+                  ? ZR_OK                                                                                              \
+                  : ZR_FAIL(ZR_ERR_INTERNAL, "line %d: not '%s' but '%s'", __LINE__, (text), zr_error_message()))
+
+/* ---- the GPU ----------------------------------------------------------------------------------- */
+
+static inline zr_status copy(void *arg, void *to, const void *from, int64_t bytes)
+{
+    EXPECT(arg == &stream);
+    EXPECT(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, stream) == cudaSuccess);
+    return ZR_OK;
+}
+
+static inline zr_status finish(void *arg)
+{
+    EXPECT(arg == &stream && cudaStreamSynchronize(stream) == cudaSuccess);
+    return ZR_OK;
+}
+
+static inline zr_comm_copier copier(void)
+{
+    return (zr_comm_copier){copy, finish, &stream, stream};
+}
+
+static inline unsigned char *take(size_t bytes)
+{
+    void *memory = NULL;
+    EXPECT(cudaMalloc(&memory, bytes) == cudaSuccess);
+    return memory;
+}
+
+/* At once, between memory of the GPU and of the host. */
+static inline void transfer(void *to, const void *from, size_t bytes)
+{
+    expect_ok(copy(&stream, to, from, (int64_t)bytes));
+    expect_ok(finish(&stream));
+}
+
+/* On the thread that calls. */
+static inline void take_gpu(void)
+{
+    EXPECT(cudaSetDevice(world_rank % gpus) == cudaSuccess);
+}
+
+/* So many communicators of NCCL's. Real ones are not asked. */
+static inline bool alive(int communicators)
+{
+#ifdef ZR_GPU
+    return communicators >= 0;
+#else
+    return zr_stand_in_nccl_alive() == (world_size > 1 ? communicators : 0);
+#endif
+}
+
+/* No memory of the GPU is taken, nor are there communicators. */
+static inline bool clean(void)
+{
+#ifdef ZR_GPU
+    return true;
+#else
+    return zr_stand_in_taken() == 0 && alive(0);
+#endif
+}
+
+/* What NCCL was asked for, and what of it was ended by force. */
+static inline long operations(void)
+{
+#ifdef ZR_GPU
+    return 0;
+#else
+    return zr_stand_in_nccl_operations();
+#endif
+}
+
+static inline int aborted(void)
+{
+#ifdef ZR_GPU
+    return 0;
+#else
+    return zr_stand_in_nccl_aborted();
+#endif
+}
+
+zr_status __real_zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
+zr_status __wrap_zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
+zr_status __wrap_zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
+{
+    const zr_comm_copier gpu = copier();
+    ZR_TRY(__real_zr_comm_split(comm, color, key, sub));
+    if (*sub && on_gpus) ZR_TRY(zr_comm_copy_with(*sub, &gpu));
+    return ZR_OK;
+}
+
+/* ---- communicators ----------------------------------------------------------------------------- */
+
+static inline zr_comm *create_host(int ranks_per_node)
+{
+    zr_comm *comm = NULL;
+    zr__mpi_options options = {.ranks_per_node = ranks_per_node, .chunk_bytes = 1000};
+    expect_ok(zr__comm_mpi_create(&options, &comm));
+    return comm;
+}
+
+static inline zr_comm *create(int ranks_per_node)
+{
+    zr_comm *comm = create_host(ranks_per_node);
+    zr_comm_copier gpu = copier();
+    expect_ok(zr_comm_copy_with(comm, &gpu));
+    on_gpus = true;
+    EXPECT(alive(1));
+    EXPECT(comm->staging == NULL && comm->staging_bytes == 0);
+    return comm;
+}
+
+/* Nothing is left of it, and what is well is not ended by force. */
+static inline void destroy(zr_comm **comm)
+{
+    const int before = aborted();
+    zr_comm_destroy(comm);
+    on_gpus = false;
+    EXPECT(aborted() == before && clean());
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+enum { PIECE = 5003, APART = 5100 };
+
+typedef struct arrays {
+    unsigned char *gpu;  /* (size * APART) */
+    unsigned char *host; /* likewise */
+    size_t bytes;
+} arrays;
+
+static inline arrays take_arrays(const zr_comm *comm)
+{
+    arrays a = {.bytes = (size_t)comm->size * APART};
+    a.gpu = take(a.bytes);
+    a.host = zr_alloc(a.bytes);
+    EXPECT(a.host != NULL);
+    return a;
+}
+
+static inline void drop_arrays(arrays *a)
+{
+    zr_free(a->host);
+    EXPECT(cudaFree(a->gpu) == cudaSuccess);
+}
+
+static inline void stage(zr_comm *comm, int64_t bytes)
+{
+    void *staging = NULL;
+    expect_ok(zr_comm_staging(comm, bytes, &staging));
+    EXPECT(comm->staging_taken_bytes >= comm->staging_bytes && comm->staging_bytes == bytes);
+}
+
+/* What lies between pieces stays what it is. */
+static inline void gather_once(zr_comm *comm, int64_t stride, bool in_place, int round)
+{
+    arrays out = take_arrays(comm), mine = take_arrays(comm);
+    const int64_t place = comm->rank * stride;
+    memset(out.host, 0xee, out.bytes);
+    check_fill(mine.host, comm->rank, -1, round, PIECE);
+    if (in_place) memcpy(out.host + place, mine.host, PIECE);
+    transfer(out.gpu, out.host, out.bytes);
+    transfer(mine.gpu, mine.host, mine.bytes);
+    expect_ok(zr_comm_all_gather(comm, in_place ? out.gpu + place : mine.gpu, out.gpu, stride, PIECE));
+    transfer(out.host, out.gpu, out.bytes);
+    for (int r = 0; r < comm->size; r++) {
+        expect_ok(check_bytes(out.host + r * stride, r, -1, round, PIECE, "a gather"));
+        for (int64_t i = PIECE; i < stride; i++) EXPECT(out.host[r * stride + i] == 0xee);
+    }
+    drop_arrays(&mine);
+    drop_arrays(&out);
+}
+
+/* What comes, piece for piece, in memory of the host. */
+typedef struct arrival {
+    zr_comm *comm;
+    const unsigned char *own; /* where this rank's own piece lies */
+    int to, round, calls;
+    int64_t bytes, longest;
+    int left; /* calls until it stops its rank; < 0: it never does */
+} arrival;
+
+static inline zr_status arrive(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
+{
+    arrival *a = arg;
+    unsigned char *host = zr_alloc((size_t)bytes);
+    EXPECT(host && first == a->bytes && first % 64 == 0 && bytes > 0);
+    EXPECT(pieces[a->comm->rank] == a->own + first);
+    for (int r = 0; r < a->comm->size; r++) {
+        EXPECT(r == a->comm->rank || (uintptr_t)pieces[r] % 64 == 0);
+        transfer(host, pieces[r], (size_t)bytes);
+        expect_ok(check_stretch(host, r, a->to, a->round, first, bytes, "an arrival"));
+    }
+    zr_free(host);
+    a->bytes += bytes;
+    a->calls++;
+    if (bytes > a->longest) a->longest = bytes;
+    if (a->left-- == 0) zr_comm_cancel(a->comm);
+    return ZR_OK;
+}
+
+/* The host's memory, by the transport itself. */
+static inline void gather_host(zr_comm *comm, int round)
+{
+    unsigned char *out = zr_alloc((size_t)comm->size * PIECE);
+    const long before = operations();
+    EXPECT(out != NULL);
+    check_fill(out + comm->rank * PIECE, comm->rank, -1, round, PIECE);
+    expect_ok(zr_comm_all_gather(comm, out + comm->rank * PIECE, out, PIECE, PIECE));
+    for (int r = 0; r < comm->size; r++)
+        expect_ok(check_bytes(out + r * PIECE, r, -1, round, PIECE, "a gather on the host"));
+    EXPECT(operations() == before);
+    zr_free(out);
+}
+
+/* A call whose peers do not fail: each is told by NCCL itself. */
+static inline zr_status failing_call(zr_comm *comm, int call)
+{
+    take_gpu();
+    arrays a = take_arrays(comm);
+    arrival taken = {.comm = comm, .own = a.gpu + comm->rank * APART, .to = comm->rank, .round = 3, .left = -1};
+    zr_status st;
+    for (int r = 0; r < comm->size; r++) check_fill(a.host + r * APART, comm->rank, r, 3, PIECE);
+    transfer(a.gpu, a.host, a.bytes);
+    if (call == 0)
+        st = zr_comm_exchange(comm, a.gpu, APART, PIECE, arrive, &taken);
+    else if (call == 1)
+        st = zr_comm_all_gather(comm, a.gpu + comm->rank * APART, a.gpu, APART, PIECE);
+    else if (call == 2)
+        st = zr_comm_all_gather(comm, a.gpu + comm->rank * PIECE, a.gpu, PIECE, PIECE);
+    else
+        st = zr_comm_broadcast(comm, 0, a.gpu, PIECE);
+    drop_arrays(&a);
+    return st;
+}
+
+/* MPI, a GPU for each rank of a host, NCCL's word for that host. */
+static inline void begin_all(int *argc, char ***argv)
+{
+    zr_comm *comm = NULL;
+    char host[32];
+    expect_ok(zr_comm_mpi_start(argc, argv, &comm));
+    world_rank = comm->rank;
+    world_size = comm->size;
+    zr_comm_destroy(&comm);
+    EXPECT(cudaGetDeviceCount(&gpus) == cudaSuccess);
+    snprintf(host, sizeof host, "host %d", world_rank / gpus);
+    setenv("NCCL_HOSTID", host, 1);
+    take_gpu();
+    EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+}
+
+static inline void end_all(void)
+{
+    EXPECT(cudaStreamDestroy(stream) == cudaSuccess);
+    zr_comm_mpi_stop();
+}
+
+#endif

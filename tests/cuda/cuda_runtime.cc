@@ -1,0 +1,608 @@
+/* The stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
+#include "cuda_runtime.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+using clock_type = std::chrono::steady_clock;
+
+/* ---- failures on request ----------------------------------------------------------------------- */
+
+struct failure {
+    std::string function;
+    int skip = 0;
+    cudaError_t error = cudaSuccess;
+} asked;
+std::mutex asked_lock;
+
+cudaError_t fail(const char *function)
+{
+    std::lock_guard<std::mutex> hold(asked_lock);
+    if (asked.error == cudaSuccess || asked.function != function) return cudaSuccess;
+    return asked.skip-- > 0 ? cudaSuccess : asked.error;
+}
+
+/* Of larger blocks changing the protection of all pages takes longer than what they are used for. */
+constexpr size_t most_protected = (size_t)4 << 20;
+
+/* ---- memory of the device ---------------------------------------------------------------------- */
+
+struct memory_of_device {
+    std::mutex lock;
+    std::map<void *, size_t> block;
+    size_t taken = 0;
+    int running = 0; /* streams whose work is being done */
+
+    void protect(int access)
+    {
+        for (const auto &b : block)
+            if (b.second <= most_protected) mprotect(b.first, b.second, access);
+    }
+} device;
+
+constexpr size_t total_bytes = (size_t)8 << 30;
+
+size_t whole_pages(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+/* While one is there, memory of the device may be touched. */
+struct running {
+    running()
+    {
+        std::lock_guard<std::mutex> hold(device.lock);
+        if (device.running++ == 0) device.protect(PROT_READ | PROT_WRITE);
+    }
+    ~running()
+    {
+        std::lock_guard<std::mutex> hold(device.lock);
+        if (--device.running == 0) device.protect(PROT_NONE);
+    }
+};
+
+} // namespace
+
+/* ---- streams and events ------------------------------------------------------------------------ */
+
+struct zr_stand_in_stream {
+    std::recursive_mutex lock; /* of the work: who holds it does it */
+    std::mutex list_lock;
+    std::deque<std::function<bool()>> list; /* false: not yet, call it again */
+    long issued = 0, done = 0;
+};
+
+struct zr_stand_in_event {
+    zr_stand_in_stream *stream = nullptr;
+    long ticket = 0;
+    clock_type::time_point at;
+};
+
+namespace
+{
+
+constexpr size_t most_waiting = 8192;
+
+/* Do the next of what was issued; false: it has to wait. Who calls has the lock, and keeps the memory open. */
+bool work_one(zr_stand_in_stream *s)
+{
+    std::function<bool()> *next;
+    {
+        std::lock_guard<std::mutex> list(s->list_lock);
+        next = &s->list.front(); /* it stays there while others are put behind it */
+    }
+    if (!(*next)()) return false;
+    std::lock_guard<std::mutex> list(s->list_lock);
+    s->list.pop_front();
+    s->done++;
+    return true;
+}
+
+/* Do what was issued, up to a ticket. */
+void work(zr_stand_in_stream *s, long ticket)
+{
+    std::lock_guard<std::recursive_mutex> hold(s->lock);
+    running now;
+    while (s->done < ticket)
+        if (!work_one(s)) sched_yield();
+}
+
+long issued(zr_stand_in_stream *s)
+{
+    std::lock_guard<std::mutex> list(s->list_lock);
+    return s->issued;
+}
+
+long issue_wait(zr_stand_in_stream *s, std::function<bool()> what)
+{
+    long ticket;
+    bool full;
+    {
+        std::lock_guard<std::mutex> list(s->list_lock);
+        s->list.push_back(std::move(what));
+        ticket = ++s->issued;
+        full = s->list.size() > most_waiting;
+    }
+    if (full) work(s, ticket);
+    return ticket;
+}
+
+long issue(zr_stand_in_stream *s, std::function<void()> what)
+{
+    return issue_wait(s, [=] {
+        what();
+        return true;
+    });
+}
+
+/* As the runtime keeps it, until cudaGetLastError. */
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
+
+} // namespace
+
+extern "C" {
+
+cudaError_t zr_stand_in_issue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes)
+{
+    std::vector<unsigned char> copy((const unsigned char *)arg, (const unsigned char *)arg + bytes);
+    issue(stream, [=]() mutable { run(copy.data()); });
+    return cudaSuccess;
+}
+
+cudaError_t zr_stand_in_issue_wait(cudaStream_t stream, int (*run)(void *arg), void *arg)
+{
+    issue_wait(stream, [=] { return run(arg) != 0; });
+    return cudaSuccess;
+}
+
+cudaError_t zr_stand_in_failure(const char *function)
+{
+    return fail(function);
+}
+
+static running *anybody;
+
+void zr_stand_in_touchable(int touchable)
+{
+    delete anybody;
+    anybody = touchable ? new running : nullptr;
+}
+
+void zr_stand_in_fail(const char *function, int skip, cudaError_t error)
+{
+    std::lock_guard<std::mutex> hold(asked_lock);
+    asked = {function ? function : "", skip, function ? error : cudaSuccess};
+}
+
+size_t zr_stand_in_taken(void)
+{
+    std::lock_guard<std::mutex> hold(device.lock);
+    return device.taken;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 2;
+    return fail("cudaGetDeviceCount");
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int number)
+{
+    *prop = cudaDeviceProp();
+    snprintf(prop->name, sizeof prop->name, "stand-in %d", number);
+    prop->totalGlobalMem = total_bytes;
+    prop->major = 8;
+    prop->multiProcessorCount = 4;
+    prop->pciBusID = number;
+    return fail("cudaGetDeviceProperties");
+}
+
+cudaError_t cudaSetDevice(int number)
+{
+    if (number < 0 || number >= 2) return cudaErrorInvalidDevice;
+    current_device = number;
+    return fail("cudaSetDevice");
+}
+
+cudaError_t cudaGetDevice(int *number)
+{
+    *number = current_device;
+    return fail("cudaGetDevice");
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int number)
+{
+    snprintf(id, (size_t)bytes, "0000:%02x:00.0", number);
+    return fail("cudaDeviceGetPCIBusId");
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
+{
+    *all_bytes = total_bytes;
+    *free_bytes = total_bytes - zr_stand_in_taken();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    const cudaError_t error = fail("cudaMalloc");
+    if (error != cudaSuccess) return last_error = error;
+    const size_t pages = whole_pages(bytes ? bytes : 1);
+    std::lock_guard<std::mutex> hold(device.lock);
+    if (device.taken + pages > total_bytes) return cudaErrorMemoryAllocation;
+    const int access = device.running ? PROT_READ | PROT_WRITE : PROT_NONE;
+    const size_t guard = whole_pages(1); /* behind it, which nobody may ever touch */
+    void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return cudaErrorMemoryAllocation;
+    mprotect(made, pages, PROT_READ | PROT_WRITE);
+    if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* as a GPU's, it is not zero */
+    if (pages <= most_protected) mprotect(made, pages, access);
+    device.block[made] = pages;
+    device.taken += pages;
+    *memory = made;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    if (!memory) return cudaSuccess;
+    std::lock_guard<std::mutex> hold(device.lock);
+    const auto found = device.block.find(memory);
+    if (found == device.block.end()) return cudaErrorInvalidValue;
+    munmap(memory, found->second + whole_pages(1));
+    device.taken -= found->second;
+    device.block.erase(found);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    const cudaError_t error = fail("cudaHostAlloc");
+    if (error != cudaSuccess) return error;
+    *memory = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    *stream = new zr_stand_in_stream;
+    return fail("cudaStreamCreateWithFlags");
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    work(stream, issued(stream));
+    return fail("cudaStreamSynchronize");
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    const long wanted = issued(stream);
+    std::unique_lock<std::recursive_mutex> hold(stream->lock, std::try_to_lock);
+    running now;
+    while (hold.owns_lock() && stream->done < wanted && work_one(stream)) continue;
+    if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
+    last_error = cudaErrorNotReady;
+    return last_error;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new zr_stand_in_event;
+    return fail("cudaEventCreateWithFlags");
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    event->stream = stream;
+    event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
+    return fail("cudaEventRecord");
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    if (event->stream) work(event->stream, event->ticket);
+    return fail("cudaEventSynchronize");
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    zr_stand_in_stream *of = event->stream;
+    const long ticket = event->ticket;
+    if (of && of != stream) issue(stream, [=] { work(of, ticket); });
+    return fail("cudaStreamWaitEvent");
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+    issue(stream, [=] { memmove(to, from, bytes); });
+    return fail("cudaMemcpyAsync");
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream)
+{
+    issue(stream, [=] { memset(memory, byte, bytes); });
+    return fail("cudaMemsetAsync");
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
+{
+    std::lock_guard<std::mutex> hold(device.lock);
+    auto after = device.block.upper_bound((void *)memory);
+    const bool there =
+        after != device.block.begin() && (--after, (const char *)memory < (const char *)after->first + after->second);
+    *attributes = {there || anybody ? cudaMemoryTypeDevice : cudaMemoryTypeHost, 0};
+    return fail("cudaPointerGetAttributes");
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+{
+    *can = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t last = last_error;
+    last_error = cudaSuccess;
+    return last != cudaSuccess ? last : fail("cudaGetLastError");
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorECCUncorrectable:
+        return "uncorrectable ECC error encountered";
+    default:
+        return "an error";
+    }
+}
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------- */
+
+#include "coroutine.h"
+
+thread_local zr_stand_in_place zr_stand_in_here;
+
+namespace
+{
+
+enum class thread_state { ready, at_block, at_warp, ended };
+
+constexpr int most_threads = 1024, most_words = 8;
+constexpr size_t stack_bytes = 64 << 10;
+
+struct block_thread {
+    coroutine own;
+    thread_state state;
+    zr_stand_in_place place;
+    uint32_t given[2][most_words];
+    int turn;
+};
+
+/* What one thread of the processor runs kernels with; made when it does so first. */
+struct machine {
+    block_thread thread[most_threads];
+    coroutine scheduler;
+    const std::function<void()> *kernel;
+    std::vector<unsigned char> shared;
+    int current;
+
+    machine()
+    {
+        char *stacks = (char *)mmap(nullptr, stack_bytes * most_threads, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        for (int t = 0; t < most_threads; t++) thread[t].own.stack = stacks + stack_bytes * (size_t)t;
+    }
+    ~machine()
+    {
+        munmap(thread[0].own.stack, stack_bytes * most_threads);
+    }
+};
+
+machine &here()
+{
+    static thread_local machine *made = nullptr;
+    static thread_local struct owner {
+        ~owner()
+        {
+            delete made;
+        }
+    } ends;
+    (void)ends;
+    if (!made) made = new machine;
+    return *made;
+}
+
+void thread_main(void *arg)
+{
+    machine *m = (machine *)arg;
+    (*m->kernel)();
+    m->thread[m->current].state = thread_state::ended;
+    coroutine_switch(&m->thread[m->current].own, &m->scheduler);
+    abort();
+}
+
+void meet(thread_state at)
+{
+    machine &m = here();
+    block_thread &mine = m.thread[m.current];
+    mine.state = at;
+    coroutine_switch(&mine.own, &m.scheduler);
+}
+
+/* Let all that wait at `at` among [first, end) go on if nobody there is still on the way; true: they do. */
+bool release(machine &m, int first, int end, thread_state at)
+{
+    int waiting = 0;
+    for (int t = first; t < end; t++) {
+        if (m.thread[t].state == at)
+            waiting++;
+        else if (m.thread[t].state != thread_state::ended)
+            return false;
+    }
+    for (int t = first; t < end; t++)
+        if (m.thread[t].state == at) m.thread[t].state = thread_state::ready;
+    return waiting > 0;
+}
+
+void run_ready(machine &m, int first, int end)
+{
+    for (int t = first; t < end; t++) {
+        if (m.thread[t].state != thread_state::ready) continue;
+        m.current = t;
+        zr_stand_in_here = m.thread[t].place;
+        coroutine_switch(&m.scheduler, &m.thread[t].own);
+    }
+}
+
+void run_block(machine &m, int threads)
+{
+    for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (int first = 0; first < threads; first += 32) {
+            const int end = first + 32 < threads ? first + 32 : threads;
+            do run_ready(m, first, end);
+            while (release(m, first, end, thread_state::at_warp));
+        }
+        goes_on = release(m, 0, threads, thread_state::at_block);
+    }
+    for (int t = 0; t < threads; t++)
+        if (m.thread[t].state != thread_state::ended) {
+            fprintf(stderr, "a kernel's threads wait for each other at different places\n");
+            abort();
+        }
+}
+
+void run_blocks(const std::function<void()> &kernel, dim3 blocks, dim3 threads, size_t shared_bytes)
+{
+    machine &m = here();
+    const int n = (int)(threads.x * threads.y * threads.z);
+    m.kernel = &kernel;
+    for (unsigned z = 0; z < blocks.z; z++)
+        for (unsigned y = 0; y < blocks.y; y++)
+            for (unsigned x = 0; x < blocks.x; x++) {
+                m.shared.assign(shared_bytes + 16, 0xa5);
+                for (int t = 0; t < n; t++) {
+                    block_thread &one = m.thread[t];
+                    one.state = thread_state::ready;
+                    one.turn = 0;
+                    one.place.thread = dim3((unsigned)t % threads.x, (unsigned)t / threads.x % threads.y,
+                                            (unsigned)t / threads.x / threads.y);
+                    one.place.block = dim3(x, y, z);
+                    one.place.threads = threads;
+                    one.place.blocks = blocks;
+                    coroutine_start(&one.own, stack_bytes, thread_main, &m);
+                }
+                run_block(m, n);
+            }
+}
+
+} // namespace
+
+void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        std::function<void()> kernel)
+{
+    const size_t n = (size_t)threads.x * threads.y * threads.z;
+    if (n < 1 || n > most_threads || blocks.x < 1 || blocks.y < 1 || blocks.z < 1 || blocks.y > 65535 ||
+        blocks.z > 65535 || shared_bytes > (size_t)227 << 10) {
+        fprintf(stderr, "a launch of %u x %u x %u blocks of %zu threads with %zu bytes: a GPU would refuse it\n",
+                blocks.x, blocks.y, blocks.z, n, shared_bytes);
+        abort();
+    }
+    issue(stream, [=] { run_blocks(kernel, blocks, threads, shared_bytes); });
+}
+
+void *zr_stand_in_shared()
+{
+    const uintptr_t at = (uintptr_t)here().shared.data();
+    return (void *)((at + 15) / 16 * 16);
+}
+
+void zr_stand_in_meet_block()
+{
+    meet(thread_state::at_block);
+}
+
+void zr_stand_in_meet_warp()
+{
+    meet(thread_state::at_warp);
+}
+
+/* Two sets in turn: who fills a set for the second time has met all others in between, who have read it by then. */
+void zr_stand_in_exchange(const uint32_t *mine, int words)
+{
+    machine &m = here();
+    block_thread &one = m.thread[m.current];
+    memcpy(one.given[one.turn & 1], mine, sizeof *mine * (size_t)words);
+    one.turn++;
+    meet(thread_state::at_warp);
+}
+
+const uint32_t *zr_stand_in_given(int lane)
+{
+    machine &m = here();
+    const int turn = m.thread[m.current].turn - 1, at = m.current / 32 * 32 + lane;
+    return m.thread[at].given[turn & 1];
+}

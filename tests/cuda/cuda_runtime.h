@@ -1,0 +1,246 @@
+/*
+ * A stand-in for CUDA's runtime, so that src/device/cuda is compiled for the processor and tested where no GPU is.
+ *
+ * What is issued to a stream happens only when somebody waits for it, or asks whether it has, on that thread: whoever
+ * forgets to wait gets other bits. Memory of the device may be touched by what runs in a stream and by nobody else:
+ * elsewhere it is protected. A kernel's blocks run one after the other, the threads of a block as coroutines that meet
+ * where the kernel synchronises them.
+ *
+ * Names and meanings are those of the CUDA Runtime API's reference; of it, what src/device/cuda uses.
+ */
+#ifndef ZR_TESTS_CUDA_RUNTIME_H
+#define ZR_TESTS_CUDA_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUDART_VERSION 13000
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorECCUncorrectable = 214,
+    cudaErrorNotReady = 600,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorLaunchFailure = 719
+} cudaError_t;
+
+typedef struct zr_stand_in_stream *cudaStream_t;
+typedef struct zr_stand_in_event *cudaEvent_t;
+typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
+
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocMapped = 2 };
+
+typedef struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor;
+    int multiProcessorCount;
+    int pciBusID, pciDeviceID, pciDomainID;
+} cudaDeviceProp;
+
+typedef enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2
+} cudaMemoryType;
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+};
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t error);
+
+/* ---- of the stand-in alone --------------------------------------------------------------------- */
+
+/** Issue a function to a stream: what the stand-ins of libraries are made of. `arg` is copied. */
+cudaError_t zr_stand_in_issue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes);
+/** As that, for what waits itself: `run` is called again and again until it returns 1. */
+cudaError_t zr_stand_in_issue_wait(cudaStream_t stream, int (*run)(void *arg), void *arg);
+/** The next calls of this function fail with this error, after `skip` that do not; NULL: none. */
+void zr_stand_in_fail(const char *function, int skip, cudaError_t error);
+/** For stand-ins of libraries: what a call of this function shall return. */
+cudaError_t zr_stand_in_failure(const char *function);
+/** A function of a library that zr loads (src/base/library.h): here it is the program's own. */
+void zr_stand_in_function(const char *name, void (*function)(void));
+/** 1: memory of the device may be touched by anybody, and all memory is the device's, until the next call with 0. */
+void zr_stand_in_touchable(int touchable);
+/** Device memory that was taken and not freed, bytes. */
+size_t zr_stand_in_taken(void);
+
+#ifdef __cplusplus
+}
+
+/** What a GPU would not forgive ends the program. */
+inline void zr_stand_in_check(bool holds)
+{
+    if (!holds) __builtin_trap();
+}
+
+/* ---- what kernels are written in --------------------------------------------------------------- */
+
+#include <math.h>
+#include <string.h>
+#include <functional>
+
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+struct zr_stand_in_place {
+    dim3 thread, block, threads, blocks;
+};
+extern thread_local zr_stand_in_place zr_stand_in_here;
+#define threadIdx (zr_stand_in_here.thread)
+#define blockIdx (zr_stand_in_here.block)
+#define blockDim (zr_stand_in_here.threads)
+#define gridDim (zr_stand_in_here.blocks)
+
+void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        std::function<void()> kernel);
+/** Shared memory of the block, as many bytes as the launch asked for. */
+void *zr_stand_in_shared();
+/** All threads of the block; all of the warp. */
+void zr_stand_in_meet_block();
+void zr_stand_in_meet_warp();
+/** What lane `lane` of the warp gave in the same call: up to 8 words each. */
+void zr_stand_in_exchange(const uint32_t *mine, int words);
+const uint32_t *zr_stand_in_given(int lane);
+
+inline void __syncthreads()
+{
+    zr_stand_in_meet_block();
+}
+
+inline void __syncwarp(unsigned = 0xffffffffu)
+{
+    zr_stand_in_meet_warp();
+}
+
+template <typename T> T zr_stand_in_shuffle(T value, int lane)
+{
+    uint32_t words[2] = {0, 0};
+    static_assert(sizeof(T) <= sizeof words, "at most 8 bytes a lane");
+    memcpy(words, &value, sizeof value);
+    zr_stand_in_exchange(words, 2);
+    memcpy(&value, zr_stand_in_given(lane), sizeof value);
+    return value;
+}
+
+inline int zr_stand_in_lane()
+{
+    return (int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
+}
+
+template <typename T> T __shfl_sync(unsigned, T value, int lane, int width = 32)
+{
+    const int first = zr_stand_in_lane() / width * width;
+    return zr_stand_in_shuffle(value, first + lane % width);
+}
+
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask, int = 32)
+{
+    return zr_stand_in_shuffle(value, zr_stand_in_lane() ^ mask);
+}
+
+template <typename T> T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32)
+{
+    const int lane = zr_stand_in_lane(), to = lane + (int)delta;
+    return zr_stand_in_shuffle(value, to / width == lane / width ? to : lane);
+}
+
+inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    const uint32_t mine = predicate != 0;
+    unsigned votes = 0;
+    zr_stand_in_exchange(&mine, 1);
+    for (int lane = 0; lane < 32; lane++) votes |= (zr_stand_in_given(lane)[0] & 1) << lane;
+    return votes;
+}
+
+inline uint32_t __float_as_uint(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+inline float __uint_as_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+
+inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+
+/* Blocks run one after the other, and the threads of a block give way only where they meet. */
+template <typename T> T atomicAdd(T *to, T value)
+{
+    const T was = *to;
+    *to += value;
+    return was;
+}
+
+template <typename T> T atomicMin(T *to, T value)
+{
+    const T was = *to;
+    if (value < was) *to = value;
+    return was;
+}
+#endif
+#endif

@@ -1,0 +1,415 @@
+/* The stand-in of tests/cuda/nccl.h. Where zr is built without MPI there is none. */
+#if __has_include(<mpi.h>)
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include "nccl.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <memory>
+#include <vector>
+
+namespace
+{
+
+/* What a rank tells the root of its communicator. */
+struct caller {
+    int rank, world_rank;
+    char host[64], bus[24];
+};
+
+/* What stands in a unique id: where the ranks meet, and which of the root's communicators it is. */
+struct meeting {
+    int root, number;
+};
+
+enum { CALLERS_TAG = 1000, TABLES_TAG = 2000, PIECES_TAG = 3000, NUMBERS = 500, POLLS = 2 };
+
+/* One message between two ranks of a communicator, through memory of its own: what was left behind by a communicator
+ * that was aborted may still come. */
+struct message {
+    bool sends;
+    int peer;
+    const unsigned char *from;
+    unsigned char *to;
+    std::vector<unsigned char> bytes;
+};
+
+enum class phase { meets, asked, ready, ends };
+
+thread_local int depth;
+thread_local char last_error[128];
+int alive, aborted, next_number;
+long operations;
+
+ncclResult_t refuse(ncclResult_t result, const char *text)
+{
+    snprintf(last_error, sizeof last_error, "%s\nand more of it", text);
+    return result;
+}
+
+} // namespace
+
+struct zr_stand_in_group;
+
+struct ncclComm {
+    meeting at;
+    int rank, size, polls = 0;
+    phase now = phase::meets;
+    std::vector<caller> table; /* (size): its own alone until all have met; on the root, those that have come */
+    int come = 1;
+    std::vector<MPI_Request> request;
+    bool told = false;
+    std::shared_ptr<zr_stand_in_group> asked; /* to be issued, or on its way */
+};
+
+/* What was asked for in one group. */
+struct zr_stand_in_group {
+    ncclComm *comm; /* NULL: it was aborted */
+    cudaStream_t stream;
+    std::vector<message> list;
+    std::vector<MPI_Request> request;
+    bool begun = false, ended = false;
+    std::shared_ptr<zr_stand_in_group> own; /* itself while the stream has it */
+};
+
+namespace
+{
+
+thread_local std::shared_ptr<zr_stand_in_group> open_group;
+
+/* ---- how ranks meet ---------------------------------------------------------------------------- */
+
+bool all_done(std::vector<MPI_Request> &request)
+{
+    int done = 0;
+    MPI_Testall((int)request.size(), request.data(), &done, MPI_STATUSES_IGNORE);
+    return done != 0;
+}
+
+/* The root takes who comes, and tells everyone of all. */
+bool met_root(ncclComm *c)
+{
+    const int tag = CALLERS_TAG + c->at.number;
+    for (int there = 1; there && c->come < c->size;) {
+        caller one;
+        MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        if (!there) return false;
+        MPI_Recv(&one, sizeof one, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        c->table[(size_t)one.rank] = one;
+        c->come++;
+    }
+    for (int r = 0; r < c->size && !c->told; r++) {
+        if (r == c->rank) continue;
+        c->request.push_back(MPI_REQUEST_NULL);
+        MPI_Isend(c->table.data(), (int)(sizeof(caller) * c->table.size()), MPI_BYTE, c->table[(size_t)r].world_rank,
+                  TABLES_TAG + c->at.number, MPI_COMM_WORLD, &c->request.back());
+    }
+    c->told = true;
+    return all_done(c->request);
+}
+
+bool met(ncclComm *c)
+{
+    if (c->rank == 0) return met_root(c);
+    const int bytes = (int)(sizeof(caller) * c->table.size());
+    if (!c->told) {
+        c->request.resize(2);
+        MPI_Isend(&c->table[(size_t)c->rank], sizeof(caller), MPI_BYTE, c->at.root, CALLERS_TAG + c->at.number,
+                  MPI_COMM_WORLD, &c->request[0]);
+        MPI_Irecv(c->table.data(), bytes, MPI_BYTE, c->at.root, TABLES_TAG + c->at.number, MPI_COMM_WORLD,
+                  &c->request[1]);
+    }
+    c->told = true;
+    return all_done(c->request);
+}
+
+ncclResult_t check_gpus(const ncclComm *c)
+{
+    for (const caller &a : c->table)
+        for (const caller &b : c->table)
+            if (a.rank < b.rank && strcmp(a.host, b.host) == 0 && strcmp(a.bus, b.bus) == 0)
+                return refuse(ncclInvalidUsage, "Duplicate GPU detected");
+    return ncclSuccess;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+void begin(zr_stand_in_group *g)
+{
+    const ncclComm *c = g->comm;
+    const int tag = PIECES_TAG + c->at.root * NUMBERS + c->at.number;
+    g->begun = true;
+    g->request.assign(g->list.size(), MPI_REQUEST_NULL);
+    for (size_t i = 0; i < g->list.size(); i++) {
+        message &m = g->list[i];
+        const int peer = c->table[(size_t)m.peer].world_rank, n = (int)m.bytes.size();
+        if (m.sends) memcpy(m.bytes.data(), m.from, m.bytes.size());
+        if (m.sends)
+            MPI_Isend(m.bytes.data(), n, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &g->request[i]);
+        else
+            MPI_Irecv(m.bytes.data(), n, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &g->request[i]);
+    }
+}
+
+/* In the stream. What an aborted communicator has begun stays where it is: its bytes may still come. */
+int step(void *arg)
+{
+    zr_stand_in_group *g = (zr_stand_in_group *)arg;
+    if (!g->comm) {
+        if (!g->begun) g->own.reset();
+        return 1;
+    }
+    if (!g->begun) begin(g);
+    if (!all_done(g->request)) return 0;
+    for (message &m : g->list)
+        if (!m.sends) memcpy(m.to, m.bytes.data(), m.bytes.size());
+    g->ended = true;
+    g->own.reset();
+    return 1;
+}
+
+/* Where an operation goes: the group that is open, or one of its own. */
+ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
+{
+    operations++;
+    const cudaError_t wanted = zr_stand_in_failure("nccl");
+    if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
+    if (!comm || comm->now != phase::ready) return refuse(ncclInvalidUsage, "the communicator is not ready");
+    if (comm->asked && !comm->asked->ended) return refuse(ncclInvalidUsage, "the last operation has not ended");
+    if (!open_group) {
+        open_group = std::make_shared<zr_stand_in_group>();
+        open_group->comm = comm;
+        open_group->stream = stream;
+    }
+    return open_group->comm == comm && open_group->stream == stream ? ncclSuccess : ncclInvalidUsage;
+}
+
+void put(bool sends, int peer, const void *from, void *to, size_t bytes)
+{
+    open_group->list.push_back({sends, peer, (const unsigned char *)from, (unsigned char *)to, {}});
+    open_group->list.back().bytes.resize(bytes);
+}
+
+ncclResult_t close_group()
+{
+    const std::shared_ptr<zr_stand_in_group> g = open_group;
+    if (depth > 0 || !g) return ncclSuccess;
+    open_group.reset();
+    g->comm->asked = g;
+    g->comm->now = phase::asked;
+    g->comm->polls = 0;
+    return ncclInProgress;
+}
+
+ncclResult_t go_on(ncclComm *c)
+{
+    if (c->now == phase::ready) return ncclSuccess;
+    if (c->now == phase::meets) {
+        if (!met(c)) return ncclInProgress;
+        c->now = phase::ready;
+        return check_gpus(c);
+    }
+    if (c->polls++ < POLLS) return ncclInProgress;
+    if (c->now == phase::ends) return ncclSuccess;
+    c->asked->own = c->asked;
+    zr_stand_in_issue_wait(c->asked->stream, step, c->asked.get());
+    c->now = phase::ready;
+    return ncclSuccess;
+}
+
+} // namespace
+
+/* ---- the library ------------------------------------------------------------------------------- */
+
+extern "C" {
+
+int zr_stand_in_nccl_alive(void)
+{
+    return alive;
+}
+
+int zr_stand_in_nccl_aborted(void)
+{
+    return aborted;
+}
+
+long zr_stand_in_nccl_operations(void)
+{
+    return operations;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    meeting at;
+    MPI_Comm_rank(MPI_COMM_WORLD, &at.root);
+    at.number = next_number++ % NUMBERS;
+    memset(id, 0x5a, sizeof *id);
+    memcpy(id, &at, sizeof at);
+    return (ncclResult_t)zr_stand_in_failure("ncclGetUniqueId");
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    const cudaError_t wanted = zr_stand_in_failure("ncclCommInitRankConfig");
+    if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
+    if (config->blocking != 0) return refuse(ncclInvalidArgument, "only what is not blocking is here");
+    ncclComm *c = new ncclComm;
+    int gpu;
+    memcpy(&c->at, &id, sizeof c->at);
+    c->rank = rank;
+    c->size = ranks;
+    c->table.resize((size_t)ranks);
+    caller &mine = c->table[(size_t)rank];
+    memset(&mine, 0, sizeof mine);
+    mine.rank = rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &mine.world_rank);
+    cudaGetDevice(&gpu);
+    cudaDeviceGetPCIBusId(mine.bus, sizeof mine.bus, gpu);
+    const char *host = getenv("NCCL_HOSTID");
+    if (host) snprintf(mine.host, sizeof mine.host, "%s", host);
+    alive++;
+    *comm = c;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (comm->now != phase::ready || (comm->asked && !comm->asked->ended)) return ncclInvalidUsage;
+    comm->now = phase::ends;
+    comm->polls = 0;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    if (comm->now != phase::ends || comm->polls < POLLS) return refuse(ncclInvalidUsage, "it has not ended");
+    alive--;
+    delete comm;
+    return ncclSuccess;
+}
+
+/* Its operations are off the stream. A communicator whose ranks have not met stays, for what may still come to it. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    if (comm->asked) comm->asked->comm = nullptr;
+    alive--;
+    aborted++;
+    if (comm->now != phase::meets || !comm->told) delete comm;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+    const cudaError_t wanted = zr_stand_in_failure("ncclCommGetAsyncError");
+    if (wanted != cudaSuccess) refuse((ncclResult_t)wanted, "as was asked for");
+    *state = wanted != cudaSuccess ? (ncclResult_t)wanted : go_on(comm);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    switch (result) {
+    case ncclSystemError:
+        return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInvalidUsage:
+        return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+        return "remote process exited or there was a network error";
+    default:
+        return "another error";
+    }
+}
+
+const char *ncclGetLastError(ncclComm_t)
+{
+    return last_error;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    depth--;
+    return close_group();
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    const ncclResult_t result = open_for(comm, stream);
+    if (result != ncclSuccess) return result;
+    put(true, peer, from, nullptr, count);
+    return close_group();
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    const ncclResult_t result = open_for(comm, stream);
+    if (result != ncclSuccess) return result;
+    put(false, peer, nullptr, to, count);
+    return close_group();
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    const ncclResult_t result = open_for(comm, stream);
+    if (result != ncclSuccess) return result;
+    for (int r = 0; r < comm->size && comm->rank == root; r++)
+        if (r != root) put(true, r, from, nullptr, count);
+    if (comm->rank != root) put(false, root, nullptr, to, count);
+    if (comm->rank == root && from != to) cudaMemcpyAsync(to, from, count, cudaMemcpyDefault, stream);
+    return close_group();
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    const ncclResult_t result = open_for(comm, stream);
+    if (result != ncclSuccess) return result;
+    unsigned char *place = (unsigned char *)to;
+    for (int r = 0; r < comm->size; r++) {
+        if (r == comm->rank) continue;
+        put(true, r, from, nullptr, count);
+        put(false, r, nullptr, place + (size_t)r * count, count);
+    }
+    if (place + (size_t)comm->rank * count != from)
+        cudaMemcpyAsync(place + (size_t)comm->rank * count, from, count, cudaMemcpyDefault, stream);
+    return close_group();
+}
+}
+
+namespace
+{
+
+/* Known to who loads the library. */
+struct loaded {
+    loaded()
+    {
+#define KNOWN(function) zr_stand_in_function(#function, (void (*)(void))function)
+        KNOWN(ncclGetUniqueId);
+        KNOWN(ncclCommInitRankConfig);
+        KNOWN(ncclCommFinalize);
+        KNOWN(ncclCommDestroy);
+        KNOWN(ncclCommAbort);
+        KNOWN(ncclCommGetAsyncError);
+        KNOWN(ncclGetErrorString);
+        KNOWN(ncclGetLastError);
+        KNOWN(ncclGroupStart);
+        KNOWN(ncclGroupEnd);
+        KNOWN(ncclSend);
+        KNOWN(ncclRecv);
+        KNOWN(ncclBroadcast);
+        KNOWN(ncclAllGather);
+    }
+} at_start;
+
+} // namespace
+#endif

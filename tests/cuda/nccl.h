@@ -1,0 +1,77 @@
+/*
+ * A stand-in for NCCL, over messages of MPI: its operations are work in the stand-in's streams (cuda_runtime.h).
+ *
+ * It is strict where NCCL leaves much to whoever calls it. Communicators are non-blocking ones: nothing is issued to
+ * the stream before ncclCommGetAsyncError has said twice that the communicator is in progress, and what is asked of it
+ * before that is refused, as are two ranks on one GPU of a host (NCCL_HOSTID tells hosts apart). An operation ends when
+ * its peers have come, and has its bytes only then.
+ *
+ * Names, numbers and meanings are those of NCCL's reference; of it, what src/comm/nccl.c uses.
+ */
+#ifndef ZR_TESTS_NCCL_H
+#define ZR_TESTS_NCCL_H
+
+#include "cuda_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ncclComm *ncclComm_t;
+
+#define NCCL_UNIQUE_ID_BYTES 128
+typedef struct {
+    char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef enum {
+    ncclSuccess = 0,
+    ncclUnhandledCudaError = 1,
+    ncclSystemError = 2,
+    ncclInternalError = 3,
+    ncclInvalidArgument = 4,
+    ncclInvalidUsage = 5,
+    ncclRemoteError = 6,
+    ncclInProgress = 7
+} ncclResult_t;
+
+typedef enum { ncclInt8 = 0 } ncclDataType_t;
+
+typedef struct ncclConfig_t {
+    int blocking;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER                                                                                        \
+    {                                                                                                                  \
+        1                                                                                                              \
+    }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
+const char *ncclGetErrorString(ncclResult_t result);
+const char *ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+
+/* ---- of the stand-in alone --------------------------------------------------------------------- */
+
+/** Communicators of this process that have begun and not ended; those that were aborted; operations that were asked
+ *  for. */
+int zr_stand_in_nccl_alive(void);
+int zr_stand_in_nccl_aborted(void);
+long zr_stand_in_nccl_operations(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,67 @@
+#TEST timeout=180
+# bench/gpu without a GPU, and on the stand-in of tests/cuda with tiny models: what it does, not how fast.
+. tests/command.inc
+ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
+tests=$(dirname "$ZR")/tests
+
+if ! command -v python3 >/dev/null; then
+    skip "bench/gpu" "no python3"
+    echo "1..$n"
+    exit
+fi
+bench() { "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json "$@"; }
+# Tools in place of those of NVIDIA: one tells 400 MiB more while a run is on, the other that no program has errors.
+mkdir bin
+cat >bin/nvidia-smi <<'END'
+#!/bin/sh
+case "$*" in *-lms*) while echo 900; do sleep 0.05; done ;; *) echo 500 ;; esac
+END
+cat >bin/compute-sanitizer <<'END'
+#!/bin/sh
+tool=$2
+shift 2
+"$@" || exit
+[ "$tool" = racecheck ] && echo "========= RACECHECK SUMMARY: 1 hazard displayed (${RACES:-0} errors, 1 warning)" ||
+    echo "========= ERROR SUMMARY: 0 errors"
+END
+printf '#!/bin/sh\necho "1..2\nok 1 - one\nok 2 - two # SKIP"\n' >bin/gpu_test_device_shards
+printf '#!/bin/sh\necho "1..2\nok 1 - one\nnot ok 2 - two"\nexit 1\n' >bin/gpu_test_engine
+chmod +x bin/*
+PATH=$DIR/bin:$PATH
+export PATH
+
+check "a part that is none" code 2 bench nonsense
+check "no GPU" code 69 env ZR="$ZR" CUDA_VISIBLE_DEVICES= "$ZR_SOURCE/bench/gpu" --no-build
+check "... is one line" test "$(wc -l <err)" = 1
+check "... that says why" grep -q '^bench/gpu: no GPU: .' err
+
+ZR=$tests/zr_stand_in BENCH_GPU=$tests/bench_gpu_stand_in GPU_TESTS=$DIR/bin/gpu_test_device_* XDG_CACHE_HOME=$DIR/cache
+export ZR BENCH_GPU GPU_TESTS XDG_CACHE_HOME
+check "no time" bench --tiny --limit 2 golden largest
+check "... is said of each part" test "$(grep -c '^skipped: .*the part .* s are left' out)" = 2
+check "all but PyTorch" bench --tiny tests sanitizers kernels training memory idle ranks golden largest
+cp out table
+row() { grep -q "$1" table || { grep "$2" table >&2; return 1; }; }
+check "... tests are counted" row '^all tests  *1 passed .* ok .* 1 skipped' tests
+check "... races as well" row '^racecheck: device_shards  *0 errors .* ok' racecheck
+check "... the share of the peak" row '^small bf16, B 4, T 16: MFU  *[0-9]' MFU
+check "... where the time goes" row 'where the time goes .*attention' where
+check "... memory beside the plan" row '^big bf16, B 2: GPU memory beside the plan  *0.41[0-9] GB .* ok' beside
+check "... the same bits" row 'to the bit  *the same .* ok' bit
+check "... the processor's losses" test "$(grep -c 'apart from the processor .* ok ' table)" = 4
+check "... idle time" row 'idle share  *[01]' idle
+check "... the largest model learns" row '^3 layers, .*: the loss falls .* ok' falls
+check "... and nothing is left out" grep -q ' 0 missed, 0 failed, 0 skipped$' table
+check "... a document of the same rows" python3 - <<'END'
+import json
+told = json.load(open("gpu.json"))
+parts = [row["part"] for row in told["rows"]]
+assert sorted(set(parts)) == sorted("tests sanitizers kernels training memory idle ranks golden largest".split()), parts
+assert told["details"]["timings"]["small bf16"]["kinds"] and len(told["details"]["kernels"]) > 40
+END
+check "an error of a race" code 1 env RACES=2 "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json --tiny sanitizers
+check "... is told" grep -q '^MISSED: sanitizers: racecheck' out
+GPU_TESTS=$DIR/bin/gpu_test_*
+check "a test that fails" code 1 bench --tiny tests
+check "... is named" grep -q '^MISSED: tests: engine; .*not ok 2 - two' out
+echo "1..$n"

@@ -1,0 +1,61 @@
+#TEST timeout=180
+# GPUs from the command, on the stand-in of tests/cuda: the losses of a processor but for rounding, the same bits at all
+# stages, checkpoints from one to the other, and what is said where no GPU is.
+. tests/command.inc
+GPU=$(dirname "$ZR")/tests/zr_stand_in
+
+numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
+same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
+part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
+as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
+near() { # A B: losses, validation losses and norms within 2e-4 of each other
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$1/metrics.jsonl" | cut -d: -f2 >a
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$2/metrics.jsonl" | cut -d: -f2 >b
+    [ -s a ] && paste a b | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-4 * $1) exit 1 }'
+}
+
+i=0
+while [ $i -lt 300 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32},
+ "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 4,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.5,
+ "zero_optimization": {"stage": 3},
+ "train": {"steps": 4, "threads": 1, "eval_interval": 2, "eval_batches": 2, "save_interval": 2, "output_dir": "processor"}}
+END
+train() { # COMMAND DIR RANKS KEYS...
+    command=$1 dir=$2 ranks=$3
+    shift 3
+    "$command" train c.json --ranks "$ranks" --quiet --train.output_dir="$dir" "$@"
+}
+
+check "GPUs are listed" "$GPU" info
+check "... by name and memory" grep -q '^gpu 1  *stand-in 1, compute capability 8.0, 8.59 GB' out
+check "... as a device" grep -q '^devices  *cpu, cuda$' out
+check "... as JSON" sh -c "'$GPU' info --json | grep -q '\"gpus\":\[{\"gpu\":0, \"name\":\"stand-in 0\"'"
+check "on a processor" train "$ZR" processor 1 --device=cpu
+check "on a GPU, which is taken where there is one" train "$GPU" gpu 1
+check "... the losses of the processor, but for rounding" near processor gpu
+check "... planned is measured" as_planned gpu
+for stage in 0 2; do
+    check "2 ranks, stage $stage" train "$GPU" gpu-$stage 2 --zero_optimization.stage=$stage
+done
+check "2 ranks, stage 3" train "$GPU" gpu-3 2 --timings
+check "... times that add up" sh -c "sed -n 's/.*\"step_ms\":\([0-9.]*\).*/\1/p' gpu-3/run.json | grep -q '[1-9]'"
+for stage in 0 2; do check "... the bits of stage $stage" same gpu-3 gpu-$stage; done
+check "... near one rank's" near gpu gpu-3
+check "a run of a processor goes on on a GPU" train "$GPU" processor 2 --resume --device=cuda --train.steps=6
+check "a run of a GPU goes on on a processor" train "$ZR" gpu 2 --resume --device=cpu --train.steps=6
+check "... to the same losses, but for rounding" near processor gpu
+check "evaluated on a GPU" sh -c "'$GPU' eval processor --data text.txt --json >a"
+check "... and, though a GPU trained it, on a processor" sh -c "'$ZR' eval processor --data text.txt --json >b"
+check "... to the same loss" sh -c "cat a b | sed 's/.*\"loss\":\([0-9.]*\).*/\1/' | awk 'NR == 1 { x = \$1 } END { d = x - \$1; if (d < 0) d = -d; exit !(NR == 2 && d <= 2e-4 * x) }'"
+check "generated on a GPU" sh -c "'$GPU' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >a"
+check "... what the processor generates" sh -c "'$ZR' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >b; cmp a b"
+check "too little memory on a GPU" code 71 train "$GPU" none 1 --memory.limit=900MB
+check "... in its words" grep -q 'needs .* of GPU memory per rank .* but memory.limit is 900.00 MB' err
+check "no GPU" code 69 train "$ZR" none 1 --device=cuda
+check "... is said so" grep -q 'no GPU: ' err
+check "a device that is none" code 78 train "$ZR" none 1 --device=tpu
+check "... is named with those there are" grep -q 'device: .*auto.*cpu.*cuda' err
+echo "1..$n"

@@ -1,0 +1,297 @@
+//TEST np=1,2,3,4 timeout=60
+//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
+//STAND_IN
+/* Ranks that are processes on GPUs: pieces go by NCCL, on the stand-ins of tests/cuda; some of it on real GPUs, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* A build without MPI has no mpi.h in its search path. */
+#if __has_include(<mpi.h>)
+#include "comm_nccl.h"
+
+#ifndef ZR_GPU
+/* ---- what every transport must do -------------------------------------------------------------- */
+
+/* These look into the staging themselves. */
+static void all_calls(void **state)
+{
+    (void)state;
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
+        const long before = zr_stand_in_nccl_operations();
+        zr_comm *comm = create(ranks_per_node);
+        zr_stand_in_touchable(1);
+        expect_ok(check_comm(comm, NULL));
+        zr_stand_in_touchable(0);
+        EXPECT((zr_stand_in_nccl_operations() > before + 100) == (world_size > 1));
+        destroy(&comm);
+    }
+}
+
+static void groups(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0);
+    zr_stand_in_touchable(1);
+    expect_ok(check_groups(comm, NULL));
+    expect_ok(check_grid(comm, world_size == 4 ? 2 : world_size));
+    zr_stand_in_touchable(0);
+    destroy(&comm);
+}
+
+static void calls_may_come_from_a_second_thread(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(1);
+    zr_stand_in_touchable(1);
+    expect_ok(check_comm_beside(comm, NULL));
+    zr_stand_in_touchable(0);
+    destroy(&comm);
+}
+
+static void a_wrong_count_is_noticed(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0);
+    zr_stand_in_touchable(1);
+    miscounted_bytes = 1;
+    const zr_status st = check_comm(comm, NULL);
+    miscounted_bytes = 0;
+    zr_stand_in_touchable(0);
+    EXPECT(world_size == 1 || (st == ZR_ERR_INTERNAL && strstr(zr_error_message(), "traffic is not")));
+    destroy(&comm);
+}
+
+#endif
+
+/* ---- memory that the processor cannot touch ---------------------------------------------------- */
+
+static void broadcast_once(zr_comm *comm, int owner, int round)
+{
+    arrays a = take_arrays(comm);
+    memset(a.host, 0xee, a.bytes);
+    if (comm->rank == owner) check_fill(a.host, owner, -1, round, PIECE);
+    transfer(a.gpu, a.host, a.bytes);
+    expect_ok(zr_comm_broadcast(comm, owner, a.gpu, PIECE));
+    transfer(a.host, a.gpu, a.bytes);
+    expect_ok(check_bytes(a.host, owner, -1, round, PIECE, "a broadcast"));
+    EXPECT(a.bytes == PIECE || a.host[PIECE] == 0xee);
+    drop_arrays(&a);
+}
+
+/* For one rank, or for all; how many calls its taker has had. */
+static int exchange_once(zr_comm *comm, int owner, int64_t stride, int round)
+{
+    arrays a = take_arrays(comm);
+    const bool all = owner < 0;
+    arrival taken = {.comm = comm, .to = all ? comm->rank : owner, .round = round, .left = -1};
+    for (int r = 0; r < comm->size; r++)
+        if (all || r == 0) check_fill(a.host + r * stride, comm->rank, all ? r : owner, round, PIECE);
+    transfer(a.gpu, a.host, a.bytes);
+    taken.own = a.gpu + (all ? comm->rank * stride : 0);
+    if (all)
+        expect_ok(zr_comm_exchange(comm, a.gpu, stride, PIECE, arrive, &taken));
+    else
+        expect_ok(zr_comm_collect(comm, owner, a.gpu, PIECE, arrive, &taken));
+    EXPECT(taken.bytes == (all || owner == comm->rank ? PIECE : 0));
+    drop_arrays(&a);
+    return taken.calls;
+}
+
+static void move_all(zr_comm *comm, int chunks)
+{
+    for (int round = 0; round < 4; round++) {
+        const int64_t stride = round % 2 ? APART : PIECE;
+        gather_once(comm, stride, round < 2, round);
+        broadcast_once(comm, round % comm->size, round);
+        EXPECT(exchange_once(comm, -1, stride, round) == chunks);
+        const int owner = (round + 1) % comm->size;
+        EXPECT(exchange_once(comm, owner, stride, round) == (owner == comm->rank ? chunks : 0));
+    }
+}
+
+static void memory_of_the_gpu(void **state)
+{
+    (void)state;
+    const int peers = world_size - 1;
+    zr_comm *comm = create(0);
+    stage(comm, world_size * ZR_COMM_STAGING_LEAST);
+    const int slot = peers ? world_size * ZR_COMM_STAGING_LEAST / peers / 64 * 64 : PIECE;
+    move_all(comm, (PIECE + slot - 1) / slot);
+    stage(comm, peers ? peers * 2560 : 0);
+    move_all(comm, peers ? 2 : 1);
+    stage(comm, peers * ((PIECE + 63) / 64 * 64)); /* just enough for one chunk */
+    move_all(comm, 1);
+    const int64_t moved = 4 * 3 * PIECE * peers;
+    EXPECT(comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] >= moved &&
+           comm->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] >= moved);
+    destroy(&comm);
+}
+
+/* The host's memory goes as before beside the GPU's, with the staging that this leaves. */
+static void memory_of_the_host(void **state)
+{
+    (void)state;
+    const int64_t staging[] = {world_size * ZR_COMM_STAGING_LEAST, world_size * 1000, 2 << 20};
+    for (int ranks_per_node = 0; ranks_per_node <= 2; ranks_per_node++) {
+        zr_comm *comm = create(ranks_per_node);
+        checker c;
+        expect_ok(check_open(&c, comm));
+        for (int i = 0; i < 3; i++) {
+            stage(comm, staging[i]);
+            const long before = operations();
+            expect_ok(check_rounds(&c, 60));
+            EXPECT(operations() == before);
+            gather_once(comm, APART, i % 2, i);
+            EXPECT((operations() > before) == (world_size > 1));
+        }
+        check_close(&c);
+        expect_ok(zr_comm_copy_with(comm, NULL));
+        EXPECT(comm->staging_bytes == (world_size > 1 ? (1 << 20) + world_size * ZR_COMM_STAGING_LEAST : 2 << 20));
+        gather_host(comm, 7);
+        destroy(&comm);
+    }
+}
+
+static int other_copies;
+
+static zr_status other_copy(void *arg, void *to, const void *from, int64_t bytes)
+{
+    other_copies++;
+    return copy(arg, to, from, bytes);
+}
+
+/* Another's staging is not taken for one's own. The last copier counts. */
+static void back_and_forth(void **state)
+{
+    (void)state;
+    zr_comm_copier gpu = copier(), other = gpu;
+    other.copy = other_copy;
+    for (int ranks_per_node = 0; ranks_per_node <= 1; ranks_per_node++) {
+        zr_comm *comm = create_host(ranks_per_node);
+        expect_ok(zr_comm_copy_with(comm, NULL));
+        for (int i = 0; i < 2; i++) {
+            stage(comm, world_size * 1000);
+            expect_ok(zr_comm_copy_with(comm, &gpu));
+            EXPECT(world_size == 1 || (comm->staging == NULL && comm->staging_bytes == 0));
+            stage(comm, world_size * 1000);
+            gather_once(comm, APART, false, i);
+            EXPECT(other_copies == 0);
+            expect_ok(zr_comm_copy_with(comm, &other)); /* else nothing changes */
+            EXPECT(comm->staging != NULL && alive(1));
+            gather_once(comm, APART, false, i);
+            EXPECT(other_copies == 1);
+            other_copies = 0;
+            expect_ok(zr_comm_copy_with(comm, NULL));
+            EXPECT(clean());
+            EXPECT(comm->staging != NULL && comm->staging_bytes == world_size * 1000);
+            gather_host(comm, i);
+        }
+        destroy(&comm);
+    }
+}
+
+/* ---- ends -------------------------------------------------------------------------------------- */
+
+static zr_status waiting_call(zr_comm *comm, void *call)
+{
+    return failing_call(comm, *(int *)call);
+}
+
+/* A rank stops its own call that waits for rank 0, by this communicator or what it was split off. */
+static void stop(zr_comm *comm, zr_comm *stopped, int call)
+{
+    check_beside_args beside = {.comm = comm, .run = waiting_call, .arg = &call};
+    if (world_rank != 0) {
+        check_beside_start(&beside);
+        usleep(20000);
+        zr_comm_cancel(stopped);
+        EXPECT(check_beside_join(&beside) == ZR_ERR_PEER);
+        EXPECT_TEXT("was stopped");
+        EXPECT(cudaStreamQuery(stream) == cudaSuccess);
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* rank 0 comes only now */
+    zr_comm_cancel(stopped);
+    EXPECT(failing_call(comm, call) == ZR_ERR_PEER);
+}
+
+static void a_call_can_be_stopped(void **state)
+{
+    (void)state;
+    for (int call = 0; call < 4 && world_size > 1; call++) {
+        zr_comm *comm = create(call % 2);
+        stage(comm, world_size * 1000);
+        stop(comm, comm, call);
+        EXPECT(alive(0));
+        destroy(&comm);
+    }
+}
+
+/* So also in a group, by the world. */
+static void a_call_in_a_group_can_be_stopped(void **state)
+{
+    (void)state;
+    if (world_size == 1) return;
+    zr_comm *comm = create(0), *group;
+    expect_ok(zr_comm_split(comm, 0, world_rank, &group));
+    EXPECT(alive(2));
+    stage(comm, world_size * 1000);
+    stage(group, world_size * 1000);
+    stop(group, comm, 1);
+    EXPECT(alive(1));
+    zr_comm_destroy(&group);
+    EXPECT(failing_call(comm, 2) == ZR_ERR_PEER && alive(0));
+    destroy(&comm);
+}
+
+/* Between two chunks, by who takes them. */
+static void stopped_by_its_taker(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(1);
+    arrays a = take_arrays(comm);
+    arrival taken = {.comm = comm, .own = a.gpu + world_rank * APART, .to = world_rank, .round = 3, .left = 1};
+    stage(comm, world_size * 256);
+    for (int r = 0; r < comm->size; r++) check_fill(a.host + r * APART, world_rank, r, 3, PIECE);
+    transfer(a.gpu, a.host, a.bytes);
+    if (world_size > 1) {
+        EXPECT(zr_comm_exchange(comm, a.gpu, APART, PIECE, arrive, &taken) == ZR_ERR_PEER);
+        EXPECT_TEXT("was stopped");
+        EXPECT(taken.calls == 2);
+    }
+    drop_arrays(&a);
+    destroy(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    begin_all(&argc, &argv);
+    const struct CMUnitTest tests[] = {
+#ifndef ZR_GPU
+        cmocka_unit_test(all_calls),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(calls_may_come_from_a_second_thread),
+        cmocka_unit_test(a_wrong_count_is_noticed),
+#endif
+        cmocka_unit_test(memory_of_the_gpu),
+        cmocka_unit_test(memory_of_the_host),
+        cmocka_unit_test(back_and_forth),
+        cmocka_unit_test(a_call_can_be_stopped),
+        cmocka_unit_test(a_call_in_a_group_can_be_stopped),
+        cmocka_unit_test(stopped_by_its_taker),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    end_all();
+    return failed;
+}
+
+#else
+
+int main(void)
+{
+    return 1; /* not to be run: without MPI there is no mpirun for it */
+}
+
+#endif

@@ -1,0 +1,371 @@
+//TEST timeout=60
+//STAND_IN
+/* A GPU's own steps, and what its functions promise, on the stand-in of tests/cuda: sums, squares, casts, initial
+ * values and updates as the processor's, what was asked for happens in the queue's order, failures say what they are.
+ */
+#include "kernel_check.h"
+
+#ifndef ZR_GPU
+#include "cuda/cuda_runtime.h"
+#endif
+
+static zr_device *gpu, *cpu;
+
+static int make(void **state)
+{
+    (void)state;
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    assert_int_equal(zr_device_create_cuda(&config, &gpu), ZR_OK);
+    assert_int_equal(zr_device_create_cpu(&config, &cpu), ZR_OK);
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    zr_device_destroy(&gpu);
+    zr_device_destroy(&cpu);
+#ifndef ZR_GPU
+    assert_int_equal(zr_stand_in_taken(), 0);
+#endif
+    return 0;
+}
+
+static const zr_dtype types[] = {ZR_F32, ZR_BF16, ZR_F16};
+
+/* Arrays on the GPU that stand for those of the host, until `back` has copied them there. */
+static kernel_copy there[128];
+static int n_there;
+
+static void *put(void *x, zr_dtype dtype, int64_t n)
+{
+    assert_true(n_there < (int)(sizeof there / sizeof *there));
+    return kernel_put(gpu, there, &n_there, x, n * zr_dtype_bytes(dtype));
+}
+
+static void back(void)
+{
+    for (int i = 0; i < n_there; i++) kernel_take(gpu, &there[i]);
+    n_there = 0;
+}
+
+/* A result, which the GPU writes in memory of the host. */
+static void *result_new(size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(gpu->ops->alloc_host(gpu, (int64_t)bytes, &memory), ZR_OK);
+    return memory;
+}
+
+/* The bits of the processor's tree, for all numbers of pieces around powers of two. */
+static void sums(void **state)
+{
+    (void)state;
+    static const int pieces[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 100};
+    const int64_t sizes[] = {1, 7, 8, 300};
+    for (int t = 0; t < 9; t++)
+        for (int p = 0; p < (int)(sizeof pieces / sizeof *pieces); p++)
+            for (int s = 0; s < 4; s++)
+                for (int accumulate = 0; accumulate <= (types[t / 3] == ZR_F32); accumulate++) {
+                    const zr_dtype out = types[t / 3], in = types[t % 3];
+                    const int64_t n = sizes[s];
+                    const void *piece[100], *their[100];
+                    for (int r = 0; r < pieces[p]; r++) {
+                        void *x = array_random(in, n, 1.0);
+                        piece[r] = x;
+                        their[r] = put(x, in, n);
+                    }
+                    void *want = array_random(out, n, 1.0), *got = array_copy(want, out, n);
+                    assert_int_equal(cpu->ops->sum(cpu, want, out, accumulate, piece, pieces[p], in, n), ZR_OK);
+                    assert_int_equal(gpu->ops->sum(gpu, put(got, out, n), out, accumulate, their, pieces[p], in, n),
+                                     ZR_OK);
+                    back();
+                    assert_memory_equal(want, got, (size_t)(n * zr_dtype_bytes(out)));
+                    pool_clear();
+                }
+    const void *one[1] = {NULL};
+    assert_int_equal(gpu->ops->sum(gpu, NULL, ZR_BF16, true, one, 1, ZR_F32, 0), ZR_ERR_DTYPE);
+    assert_int_equal(gpu->ops->sum(gpu, NULL, ZR_F32, true, one, 0, ZR_F32, 0), ZR_ERR_ARG);
+}
+
+static zr_square square_of(void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first, zr_square from)
+{
+    zr_square *square = result_new(sizeof *square), got;
+    *square = from;
+    assert_int_equal(gpu->ops->square(gpu, put(x, dtype, n), dtype, n, exact, first, square), ZR_OK);
+    got = *square;
+    gpu->ops->free_host(gpu, square);
+    back();
+    return got;
+}
+
+static void squares(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 255, 4096, 4097, 70000};
+    for (int t = 0; t < 3; t++)
+        for (int s = 0; s < 5; s++) {
+            const int64_t n = sizes[s];
+            void *x = array_random(types[t], n, 3.0);
+            double want = 0;
+            for (int64_t i = 0; i < n; i++) want += array_get(x, types[t], i) * array_get(x, types[t], i);
+            zr_square got = square_of(x, types[t], n, false, 0, (zr_square){.sum = 2.0, .bad = -1});
+            assert_true(fabs(got.sum - 2.0 - want) <= 1e-12 * want);
+            const zr_square exact = square_of(x, types[t], n, true, 0, (zr_square){.bad = -1});
+            zr_square same = {.bad = -1};
+            assert_int_equal(cpu->ops->square(cpu, x, types[t], n, true, 0, &same), ZR_OK);
+            assert_memory_equal(&exact.exact, &same.exact, sizeof exact.exact);
+            assert_true(exact.sum == 0 && got.bad == -1 && exact.bad == -1);
+            array_set(x, types[t], n / 2, INFINITY);
+            array_set(x, types[t], n - 1, NAN);
+            got = square_of(x, types[t], n, s % 2, 1000, got);
+            assert_int_equal(got.bad, 1000 + n / 2);
+            assert_true(s % 2 ? got.exact.not_finite : !isfinite(got.sum));
+            array_set(x, types[t], 0, NAN);
+            got = square_of(x, types[t], n, false, 0, got);
+            assert_int_equal(got.bad, 1000 + n / 2); /* the first one that was found stays */
+            pool_clear();
+        }
+}
+
+static zr_exact total_of(float *x, int64_t n, zr_exact from)
+{
+    zr_exact *sum = result_new(sizeof *sum), got;
+    *sum = from;
+    assert_int_equal(gpu->ops->total(gpu, put(x, ZR_F32, n), n, sum), ZR_OK);
+    got = *sum;
+    gpu->ops->free_host(gpu, sum);
+    back();
+    return got;
+}
+
+static void totals(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n < 200000; n = 3 * n + 1) {
+        float *x = array_random(ZR_F32, n, 1e20);
+        for (int64_t i = 0; i < n; i += 3) x[i] *= 1e-30f;
+        zr_exact want = {.limb = {5}}, got = total_of(x, n, want);
+        assert_int_equal(cpu->ops->total(cpu, x, n, &want), ZR_OK);
+        assert_memory_equal(&want, &got, sizeof got);
+        x[n / 2] = -INFINITY;
+        got = total_of(x, n, got);
+        assert_true(got.not_finite);
+        pool_clear();
+    }
+}
+
+static void casts_and_fills(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 9; t++) {
+        const zr_dtype out = types[t / 3], in = types[t % 3];
+        const int64_t n = 1003;
+        void *x = array_random(in, n, 7.0), *want = array_new(out, n), *got = array_new(out, n);
+        assert_int_equal(cpu->ops->cast(cpu, want, out, x, in, n), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, put(got, out, n), out, put(x, in, n), in, n), ZR_OK);
+        back();
+        assert_memory_equal(want, got, (size_t)(n * zr_dtype_bytes(out)));
+        assert_int_equal(gpu->ops->fill(gpu, put(got, out, n), 0x3c, 9), ZR_OK);
+        back();
+        assert_int_equal(((unsigned char *)got)[8], 0x3c);
+        assert_int_equal(((unsigned char *)got)[9], ((unsigned char *)want)[9]);
+        pool_clear();
+    }
+}
+
+static void initial_values(void **state)
+{
+    (void)state;
+    const zr_rng rng = {.seed = 11, .purpose = ZR_RNG_INIT};
+    const uint64_t firsts[] = {0, 1, 15, 16, 63, 64, 1000003};
+    for (int f = 0; f < 7; f++) {
+        float *want = array_new(ZR_F32, 517), *got = array_new(ZR_F32, 517);
+        cpu->ops->normal(cpu, &rng, firsts[f], 517, 0.02f, want);
+        gpu->ops->normal(gpu, &rng, firsts[f], 517, 0.02f, put(got, ZR_F32, 517));
+        back();
+        assert_memory_equal(want, got, 517 * sizeof *got);
+        pool_clear();
+    }
+}
+
+/* All rules, by the processor's: to the bit where that has fused operations as well, and they are the same. */
+static void updates(void **state)
+{
+    (void)state;
+    const zr_optimizer rules[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.999, 1e-8, 0.1), zr_sgd(0, false, 0.1),
+                                  zr_sgd(0.9, false, 0.1), zr_sgd(0.9, true, 0)};
+    const int64_t n = 1001;
+    for (int r = 0; r < 5; r++)
+        for (int t = 0; t < 9; t++) {
+            const zr_dtype grad = types[t / 3], param = types[t % 3];
+            zr_update_args args[2];
+            void *g = array_random(grad, n, 1.0), *w = array_random(ZR_F32, n, 1.0), *slot[2];
+            for (int s = 0; s < 2; s++) slot[s] = array_random(ZR_F32, n, 0.1);
+            for (int64_t i = 0; i < n; i++) ((float *)slot[1])[i] = fabsf(((float *)slot[1])[i]);
+            for (int d = 0; d < 2; d++) {
+                args[d] = (zr_update_args){.n = n,
+                                           .weight = array_copy(w, ZR_F32, n),
+                                           .param16 = param == ZR_F32 ? NULL : array_new(param, n),
+                                           .param_dtype = param,
+                                           .grad = g,
+                                           .grad_dtype = grad,
+                                           .grad_scale = 0.25f,
+                                           .lr = 1e-2,
+                                           .weight_decay = rules[r].weight_decay,
+                                           .step = 3,
+                                           .hyper = rules[r].hyper};
+                for (int s = 0; s < rules[r].n_slots; s++) args[d].slot[s] = array_copy(slot[s], ZR_F32, n);
+            }
+            assert_int_equal(cpu->ops->update(cpu, &rules[r], &args[0]), ZR_OK);
+            zr_update_args their = args[1];
+            their.weight = put(their.weight, ZR_F32, n);
+            their.grad = put(g, grad, n);
+            if (their.param16) their.param16 = put(their.param16, param, n);
+            for (int s = 0; s < rules[r].n_slots; s++) their.slot[s] = put(their.slot[s], ZR_F32, n);
+            assert_int_equal(gpu->ops->update(gpu, &rules[r], &their), ZR_OK);
+            back();
+            for (int64_t i = 0; i < n; i++) {
+                assert_true(fabsf(args[0].weight[i] - args[1].weight[i]) <= 2e-7f);
+                for (int s = 0; s < rules[r].n_slots; s++)
+                    assert_true(fabsf(args[0].slot[s][i] - args[1].slot[s][i]) <= 2e-7f);
+                if (args[1].param16)
+                    assert_true(array_get(args[1].param16, param, i) ==
+                                (param == ZR_BF16 ? zr_f32_from_bf16(zr_bf16_from_f32(args[1].weight[i]))
+                                                  : zr_f32_from_f16(zr_f16_from_f32(args[1].weight[i]))));
+            }
+            pool_clear();
+        }
+    zr_optimizer own = zr_sgd(0, false, 0);
+    own.name = "lion";
+    assert_int_equal(gpu->ops->update(gpu, &own, &(zr_update_args){.hyper = own.hyper}), ZR_ERR_UNSUPPORTED);
+}
+
+/* ---- queues ------------------------------------------------------------------------------------ */
+
+/* Bytes that tasks copy along: from the host's to the device's memory and on, and back. */
+typedef struct relay {
+    char *host, *device;
+    int told[2]; /* times, by queue */
+} relay;
+
+enum { HOP = 4096 };
+
+static zr_status hop(void *arg, zr_device *device, int64_t index)
+{
+    relay *r = arg;
+    char *from = index == 0 ? r->host : r->device + (index - 1) * HOP, *to = r->device + index * HOP;
+    return device->ops->copy(device, to, from, HOP);
+}
+
+static zr_status return_home(void *arg, zr_device *device, int64_t index)
+{
+    relay *r = arg;
+    return device->ops->copy(device, r->host + HOP, r->device + index * HOP, HOP);
+}
+
+static void hop_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
+{
+    relay *r = arg;
+    assert_true(free_sec <= begin_sec && begin_sec <= end_sec && end_sec <= zr_clock_sec());
+    r->told[index % 2]++;
+}
+
+/* Two queues take turns, each waiting for the other's last task. */
+static void queues(void **state)
+{
+    (void)state;
+    enum { HOPS = 33 };
+    relay r = {0};
+    void *memory;
+    zr_queue *queue[2];
+    zr_queue_config config = {.beside = false};
+    assert_int_equal(gpu->ops->queue_create(gpu, &config, &queue[0]), ZR_OK);
+    config = (zr_queue_config){.beside = true, .most = 4};
+    assert_int_equal(gpu->ops->queue_create(gpu, &config, &queue[1]), ZR_OK);
+    assert_int_equal(gpu->ops->alloc(gpu, HOPS * HOP, &memory), ZR_OK);
+    r.device = memory;
+    assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, &memory), ZR_OK);
+    r.host = memory;
+    for (int round = 0; round < 20; round++) {
+        memset(r.host, 1 + round, HOP);
+        memset(r.host + HOP, 0, HOP);
+        r.told[0] = r.told[1] = 0;
+        for (int i = 0; i < HOPS; i++) {
+            zr_queue *on = queue[i % 2], *before = queue[(i + 1) % 2];
+            if (i > 0) assert_int_equal(gpu->ops->await(on, gpu->ops->mark(before)), ZR_OK);
+            const zr_task task = {hop, round % 2 ? hop_ended : NULL, &r, i};
+            assert_int_equal(gpu->ops->issue(on, &task), ZR_OK);
+        }
+        assert_int_equal(gpu->ops->issue(queue[(HOPS - 1) % 2], &(zr_task){return_home, NULL, &r, HOPS - 1}), ZR_OK);
+        for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->sync(queue[q]), ZR_OK);
+        for (int i = 0; i < HOP; i++) assert_int_equal(r.host[HOP + i], 1 + round);
+        assert_int_equal(r.told[0] + r.told[1], round % 2 ? HOPS : 0);
+    }
+    for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    gpu->ops->free(gpu, r.device);
+    gpu->ops->free_host(gpu, r.host);
+}
+
+#ifndef ZR_GPU
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+static void assert_fails(zr_status want, const char *text, zr_status got)
+{
+    assert_int_equal(got, want);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" lacks \"%s\"", zr_error_message(), text);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cudaGetDeviceProperties", "cudaSetDevice", "cudaStreamCreateWithFlags",
+                                        "cudaMalloc", "cudaEventCreateWithFlags"};
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    void *memory;
+    const size_t before = zr_stand_in_taken();
+    for (int c = 0; c < 5; c++)
+        for (int skip = 0; skip < 2; skip++) {
+            zr_stand_in_fail(calls[c], skip, cudaErrorECCUncorrectable);
+            const zr_status st = zr_device_create_cuda(&config, &device);
+            if (st == ZR_OK) zr_device_destroy(&device);
+            if (skip == 0) assert_fails(ZR_ERR_IO, "uncorrectable ECC error", st);
+            zr_stand_in_fail(NULL, 0, cudaSuccess);
+            assert_null(device);
+            assert_int_equal(zr_stand_in_taken(), before);
+        }
+    config.gpu = 2;
+    assert_fails(ZR_ERR_UNSUPPORTED, "no GPU 2: there are 2", zr_device_create_cuda(&config, &device));
+    assert_fails(ZR_ERR_MEMORY, "are free", gpu->ops->alloc(gpu, (int64_t)1 << 40, &memory));
+    assert_fails(ZR_ERR_ARG, "-1 bytes", gpu->ops->alloc(gpu, -1, &memory));
+    zr_stand_in_fail("cudaHostAlloc", 0, cudaErrorMemoryAllocation);
+    assert_fails(ZR_ERR_MEMORY, "of the host", gpu->ops->alloc_host(gpu, 100, &memory));
+    zr_stand_in_fail("cudaGetDeviceCount", 0, cudaErrorInsufficientDriver);
+    const char *why = NULL;
+    assert_int_equal(zr_device_cuda_count(&why), 0);
+    assert_string_equal(why, "the driver is older than the CUDA that zr was built with");
+    config.gpu = 0;
+    assert_fails(ZR_ERR_UNSUPPORTED, "the driver is older", zr_device_create_cuda(&config, &device));
+    zr_stand_in_fail("cudaStreamSynchronize", 0, cudaErrorLaunchFailure);
+    assert_int_equal(gpu->ops->finish(gpu), ZR_ERR_IO);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),
+        cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),
+        cmocka_unit_test(queues),
+#ifndef ZR_GPU
+        cmocka_unit_test(failures),
+#endif
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}

@@ -1,0 +1,141 @@
+//TEST np=2,3,4 timeout=120
+//STAND_IN
+/* Training by processes on GPUs, on the stand-ins of tests/cuda: pieces that go by NCCL give the bits of those that go
+ * between threads, in every way to keep and to move, and planned and counted is what was. */
+#include "layout_variants.h"
+
+/* A build without MPI has no mpi.h in its search path. */
+#if __has_include(<mpi.h>)
+#include "comm/mpi_create.h"
+
+#ifndef ZR_GPU
+#include "cuda/nccl.h"
+#endif
+
+#include <mpi.h>
+
+static zr_comm *comm;
+
+/* A rank that fails a check has left its peers in a collective call: end them all. */
+static void expect(bool truth, const char *what)
+{
+    if (truth) return;
+    fprintf(stderr, "rank %d: %s: %s\n%s\n", comm->rank, what, zr_error_message(), zr_error_trace());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* In turn on those that there are. */
+static zr_status take_gpu(const zr_device_config *config, zr_device **device)
+{
+    const int gpus = zr_device_cuda_count(NULL);
+    zr_device_config wanted = *config;
+    wanted.gpu = gpus > 0 ? comm->rank % gpus : 0;
+    return zr_device_create_cuda(&wanted, device);
+}
+
+/* By threads of rank 0 alone, on one GPU. */
+static trainer wanted(trainer run)
+{
+    run.device = take_gpu;
+    if (comm->rank == 0)
+        expect(zr_comm_threads_run(run.layout.ranks * run.layout.tensor, trainer_rank, &run) == ZR_OK, "threads");
+    return run;
+}
+
+/* By all of them, with one communicator of NCCL's for each group that moves pieces, all of which end well. */
+static void compare(const trainer *want, trainer run, const char *what)
+{
+#ifdef ZR_GPU
+    expect(trainer_rank(comm, &run) == ZR_OK, what);
+#else
+    const long before = zr_stand_in_nccl_operations();
+    expect(trainer_rank(comm, &run) == ZR_OK, what);
+    expect(zr_stand_in_nccl_operations() > before, what);
+    expect(zr_stand_in_nccl_alive() == 0 && zr_stand_in_nccl_aborted() == 0 && zr_stand_in_taken() == 0, what);
+#endif
+    expect(comm->rank != 0 || layout_same(want, &run), what);
+}
+
+/* Small: the stand-in's kernels take their time. */
+static trainer small(zr_dtype dtype)
+{
+    trainer run = layout_trainer(comm->size, dtype, 1, 0.5);
+    run.config.n_layer = 2;
+    run.layout.batch = 1;
+    run.layout.seq = 7;
+    return run;
+}
+
+/* Each number of ranks has its own of all ways at all stages; by one queue, and with the comm stream beside. */
+static void layouts(void **state)
+{
+    (void)state;
+    const int all = 4 * LAYOUT_VARIANTS, shares = 12;
+    for (int lanes = 0; lanes < 2; lanes++) {
+        trainer run = small(lanes ? ZR_F32 : ZR_BF16);
+        run.lanes = lanes;
+        const trainer want = wanted(run);
+        for (int way = comm->size + 5 * lanes; way < all; way += shares) {
+            const layout_variant *v = &layout_variants[way % LAYOUT_VARIANTS];
+            run = want;
+            run.layout.stage = way / LAYOUT_VARIANTS;
+            if (layout_vary(&run, v)) compare(&want, run, v->name);
+        }
+    }
+}
+
+/* Groups of their own beside the world's: of ranks that share states, that share layers. */
+static void groups(void **state)
+{
+    (void)state;
+    if (comm->size != 4) return;
+    const trainer want = wanted(small(ZR_F32));
+    for (int stage = 2; stage <= 3; stage++)
+        for (int hierarchical = 0; hierarchical < 2; hierarchical++) {
+            trainer run = want;
+            run.layout.stage = stage;
+            run.layout.host_ranks = 2;
+            run.layout.shard_ranks = 2;
+            run.layout.hierarchical = hierarchical;
+            compare(&want, run, "groups that share states");
+        }
+}
+
+static void shared_layers(void **state)
+{
+    (void)state;
+    if (comm->size == 3) return;
+    trainer run = small(ZR_F32);
+    run.config.n_head = 2;
+    run.config.n_embd = 24;
+    run.layout.ranks = comm->size / 2;
+    run.layout.tensor = 2;
+    const trainer want = wanted(run);
+    run = want;
+    run.layout.stage = 3;
+    compare(&want, run, "ranks that share layers");
+}
+
+int main(int argc, char **argv)
+{
+    char host[32];
+    if (zr_comm_mpi_start(&argc, &argv, &comm) != ZR_OK) return 1;
+    const int gpus = zr_device_cuda_count(NULL);
+    snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* with so many each */
+    setenv("NCCL_HOSTID", host, 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts), cmocka_unit_test(groups),
+                                       cmocka_unit_test(shared_layers)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    zr_comm_destroy(&comm);
+    zr_comm_mpi_stop();
+    return failed;
+}
+
+#else
+
+int main(void)
+{
+    return 1; /* not to be run: without MPI there is no mpirun for it */
+}
+
+#endif
