@@ -170,7 +170,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
 {
     result *r = arg;
     const zr_model model = {"own", build, NULL};
-    const zr_device_config wanted = {1, kernels};
+    const zr_device_config wanted = {.threads = 1, .kernels = kernels};
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.ranks = RANKS, layout.stage = r->stage, layout.batch = B, layout.seq = T;
     layout.eval = false, layout.decode_len = T;
