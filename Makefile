@@ -94,7 +94,7 @@ Q := $(if $(filter 1,$(V)),,@)
 
 FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
 # What of the GPU's device is plain C, and is there in every build.
-CUDA_PLAIN   := src/device/cuda/scratch.c
+CUDA_PLAIN   := $(wildcard src/device/cuda/scratch.c)
 CUDA_SOURCES := $(filter-out $(CUDA_PLAIN) src/device/cuda/none.c,$(sort $(wildcard src/device/cuda/*.c)))
 CUDA_KERNELS := $(sort $(wildcard src/device/cuda/kernels/*.cu))
 CUDA_SOURCE  := $(CUDA_PLAIN) $(if $(NVCC),$(CUDA_SOURCES),src/device/cuda/none.c)
@@ -186,7 +186,7 @@ $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_lis
 	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
 # Kernels of GPUs. -fmad=false: as on processors, what is fused is written so.
-NVCC_FLAGS = -std=c++20 -O3 -lineinfo -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
+NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(DEBUG)),-lineinfo) -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
              -gencode arch=compute_$(CUDA_PTX),code=compute_$(CUDA_PTX) -Iinclude -Isrc
 $(B)/obj/%.o: src/%.cu $(STAMP)
@@ -235,7 +235,7 @@ $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@$(if $(Q),echo '  TEST  $<')
 	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
-STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
+STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)
 $(STAND_IN_TESTS): TEST_CFLAGS = -Itests/cuda
 $(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
@@ -244,7 +244,7 @@ GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
 $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
-tests: $(GPU_TESTS) $(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in
+tests: $(GPU_TESTS) $(if $(wildcard tests/cuda),$(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in)
 gpu-tests: $(GPU_TESTS)
 # The command with them: `device` "cuda" works where no GPU is.
 $(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)

@@ -13,10 +13,14 @@ cp "$ZR_SOURCE/scripts/test" scripts/
 echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
 cp src/base/one.c src/comm/mpi_none.c
 sed -i 's/one/two/g' src/comm/mpi_none.c
+mkdir -p src/device/cuda
+sed 's/one/three/g' src/base/one.c >src/device/cuda/none.c
+sed 's/one/four/g' src/base/one.c >src/comm/nccl_none.c
 echo 'int main(void) { return 0; }' >src/cli/main.c
 unset SAN ZR_SHARED ZR_KERNELS
 MPI=none
-export MPI
+CUDA=none
+export MPI CUDA
 
 levels() { make -s info | sed -n 's/^levels *//p'; }
 script() { printf '%s\n' "$2" >"tests/test_$1.sh"; }

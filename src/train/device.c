@@ -25,8 +25,9 @@ static int usable_gpus(void)
     char matmul[64];
     zr_gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
-    zr_device_cuda_matmul(matmul, sizeof(matmul));
-    return gpus > 0 && matmul[0] && zr_device_cuda_gpu(0, &gpu) == ZR_OK && gpu.major >= 8 ? gpus : 0;
+    if (gpus == 0 || zr_device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
+    zr_device_cuda_matmul(matmul, sizeof(matmul)); /* takes 150 MB of the process: last */
+    return matmul[0] ? gpus : 0;
 }
 
 zr_status zr_train_device(zr_config_device kind, int threads, int local_rank, zr_device **made)
