@@ -46,6 +46,19 @@ done
 check "threads go on where processes were" threads processes-3 2 --zero_optimization.stage=3 --resume --train.steps=5
 check "processes go on where threads were" processes threads-3 2 --zero_optimization.stage=3 --resume --train.steps=5
 check "... with the same bits" same threads-3 processes-3
+near() { # A B: losses and norms within 1e-4 of each other
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$1/metrics.jsonl" | cut -d: -f2 >a
+    grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$2/metrics.jsonl" | cut -d: -f2 >b
+    [ -s a ] && paste a b | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }'
+}
+processes zr 2 --zero_optimization.stage=2 >&2
+check "NCCL's own sums" processes nccl 2 --zero_optimization.stage=2 --collectives.reduce=nccl
+check "... planned is measured" as_planned nccl
+check "... near zr's" near zr nccl
+check "... not between threads" code 69 threads none 2 --collectives.reduce=nccl
+check "... which is said by name" grep -q 'collectives.reduce: nccl sums between processes, and 2 ranks are threads' err
+check "... not on processors" code 78 threads none 2 --collectives.reduce=nccl --device=cpu
+check "... in a plan" sh -c "'$ZR' plan c.json --device=cuda --collectives.reduce=nccl --ranks 2 --profile h100 --schedule >a && grep 'reduce_scatter ' a >&2 && ! grep 'reduce_scatter ' a | grep -qv 'by NCCL'"
 check "more processes than GPUs" code 69 processes none 4 --zero_optimization.stage=2
 check "... are refused by name" grep -q 'ranks 0 and 2 are processes on one GPU (0000:00:00.0 of .*--ranks' err
 echo "1..$n"

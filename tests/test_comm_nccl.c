@@ -130,6 +130,108 @@ static void memory_of_the_gpu(void **state)
     destroy(&comm);
 }
 
+/* ---- NCCL's own sums --------------------------------------------------------------------------- */
+
+enum { SUMMED = 1001 };
+
+/* Small multiples of 1/8, whose sums are exact, or numbers whose sums are rounded. */
+static float summand(int rank, int64_t i, bool exact)
+{
+    const int k = (int)((i * 37 + rank * 101) % 61) - 30;
+    return exact ? (float)k / 8 : (float)k / 7 * (1 + (float)rank);
+}
+
+static void put_float(unsigned char *to, int64_t i, zr_dtype dtype, float x)
+{
+    const uint16_t narrow = dtype == ZR_BF16 ? zr_bf16_from_f32(x) : zr_f16_from_f32(x);
+    memcpy(to + i * zr_dtype_bytes(dtype), dtype == ZR_F32 ? (const void *)&x : &narrow, (size_t)zr_dtype_bytes(dtype));
+}
+
+static float get_float(const unsigned char *from, int64_t i, zr_dtype dtype)
+{
+    float wide = 0;
+    uint16_t narrow = 0;
+    memcpy(dtype == ZR_F32 ? (void *)&wide : &narrow, from + i * zr_dtype_bytes(dtype), (size_t)zr_dtype_bytes(dtype));
+    return dtype == ZR_F32 ? wide : dtype == ZR_BF16 ? zr_f32_from_bf16(narrow) : zr_f32_from_f16(narrow);
+}
+
+/* Beside the exact sum, and what the rounded one may differ by: one rounding for each summand but one. */
+static void expect_sum(const zr_comm *comm, const unsigned char *data, int64_t at, zr_dtype dtype, bool exact)
+{
+    const double unit = dtype == ZR_F32 ? 0x1p-24 : dtype == ZR_BF16 ? 0x1p-8 : 0x1p-11;
+    double sum = 0, size = 0;
+    for (int r = 0; r < comm->size; r++) {
+        const double x = summand(r, at, exact);
+        sum += x;
+        size += x < 0 ? -x : x;
+    }
+    const double off = get_float(data, at, dtype) - sum, most = exact ? 0 : comm->size * unit * size;
+    EXPECT(off <= most && -off <= most);
+}
+
+static void reduce_once(zr_comm *comm, zr_dtype dtype, bool exact)
+{
+    const int64_t bytes = comm->size * SUMMED * zr_dtype_bytes(dtype);
+    unsigned char *gpu = take((size_t)bytes), *host = zr_alloc((size_t)bytes);
+    const int64_t before = comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER];
+    EXPECT(host != NULL);
+    for (int64_t i = 0; i < comm->size * SUMMED; i++) put_float(host, i, dtype, summand(comm->rank, i, exact));
+    transfer(gpu, host, (size_t)bytes);
+    expect_ok(zr_comm_reduce_scatter(comm, gpu, dtype, SUMMED));
+    const int64_t received = (comm->size - 1) * SUMMED * zr_dtype_bytes(dtype);
+    EXPECT(comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] - before == received);
+    unsigned char *was = zr_alloc((size_t)bytes);
+    memcpy(was, host, (size_t)bytes);
+    transfer(host, gpu, (size_t)bytes);
+    for (int64_t i = 0; i < comm->size * SUMMED; i++) {
+        if (i / SUMMED == comm->rank)
+            expect_sum(comm, host, i, dtype, exact);
+        else
+            EXPECT(get_float(host, i, dtype) == get_float(was, i, dtype)); /* other rows stay */
+    }
+    zr_free(was);
+    zr_free(host);
+    EXPECT(cudaFree(gpu) == cudaSuccess);
+}
+
+/* Without staging. */
+static void sums_by_nccl(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0);
+    static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int d = 0; d < 3; d++) {
+        const long before = operations();
+        reduce_once(comm, dtypes[d], true);
+        reduce_once(comm, dtypes[d], false);
+#ifndef ZR_GPU
+        EXPECT(operations() - before == (world_size > 1 ? 2 : 0));
+#else
+        EXPECT(operations() == before);
+#endif
+    }
+    expect_ok(zr_comm_reduce_scatter(comm, NULL, ZR_F32, 0));
+    destroy(&comm);
+}
+
+/* Neither the transport nor NCCL adds what is elsewhere, and nothing is touched. */
+static void sums_that_are_refused(void **state)
+{
+    (void)state;
+    float data[] = {1, 2, 3, 4};
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        zr_comm *comm = on_gpu ? create(0) : create_host(0);
+        const zr_status st = zr_comm_reduce_scatter(comm, data, ZR_F32, 1);
+        EXPECT(st == (world_size > 1 ? ZR_ERR_UNSUPPORTED : ZR_OK));
+        if (world_size > 1) EXPECT_TEXT("memory that is not the GPU's of this rank");
+        EXPECT(zr_comm_reduce_scatter(comm, data, ZR_I32, 1) == ZR_ERR_DTYPE);
+        EXPECT(zr_comm_reduce_scatter(comm, data, ZR_F32, -1) == ZR_ERR_ARG);
+        EXPECT(data[0] == 1 && data[1] == 2 && data[2] == 3 && data[3] == 4);
+        EXPECT(comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] == 0);
+        destroy(&comm);
+    }
+}
+
 /* The host's memory goes as before beside the GPU's, with the staging that this leaves. */
 static void memory_of_the_host(void **state)
 {
@@ -149,7 +251,7 @@ static void memory_of_the_host(void **state)
         }
         check_close(&c);
         expect_ok(zr_comm_copy_with(comm, NULL));
-        EXPECT(comm->staging_bytes == (world_size > 1 ? (1 << 20) + world_size * ZR_COMM_STAGING_LEAST : 2 << 20));
+        EXPECT(comm->staging_bytes == (world_size > 1 ? ZR_COMM_STAGING_HOST(world_size) : 2 << 20));
         gather_host(comm, 7);
         destroy(&comm);
     }
@@ -220,7 +322,7 @@ static void stop(zr_comm *comm, zr_comm *stopped, int call)
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
-    for (int call = 0; call < 4 && world_size > 1; call++) {
+    for (int call = 0; call < CALLS && world_size > 1; call++) {
         zr_comm *comm = create(call % 2);
         stage(comm, world_size * 1000);
         stop(comm, comm, call);
@@ -276,6 +378,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_count_is_noticed),
 #endif
         cmocka_unit_test(memory_of_the_gpu),
+        cmocka_unit_test(sums_by_nccl),
+        cmocka_unit_test(sums_that_are_refused),
         cmocka_unit_test(memory_of_the_host),
         cmocka_unit_test(back_and_forth),
         cmocka_unit_test(a_call_can_be_stopped),

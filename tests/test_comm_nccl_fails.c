@@ -38,6 +38,9 @@ static void no_library(void **state)
     (void)state;
     if (world_rank == world_size - 1) zr_stand_in_fail("zr__library_open", 0, cudaErrorInvalidValue);
     refused(ZR_ERR_UNSUPPORTED, "NCCL, which GPUs need for ranks of several processes, cannot be loaded: no such file");
+    if (world_rank == world_size - 1) zr_stand_in_fail("zr__library_open", 0, cudaErrorInvalidValue);
+    refused(ZR_ERR_UNSUPPORTED, "; or run ranks as threads of one process (--ranks), or compute on processors "
+                                "(\"device\": \"cpu\")");
 }
 
 static void failures_at_the_beginning(void **state)
@@ -119,7 +122,7 @@ static void nccl_fails(void **state)
         {"cudaStreamQuery", 0, cudaErrorECCUncorrectable, ZR_ERR_COMM, "the GPU: uncorrectable ECC error"},
     };
     for (int way = 0; way < 4 && world_size > 1; way++)
-        for (int call = 0; call < 4; call++) {
+        for (int call = 0; call < CALLS; call++) {
             zr_comm *comm = create(0);
             stage(comm, world_size * 1000);
             zr_stand_in_fail(ways[way].function, ways[way].skip, (cudaError_t)ways[way].error);
@@ -139,7 +142,7 @@ static void nccl_fails(void **state)
 static void a_peer_is_gone(void **state)
 {
     (void)state;
-    for (int call = 0; call < 4 && world_size > 1; call++) {
+    for (int call = 0; call < CALLS && world_size > 1; call++) {
         zr_comm *comm = create(0);
         stage(comm, world_size * 1000);
         if (world_rank != 0) {
@@ -178,6 +181,20 @@ static void a_beginning_can_be_stopped(void **state)
     destroy(&comm);
 }
 
+/* The last: MPI has ended before the communicator. */
+static void after_mpi(void)
+{
+    zr_comm *comm = create(1);
+    stage(comm, world_size * 1000);
+    gather_once(comm, APART, false, 1);
+    zr_comm_mpi_stop();
+    zr_comm_destroy(&comm);
+    if (!clean()) {
+        fprintf(stderr, "rank %d: what NCCL had is still there\n", world_rank);
+        exit(1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     begin_all(&argc, &argv);
@@ -188,6 +205,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_peer_is_gone), cmocka_unit_test(a_beginning_can_be_stopped),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    after_mpi();
     end_all();
     return failed;
 }

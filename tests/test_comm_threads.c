@@ -352,6 +352,23 @@ static void a_group_needs_ranks(void **state)
 }
 
 /* The launcher is known by its environment; a batch shell is none. */
+static zr_status reduce_by_nccl(zr_comm *comm, void *arg)
+{
+    float data[] = {1, 2};
+    (void)arg;
+    const zr_status st = zr_comm_reduce_scatter(comm, data, ZR_F32, 1);
+    ZR_CHECK(data[0] == 1 && data[1] == 2, ZR_ERR_INTERNAL, "what is refused was touched");
+    return st;
+}
+
+static void nothing_adds_between_threads(void **state)
+{
+    (void)state;
+    assert_int_equal(zr_comm_threads_run(2, reduce_by_nccl, NULL), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "transport threads have no NCCL"));
+    assert_int_equal(zr_comm_threads_run(1, reduce_by_nccl, NULL), ZR_OK);
+}
+
 static void the_launcher_is_found_in_the_environment(void **state)
 {
     (void)state;
@@ -393,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_small_default_stack_is_raised),
         cmocka_unit_test(one_rank_tells),
         cmocka_unit_test(a_group_needs_ranks),
+        cmocka_unit_test(nothing_adds_between_threads),
         cmocka_unit_test(the_launcher_is_found_in_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,6 +240,18 @@ static void keys_that_rule_each_other_out(void **state)
     expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\", \"buffer\": \"fused\"}}",
            "c.json:1:37: collectives.buffer: a fused buffer goes to all ranks at once, collectives.reduce owner is one "
            "after the other; choose one of the two");
+    expect(
+        ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"nccl\"}}",
+        "c.json:1:18: collectives.reduce: nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, "
+        "or reduce_scatter");
+    static const char nccl[] = "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}}";
+    assert_int_equal(load(nccl, NULL, 2), ZR_OK);
+    assert_int_equal(load(nccl, "device=cpu", 2), ZR_ERR_CONFIG);
+    assert_int_equal(load(nccl, "train.reproducible=world", 2), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(),
+                        "c.json:1:36: collectives.reduce: nccl adds in an order that NCCL chooses, train.reproducible "
+                        "world promises the bits; choose one of the two");
+    assert_int_equal(load(nccl, "collectives.buffer=fused", 2), ZR_ERR_UNSUPPORTED);
     static const char first[] =
         "{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}";
     assert_int_equal(load(first, NULL, 2), ZR_OK);

@@ -387,6 +387,16 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
              ZR_SHARD_ALIGN);
     assert_true(has_note(c, note));
     zr_config_destroy(&c);
+    /* Here it says nothing. */
+    c = load("{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"},"
+             " \"zero_optimization\": {\"reduce_bucket_size\": 1001}}",
+             NULL);
+    assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
+    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_NCCL);
+    assert_true(has_note(c, "zero_optimization.reduce_bucket_size: no effect with collectives.reduce nccl, which "
+                            "reduces a whole unit in one"));
+    assert_int_equal(zr_config_notes(c), 2); /* and the micro-batch */
+    zr_config_destroy(&c);
 }
 
 static void resolved_files_load_again(void **state)
@@ -398,6 +408,7 @@ static void resolved_files_load_again(void **state)
         schedule,
         half,
         "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.9, \"nesterov\": true}}}",
+        "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}}",
         "{\"scheduler\": {\"type\": \"WarmupCosineLR\"}, \"data\": {\"train\": \"a\\\"b\\\\\\n\"}}"};
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
         char *once = resolved(text[i], NULL), *twice = resolved(once, NULL);
@@ -498,7 +509,8 @@ static void every_word_of_a_choice_comes_back(void **state)
         for (int w = 0; nth_word(key[i].choices, w, word); w++, words++) {
             bool wire = strcmp(key[i].path, "communication_data_type") == 0 && strcmp(word, "fp32") != 0;
             snprintf(override, sizeof(override), "%s=%s", key[i].path, wire ? "fp32" : word);
-            char *text = resolved(companion(&key[i]), override);
+            const bool on_gpus = strcmp(word, "nccl") == 0;
+            char *text = resolved(on_gpus ? "{\"device\": \"cuda\"}" : companion(&key[i]), override);
             zr_config *c = load(text, NULL);
             json_t *got = zr__value_get(c, &key[i]);
             assert_string_equal(json_string_value(got), wire ? "fp32" : word);

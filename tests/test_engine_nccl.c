@@ -1,7 +1,8 @@
 //TEST np=2,3,4 timeout=120
 //STAND_IN
 /* Training by processes on GPUs, on the stand-ins of tests/cuda: pieces that go by NCCL give the bits of those that go
- * between threads, in every way to keep and to move, and planned and counted is what was. */
+ * between threads, in every way to keep and to move, and planned and counted is what was. Only NCCL's own sums have
+ * other bits. */
 #include "layout_variants.h"
 
 /* A build without MPI has no mpi.h in its search path. */
@@ -43,16 +44,21 @@ static trainer wanted(trainer run)
 }
 
 /* By all of them, with one communicator of NCCL's for each group that moves pieces, all of which end well. */
-static void compare(const trainer *want, trainer run, const char *what)
+static void train(trainer *run, const char *what)
 {
 #ifdef ZR_GPU
-    expect(trainer_rank(comm, &run) == ZR_OK, what);
+    expect(trainer_rank(comm, run) == ZR_OK, what);
 #else
     const long before = zr_stand_in_nccl_operations();
-    expect(trainer_rank(comm, &run) == ZR_OK, what);
+    expect(trainer_rank(comm, run) == ZR_OK, what);
     expect(zr_stand_in_nccl_operations() > before, what);
     expect(zr_stand_in_nccl_alive() == 0 && zr_stand_in_nccl_aborted() == 0 && zr_stand_in_taken() == 0, what);
 #endif
+}
+
+static void compare(const trainer *want, trainer run, const char *what)
+{
+    train(&run, what);
     expect(comm->rank != 0 || layout_same(want, &run), what);
 }
 
@@ -114,6 +120,53 @@ static void shared_layers(void **state)
     run = want;
     run.layout.stage = 3;
     compare(&want, run, "ranks that share layers");
+    run.layout.reduce = ZR_REDUCE_NCCL; /* of two ranks: a sum of two numbers knows no order */
+    compare(&want, run, "ranks that share layers, whose gradients NCCL sums");
+}
+
+/* ---- NCCL's own sums --------------------------------------------------------------------------- */
+
+static bool near(double a, double b, double share)
+{
+    return a - b <= share * b && b - a <= share * b;
+}
+
+/* All stages have the losses of zr's sums but for rounding, and the bits of each other: in the stand-in an element's
+ * summands come in an order that its owner decides, who is the same at each stage. */
+static void sum_by_nccl(trainer run, double share)
+{
+    run.steps = 2;
+    const trainer want = wanted(run);
+    trainer first = want;
+    for (int stage = 0; stage <= 3; stage++) {
+        run = want;
+        run.layout.reduce = ZR_REDUCE_NCCL;
+        run.layout.reduce_bucket_elems = 700;
+        run.layout.stage = stage;
+        run.layout.states = stage == 3 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        train(&run, "sums by NCCL");
+        if (stage == 0) first = run;
+        for (int i = 0; i < run.steps && comm->rank == 0; i++)
+            expect(near(run.loss[i], want.loss[i], share) && near(run.norm[i], want.norm[i], 20 * share),
+                   "sums by NCCL are near");
+#ifndef ZR_GPU
+        expect(comm->rank != 0 || layout_same(&first, &run), "sums by NCCL at another stage");
+        const bool told_apart = comm->size > 2 || (run.layout.wire_dtype != ZR_F32 && run.layout.accum > 1);
+        expect(comm->rank != 0 || layout_same(&want, &run) == !told_apart, "it is NCCL that adds");
+#endif
+    }
+}
+
+static void sums_by_nccl(void **state)
+{
+    (void)state;
+    sum_by_nccl(small(ZR_F32), 1e-5);
+    trainer run = small(ZR_BF16);
+    run.layout.accum = 3;
+    sum_by_nccl(run, 2e-3);
+    run.layout.wire_dtype = ZR_F32; /* 16-bit parameters, sums in fp32 */
+    run.layout.accum = 2;
+    sum_by_nccl(run, 1e-3);
 }
 
 int main(int argc, char **argv)
@@ -124,7 +177,7 @@ int main(int argc, char **argv)
     snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* with so many each */
     setenv("NCCL_HOSTID", host, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts), cmocka_unit_test(groups),
-                                       cmocka_unit_test(shared_layers)};
+                                       cmocka_unit_test(shared_layers), cmocka_unit_test(sums_by_nccl)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);
     zr_comm_mpi_stop();

@@ -183,6 +183,35 @@ static void test_broken_calls(void **state)
     }
 }
 
+/* What NCCL sums is whole pieces of a unit, which it reads and writes. */
+static void test_broken_nccl(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 2, ZR_BF16, 1);
+    l.reduce = ZR_REDUCE_NCCL;
+    zr_plan *plan = plan_of(&l);
+    zr_step *step = step_of(plan, ZR_STEP_REDUCE_SCATTER), *update = step_of(plan, ZR_STEP_UPDATE);
+    zr_use *pieces = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
+    assert_true(step->nccl && pieces->range.count == plan->unit[step->unit].shard_elems);
+    pieces->writes = false;
+    expect_broken(plan, "to be read and written");
+    pieces->writes = true;
+    pieces->range.by.elems += 32;
+    expect_broken(plan, "whole pieces side by side");
+    pieces->range.by.elems -= 32;
+    pieces->range.first = 32;
+    expect_broken(plan, "whole pieces side by side");
+    pieces->range.first = 0;
+    step->any_ranks = true;
+    expect_broken(plan, "nothing that NCCL sums");
+    step->any_ranks = false;
+    update->nccl = true;
+    expect_broken(plan, "nothing that NCCL sums");
+    update->nccl = false;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
 /* A gradient that lies elsewhere than its parameter, and a stage without room for two parts of each rank. */
 static void test_broken_places(void **state)
 {
@@ -213,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_every_wait_is_needed), cmocka_unit_test(test_overlap_is_noticed),
         cmocka_unit_test(test_broken_plans),         cmocka_unit_test(test_broken_updates),
         cmocka_unit_test(test_broken_calls),         cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_broken_nccl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

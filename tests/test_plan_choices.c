@@ -197,12 +197,32 @@ static zr_traffic traffic_of(const zr_layout *l)
     return traffic;
 }
 
+/* Each unit in one, whatever the bucket's size; so many steps, moving the same bytes. */
+static void check_nccl(const zr_layout *usual, const zr_traffic *bytes)
+{
+    zr_layout l = *usual;
+    l.reduce = ZR_REDUCE_NCCL;
+    l.reduce_bucket_elems = 1000;
+    zr_plan *plan = plan_of("gpt2-124m", &l);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int reduced = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind != ZR_STEP_REDUCE_SCATTER) continue;
+        assert_true(s->step[i].nccl && s->step[i].range.count == plan->unit[s->step[i].unit].shard_elems);
+        reduced++;
+    }
+    assert_int_equal(reduced, plan->n_units);
+    assert_memory_equal(&plan->traffic, bytes, sizeof *bytes);
+    zr_plan_destroy(&plan);
+}
+
 static void test_baselines(void **state)
 {
     (void)state;
     for (int stage = 0; stage <= 3; stage++) {
         zr_layout l = layout_of(4, stage, ZR_BF16);
         zr_traffic usual = traffic_of(&l);
+        check_nccl(&l, &usual);
         int64_t psi = padded_of("gpt2-124m", 4) * 3 / 4 * 2; /* bytes of (N-1)/N of the model */
         l.reduce = ZR_REDUCE_TO_OWNER;
         l.gather = ZR_GATHER_BROADCAST;
@@ -259,6 +279,9 @@ static void test_excluded(void **state)
          ZR_ERR_UNSUPPORTED,
          "step, train.reproducible world"},
         {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
+        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .any_ranks = true}, ZR_ERR_CONFIG, "an order of its own"},
+        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
+        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 4, .shard_ranks = 2}, ZR_ERR_UNSUPPORTED, "groups within"},
         {{.any_ranks = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
         {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
         {{.accum = 1, .ranks = 2, .live_elems = -7}, ZR_ERR_CONFIG, "zr_layout.live_elems is -7"},
@@ -273,6 +296,7 @@ static void test_excluded(void **state)
         l.any_ranks = cases[c].set.any_ranks;
         l.reduce = cases[c].set.reduce;
         l.fused_buffer = cases[c].set.fused_buffer;
+        l.shard_ranks = cases[c].set.shard_ranks;
         l.recompute_every += cases[c].set.recompute_every;
         l.live_elems = cases[c].set.live_elems;
         zr_plan *plan = NULL;

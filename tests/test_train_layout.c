@@ -130,6 +130,9 @@ static void the_schedule(void **state)
                   2);
     assert_int_equal(l.reduce, ZR_REDUCE_ALL_REDUCE);
     assert_true(l.fused_buffer);
+    l = layout_of(
+        "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}, \"parallel\": {\"ranks_per_host\": 2}}", 4);
+    assert_true(l.reduce == ZR_REDUCE_NCCL && !l.hierarchical && l.host_ranks == 2);
     /* Where the gradient is kept anyway its norm needs no second pass. */
     l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"train\": {\"reproducible\": \"world\"}}", 2);
     assert_true(l.any_ranks && !l.two_pass);

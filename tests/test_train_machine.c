@@ -383,6 +383,32 @@ static void check_remembered(const zr_products *products)
     assert_int_equal(rates.n_products, ZR_PRODUCT_RATES);
 }
 
+static zr_status no_host_memory(zr_device *device, int64_t bytes, void **memory)
+{
+    (void)device, (void)bytes, (void)memory;
+    return ZR_FAIL(ZR_ERR_INTERNAL, "memory of the host was taken beside the processor's");
+}
+
+/* A processor's operands are filled where they are: nothing is held twice. */
+static void test_products_held_once(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&small);
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device = NULL;
+    zr_products products;
+    assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
+    const zr_device_ops *usual = device->ops;
+    zr_device_ops ops = *usual;
+    ops.alloc_host = no_host_memory;
+    device->ops = &ops;
+    const zr_status st = zr_products_measure(&model, 1, 16, ZR_F32, device, &products);
+    device->ops = usual;
+    assert_int_equal(st, ZR_OK);
+    zr_products_clear(&products);
+    zr_device_destroy(&device);
+}
+
 /* Every product of a small model once, with rates and a bound that follows from them. */
 static void test_products(void **state)
 {
@@ -445,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_peak_of_products),
         cmocka_unit_test(test_same_plan),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_held_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "tempdir.h"
+#include "train/device.h"
 #include "train/host.h"
 #include "zr/train.h"
 
@@ -146,6 +147,32 @@ static void windows_are_added(void **state)
     assert_int_equal(result.promised_rss_bytes, zr_train_process_bytes(total, 1));
 }
 
+/* With a device of its own memory a process holds what the host has of the plan; staging of several processes lies on
+ * their GPUs, but for a small part. */
+static void what_a_process_holds_beside_gpus(void **state)
+{
+    (void)state;
+    zr_buffer staging[] = {{.bytes = 4 << 20}, {.bytes = 512}};
+    zr_plan plan = {.ranks = 4, .n_groups = 2, .persistent = staging, .n_persistent = 2};
+    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan.staging[g] = ZR_NONE;
+    plan.staging[0] = 0;
+    plan.staging[1] = 1;
+    plan.group[0].size = plan.group[1].size = 4;
+    plan.space_bytes[ZR_SPACE_STAGING] = (4 << 20) + 512;
+    plan.memory.space[ZR_SPACE_HOST].total_bytes = 1000;
+    plan.memory.total_bytes = 1 << 30; /* the GPU's */
+    assert_int_equal(zr__train_staging_bytes(&plan, 1), (4 << 20) + 512);
+    plan.profile.facts.apart = true;
+    const int64_t small = (1 << 20) + 4 * ZR_COMM_STAGING_LEAST + 512, all = (4 << 20) + 512;
+    assert_int_equal(zr__train_staging_bytes(&plan, 1), small);
+    assert_int_equal(zr__train_staging_bytes(&plan, 4), all); /* threads */
+    const int64_t one = zr__train_process_bytes(&plan, 1) - zr_train_process_bytes(1000 + small, 1),
+                  four = zr__train_process_bytes(&plan, 4) - zr_train_process_bytes(1000 + all, 4);
+    const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < 4 ? gpus : 4;
+    assert_int_equal(one, 2LL << 30);
+    assert_int_equal(four, (2LL << 30) + (used - 1) * (1LL << 29)); /* more for each further GPU */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +180,7 @@ int main(void)
         cmocka_unit_test(group_without_its_file_pages),
         cmocka_unit_test(the_promise_is_held),
         cmocka_unit_test(windows_are_added),
+        cmocka_unit_test(what_a_process_holds_beside_gpus),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

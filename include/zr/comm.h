@@ -1,6 +1,7 @@
 /**
  * comm: bytes between ranks. It moves bytes and never adds them (a reduce-scatter is an exchange
- * here, whose sum the caller makes as the pieces come). One interface; transports: threads, mpi.
+ * here, whose sum the caller makes as the pieces come), but for one baseline, in which NCCL adds
+ * (zr_comm_reduce_scatter). One interface; transports: threads, mpi.
  * All calls are collective over the communicator, in the same order with the same sizes on every
  * rank, and block.
  *
@@ -15,7 +16,7 @@
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
 
-#include "zr/base.h"
+#include "zr/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +52,7 @@ typedef struct zr_comm_ops {
                           zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                         int64_t piece_bytes);
+    zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
     zr_status (*barrier)(zr_comm *comm);
     void (*cancel)(zr_comm *comm);
@@ -99,13 +101,15 @@ struct zr_comm {
  *  is a buffer of constant size. On a host whose ranks outnumber its cores each chunk costs a
  *  change of turns, and more staging pays. */
 #define ZR_COMM_STAGING_LEAST 128
+/** Where the pieces of `ranks` processes are in memory of GPUs, so is the staging, but for at most so much. */
+#define ZR_COMM_STAGING_HOST(ranks) (((int64_t)1 << 20) + (int64_t)(ranks)*ZR_COMM_STAGING_LEAST)
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
 /** From now on the pieces of this rank's calls are copied so; NULL: by the processor again. All ranks do it or none.
  *  Where some are of other processes, pieces in memory of GPUs go by NCCL from now on, those in the host's memory as
  *  before. Each communicator has NCCL begin anew: the first call with a copier is collective then, takes seconds,
  *  wants a stream of the calling thread's current GPU, and leaves no staging (staging_bytes 0). Staging is then
- *  memory of the GPU, but for a small part, and a piece goes through it in one chunk from (size - 1) * piece_bytes
+ *  memory of the GPU, but for ZR_COMM_STAGING_HOST: a piece goes through it in one chunk from (size - 1) * piece_bytes
  *  on. Later copiers are of the same GPU. The call with NULL is not collective; it leaves the small part, as
  *  staging_bytes says. ZR_ERR_UNSUPPORTED, on all ranks alike: NCCL is not there, or two of the processes have one
  *  GPU. What is split off begins without. */
@@ -124,6 +128,13 @@ ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, 
  *  Traffic: (size-1) * piece_bytes on the owner, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
                                               zr_comm_arrived_fn fn, void *arg);
+
+/** What others call a reduce-scatter: NCCL's own, to measure an exchange and its sum against. Of everyone's `data`
+ *  (size, piece_elems) row r is summed into rank r's; the other rows stay as they are. NCCL adds in this type
+ *  (F32, BF16, F16) and in an order that it chooses, so the bits are not promised. In memory of GPUs, of ranks that
+ *  are processes (zr_comm_copy_with); ZR_ERR_UNSUPPORTED elsewhere. One rank alone has its sum. No staging.
+ *  Traffic: (size-1) * piece_elems * the type's bytes, reduce_scatter: as a ring receives it. */
+ZR_API ZR_NODISCARD zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
 
 /** The owner's `data` (bytes) goes into everyone's. Needs staging.
  *  Traffic: bytes on all but the owner, all_gather. */

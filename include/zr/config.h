@@ -41,7 +41,12 @@ typedef enum zr_config_policy {
 } zr_config_policy;
 typedef enum zr_config_sequence { ZR_TOKENS_OFF, ZR_TOKENS_KEEP, ZR_TOKENS_REGATHER } zr_config_sequence;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
-typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_OWNER } zr_config_reduce;
+typedef enum zr_config_reduce {
+    ZR_COLLECTIVE_SCATTER,
+    ZR_COLLECTIVE_ALL_REDUCE,
+    ZR_COLLECTIVE_OWNER,
+    ZR_COLLECTIVE_NCCL
+} zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
 /** The sizes of a model, 0: open. */

@@ -49,11 +49,13 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER /* likewise, but gathered again in the backward pass */
 } zr_sequence;
 
-/** How gradients are reduced and parameters gathered. The sums are the same; the first of each is ZeRO's. */
+/** How gradients are reduced and parameters gathered. All sums but NCCL's are the same; the first of each is ZeRO's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard */
     ZR_REDUCE_ALL_REDUCE, /* stage 1 as it was first built: all receive all sums, 1.5 times the volume */
-    ZR_REDUCE_TO_OWNER    /* one reduction for each owner, in turn */
+    ZR_REDUCE_TO_OWNER,   /* one reduction for each owner, in turn */
+    ZR_REDUCE_NCCL /* to shards by NCCL's reduce-scatter, a whole unit in one: it adds in the wire's type and in an
+                      order of its own. Processes on GPUs */
 } zr_reduce;
 typedef enum zr_gather {
     ZR_GATHER_ALL,      /* one all-gather */
@@ -232,7 +234,8 @@ ZR_API const char *zr_stream_name(zr_stream stream);
     X(BROADCAST, "broadcast")           /* the same from one owner */                                                  \
     X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
     X(REDUCE_SCATTER, "reduce_scatter") /* each rank's piece of mine is summed in a tree: each, [staging], sums        \
-                                           (mine), [the accumulators above]. With one rank the one piece is the sum */ \
+                                           (mine), [the accumulators above]. With one rank the one piece is the sum.   \
+                                           nccl: first NCCL sums it into my piece of "each" */                         \
     X(REDUCE, "reduce")                 /* the same to one owner; elsewhere nothing is summed */                       \
     X(LOSS, "loss")                     /* losses of this micro-batch; adds to the loss of this rank */                \
     X(REPEAT, "repeat")                 /* what follows, to END, runs `rounds` times */                                \
@@ -304,6 +307,7 @@ typedef struct zr_step {
     bool replay;    /* RUN: computed again in the backward, by the policy or because it is cheap */
     bool adds;      /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
     bool any_ranks; /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    bool nccl;      /* REDUCE_SCATTER: NCCL adds */
     int32_t group;  /* the ranks that take part */
     int32_t unit;
     int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join), GATHER of

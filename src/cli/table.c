@@ -184,6 +184,7 @@ static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step
     if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
     if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
     if (step->replay) fprintf(out, "  again");
+    if (step->nccl) fprintf(out, "  by NCCL");
     if (step->when != ZR_WHEN_ALWAYS) fputs(when[step->when], out);
 }
 

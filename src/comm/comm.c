@@ -142,6 +142,18 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
 }
 
+zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)
+{
+    ZR_CHECK(comm && (data || piece_elems == 0), ZR_ERR_ARG, "zr_comm_reduce_scatter was given a NULL pointer");
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_DTYPE, "NCCL sums F32, BF16 or F16 here, not %s", zr_dtype_name(dtype));
+    ZR_TRY(check_piece(comm, piece_elems, piece_elems));
+    if (comm->size == 1 || piece_elems == 0) return ZR_OK;
+    ZR_CHECK(comm->ops->reduce_scatter, ZR_ERR_UNSUPPORTED,
+             "ranks of the transport %s have no NCCL that would sum: it is for processes on GPUs", comm->transport);
+    ZR_TRY(comm->ops->reduce_scatter(comm, data, dtype, piece_elems));
+    return ZR_OK;
+}
+
 zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
 {
     ZR_CHECK(comm && (!copier || (copier->copy && copier->finish)), ZR_ERR_ARG,

@@ -314,6 +314,15 @@ zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, i
                     .chunk_bytes = zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : half_bytes(me)});
 }
 
+zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    ZR_CHECK(me->nccl && zr__nccl_takes(me->nccl, data), ZR_ERR_UNSUPPORTED,
+             "a reduce-scatter by NCCL of memory that is not the GPU's of this rank; exchange it and add");
+    ZR_TRY(zr__nccl_reduce_scatter(me->nccl, data, dtype, piece_elems));
+    return ZR_OK;
+}
+
 /* As bytes: agree sends text this way, which must not be taken for numbers. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all)
 {

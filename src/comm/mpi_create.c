@@ -83,9 +83,11 @@ static void free_ranks(zr__comm_mpi *me)
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    const bool runs = mpi_runs();
     if (me->parent) detach(me);
+    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's end would poll MPI */
     zr__nccl_destroy(&me->nccl);
-    if (mpi_runs()) {
+    if (runs) {
         for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
@@ -132,6 +134,7 @@ static const zr_comm_ops ops_mpi = {
     .staging = zr__mpi_staging,
     .exchange = zr__mpi_exchange,
     .gather = zr__mpi_gather,
+    .reduce_scatter = zr__mpi_reduce_scatter,
     .scalars = zr__mpi_scalars,
     .barrier = zr__mpi_barrier,
     .cancel = cancel_mpi,

@@ -192,7 +192,7 @@ static zr_status take_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
 /* Where pieces in memory of GPUs have theirs, those of the host are few and small. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
-    const int64_t enough = ((int64_t)1 << 20) + comm->size * ZR_COMM_STAGING_LEAST;
+    const int64_t enough = ZR_COMM_STAGING_HOST(comm->size);
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const int64_t host_bytes = me->nccl && bytes > enough ? enough : bytes;
     zr__mpi_drop_staging(me);

@@ -42,7 +42,8 @@ static const double END_SEC = 5;
     X(ncclSend)                                                                                                        \
     X(ncclRecv)                                                                                                        \
     X(ncclBroadcast)                                                                                                   \
-    X(ncclAllGather)
+    X(ncclAllGather)                                                                                                   \
+    X(ncclReduceScatter)
 
 #define FIELD(function) __typeof__(function) *function;
 typedef struct functions {
@@ -66,7 +67,11 @@ static zr_status load_library(functions *f)
     static const char *const files[] = {"libnccl.so.2", NULL};
     static const char *const names[] = {FUNCTIONS(NAME) NULL};
     static const zr__library nccl = {"NCCL", "ranks of several processes", files, names};
-    return zr__library_open(&nccl, f);
+    char why[256];
+    const zr_status st = zr__library_open(&nccl, f);
+    if (st == ZR_OK) return ZR_OK;
+    snprintf(why, sizeof why, "%s", zr_error_message());
+    return ZR_FAIL(st, "%s; or " ZR__NCCL_INSTEAD, why);
 }
 
 static int my_name(const zr__nccl *me)
@@ -237,7 +242,7 @@ static zr_status check_gpus(const zr__nccl *me)
             read_introduction(me, q, &b);
             ZR_CHECK(!same_gpu(&a, &b), ZR_ERR_UNSUPPORTED,
                      "ranks %d and %d are processes on one GPU (%s of %s), which NCCL does not support; start no more "
-                     "processes than there are GPUs, or run ranks as threads of one process: --ranks",
+                     "processes than there are GPUs, or " ZR__NCCL_INSTEAD,
                      comm->world_ranks[r], comm->world_ranks[q], a.bus, a.host);
         }
     }
@@ -436,4 +441,17 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
     }
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, received);
     return finish(me, result, "a gather by NCCL");
+}
+
+/* In place, as NCCL allows it: this rank's piece of `data` is where its sum goes. */
+zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int64_t piece_elems)
+{
+    const zr_comm *comm = me->comm;
+    const int64_t piece_bytes = piece_elems * zr_dtype_bytes(dtype);
+    const ncclDataType_t type = dtype == ZR_F32 ? ncclFloat32 : dtype == ZR_BF16 ? ncclBfloat16 : ncclFloat16;
+    ZR_TRY(check(me));
+    const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,
+                                                        (size_t)piece_elems, type, ncclSum, me->ranks, stream_of(me));
+    zr_traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
+    return finish(me, result, "a reduce-scatter by NCCL");
 }

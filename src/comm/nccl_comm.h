@@ -9,6 +9,9 @@
 
 typedef struct zr__nccl zr__nccl;
 
+/** What is left to those who cannot have it, for messages. */
+#define ZR__NCCL_INSTEAD "run ranks as threads of one process (--ranks), or compute on processors (\"device\": \"cpu\")"
+
 /** Is called in every wait: the transport goes on with what it has on its way; a failure ends the wait (this rank was
  *  stopped). */
 typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
@@ -33,5 +36,6 @@ zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t st
                             zr_comm_arrived_fn fn, void *arg);
 zr_status zr__nccl_gather(zr__nccl *nccl, int from, const void *mine, void *out, int64_t stride_bytes,
                           int64_t piece_bytes);
+zr_status zr__nccl_reduce_scatter(zr__nccl *nccl, void *data, zr_dtype dtype, int64_t piece_elems);
 
 #endif

@@ -5,8 +5,9 @@ zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_
 {
     (void)comm, (void)copier, (void)poll;
     *nccl = NULL;
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "several processes on GPUs need NCCL, and zr was built without it (`make info` "
-                                       "says what was looked for); run ranks as threads of one process: --ranks");
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED,
+                   "several processes on GPUs need NCCL, and zr was built without it (`make info` says what was looked "
+                   "for); " ZR__NCCL_INSTEAD);
 }
 
 void zr__nccl_destroy(zr__nccl **nccl)
@@ -46,6 +47,13 @@ zr_status zr__nccl_gather(zr__nccl *nccl, int from, const void *mine, void *out,
                           int64_t piece_bytes)
 {
     (void)nccl, (void)from, (void)mine, (void)out, (void)stride_bytes, (void)piece_bytes;
+    ZR_ASSERT(false);
+    return ZR_OK;
+}
+
+zr_status zr__nccl_reduce_scatter(zr__nccl *nccl, void *data, zr_dtype dtype, int64_t piece_elems)
+{
+    (void)nccl, (void)data, (void)dtype, (void)piece_elems;
     ZR_ASSERT(false);
     return ZR_OK;
 }

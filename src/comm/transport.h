@@ -11,6 +11,8 @@
  *               called with comm->pieces as zr_comm_arrived_fn says. fn never fails.
  *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
  *               where its own may lie already.
+ *     reduce_scatter
+ *               as zr_comm_reduce_scatter; NULL where nothing adds.
  *     scalars   as zr_comm_scalars, byte by byte: agree sends text this way. comm.c counts them.
  *     devices   zr_comm_copy_with where ranks are processes; NULL where there are none such.
  *     barrier, cancel, abort, destroy

@@ -89,6 +89,24 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
     return fail_key(source, "fp16", "min_loss_scale", ZR_ERR_CONFIG, message);
 }
 
+/* What NCCL's own reduce-scatter cannot do, or does not promise. */
+static zr_status check_nccl(const zr_config *config, const zr__source *source)
+{
+    if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
+    if (config->device != ZR_DEVICE_CUDA)
+        return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
+                        "nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, or reduce_scatter");
+    if (config->train.any_ranks)
+        return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
+                        "nccl adds in an order that NCCL chooses, train.reproducible world promises the bits; choose "
+                        "one of the two");
+    if (config->collectives.fused)
+        return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
+                        "a fused buffer is staging memory, which collectives.reduce nccl does not use; choose one of "
+                        "the two");
+    return ZR_OK;
+}
+
 /* Keys of the schedule that ask for what another key rules out. */
 static zr_status check_schedule(const zr_config *config, const zr__source *source)
 {
@@ -115,6 +133,7 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
         return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
                         "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
                         "choose one of the two");
+    ZR_TRY(check_nccl(config, source));
     return ZR_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* zr_plan cuts shards and buckets at so many elements a rank; config stands below plan. */
@@ -122,6 +123,17 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
+/* NCCL has pieces side by side and cuts them up by itself. A run's own file has the default written out. */
+static zr_status note_reduce_bucket(zr_config *config, int ranks)
+{
+    static const char name[] = "zero_optimization.reduce_bucket_size";
+    if (config->collectives.reduce != ZR_COLLECTIVE_NCCL)
+        return note_bucket(config, name, config->zero.reduce_bucket_elems, ranks);
+    if (config->zero.reduce_bucket_elems == strtoll(zr__key_find(name)->standard, NULL, 10)) return ZR_OK;
+    return zr__config_note(config, "%s: no effect with collectives.reduce nccl, which reduces a whole unit in one",
+                           name);
+}
+
 static zr_status resolve_schedule(zr_config *config)
 {
     zr_config_scheduler type = config->scheduler.type;
@@ -210,7 +222,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(resolve_sizes(config));
     ZR_TRY(resolve_batch(config, ranks));
     ZR_TRY(check_all_reduce(config));
-    ZR_TRY(note_bucket(config, "zero_optimization.reduce_bucket_size", config->zero.reduce_bucket_elems, ranks));
+    ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;
     resolve_number_types(config);

@@ -314,10 +314,13 @@ static const zr_key table[] = {
     BOOL("activation_checkpointing.profile", "false", UNUSED, .help = "times are in metrics.jsonl"),
 
     CHOICE(
-        "collectives.reduce", "reduce_scatter|all_reduce|owner", "\"reduce_scatter\"", FIELD(collectives.reduce), ALL,
+        "collectives.reduce", "reduce_scatter|all_reduce|owner|nccl", "\"reduce_scatter\"", FIELD(collectives.reduce),
+        ALL,
         .help =
             "how gradients are summed. reduce_scatter is meant for training, the others for comparison. all_reduce, at "
-            "stages 0 and 1: every rank receives every sum; owner: one reduction after the other, each to its owner"),
+            "stages 0 and 1: every rank receives every sum; owner: one reduction after the other, each to its owner; "
+            "nccl: NCCL's own reduce-scatter, a whole unit in one, between processes on GPUs with device cuda. NCCL "
+            "adds in the type in which gradients travel and in an order that it chooses, so the bits are not promised"),
     CHOICE("collectives.gather", "all_gather|broadcast", "\"all_gather\"", FIELD(collectives.gather), ALL,
            .help = "how parameters are gathered. broadcast, for comparison: one after the other, each from its owner"),
     SWITCH("collectives.hierarchical", AUTO, FIELD(collectives.hierarchical), ALL,

@@ -90,7 +90,7 @@ static zr_status sum_stretch(const zr__running *r, int64_t first_byte, int64_t b
 {
     const zr_use *sums = &r->use[SUMS];
     int64_t wire = zr_dtype_bytes(r->use->dtype);
-    int n_pieces = r->engine->plan->group[r->step->group].size;
+    int n_pieces = r->step->nccl ? 1 : r->engine->plan->group[r->step->group].size;
     stretch s = {first_byte / wire, bytes / wire};
     if (r->step->any_ranks) return sum_any_ranks(r, s, pieces, n_pieces);
     char *place = zr__at(r, SUMS) + s.first * zr_dtype_bytes(sums->dtype);
@@ -105,11 +105,23 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish(r);
 }
 
+/* NCCL's sum lies where this rank's piece was: there it stays, or it is taken as one piece. */
+static zr_status reduce_nccl(const zr__running *r)
+{
+    const int64_t count = r->step->range.count;
+    char *gradient = zr__at(r, 0);
+    const void *mine = gradient + r->engine->place[r->step->group] * count * zr_dtype_bytes(r->use->dtype);
+    ZR_TRY(zr_comm_reduce_scatter(comm_of(r), gradient, r->use->dtype, count));
+    if (mine == zr__at(r, SUMS)) return ZR_OK;
+    return sum_stretch(r, 0, count * zr_dtype_bytes(r->use->dtype), &mine);
+}
+
 zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
     ZR_TRY(finish(r));
     int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->step->range.count * wire;
+    if (r->step->nccl) return reduce_nccl(r);
     if (r->step->kind == ZR_STEP_REDUCE)
         return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, sum_arrived, &running);
     return zr_comm_exchange(comm_of(r), zr__at(r, 0), r->use->range.by.elems * wire, bytes, sum_arrived, &running);

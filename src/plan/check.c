@@ -64,6 +64,20 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
+/* NCCL's sum takes the place of this rank's piece, and all pieces lie side by side, each of all that a rank has. */
+static zr_status check_nccl(const zr__proof *p, int32_t index)
+{
+    const zr_step *step = &p->s->step[index];
+    const zr_use *pieces = &p->s->use[step->uses];
+    const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->any_ranks;
+    ZR_CHECK(!step->nccl || known, ZR_ERR_INTERNAL, "step %d is nothing that NCCL sums", index);
+    const bool whole = step->nccl && pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
+                       pieces->range.by.elems == pieces->range.count;
+    ZR_CHECK(!step->nccl || whole, ZR_ERR_INTERNAL,
+             "step %d: NCCL sums what is not whole pieces side by side, to be read and written", index);
+    return ZR_OK;
+}
+
 /* All calls between ranks are on one stream, since no two may be made at once; whatever moves goes through the staging
  * memory in chunks, and the smallest must have room there. */
 static zr_status check_comm(const zr__proof *p)
@@ -71,6 +85,7 @@ static zr_status check_comm(const zr__proof *p)
     if (p->plan->ranks == 1) return ZR_OK;
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
+        ZR_TRY(check_nccl(p, i));
         bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;

@@ -3,7 +3,8 @@
  * is the same sub-range of all N shards of one unit, so that a reduced bucket lands in shards.
  *
  * The papers' baselines stand beside ZeRO's own: reduction to one owner after the other, broadcasts
- * from one after the other, all-reduce, and one fused buffer for the whole model.
+ * from one after the other, all-reduce, and one fused buffer for the whole model; and NCCL's own
+ * reduce-scatter.
  */
 #include "plan/internal.h"
 
@@ -37,6 +38,13 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     if (plan->layout.fused_buffer) return v->elems;
     int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
     return range < v->elems ? range : v->elems;
+}
+
+/* The same for a reduction. NCCL wants the pieces side by side, and cuts them up by itself. */
+static int64_t reduced_range(const zr_plan *plan, const level *v)
+{
+    const zr_layout *l = &plan->layout;
+    return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
 }
 
 static zr_range range_of(const level *v, int64_t first, int64_t count)
@@ -228,13 +236,15 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     const zr_plan_unit *u = &plan->unit[unit];
     const zr_range mine = range_of(v, first, count);
     const bool in_place = sums->buffer == from->buffer, adds = last && plan->sum_f32;
+    const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && plan->moves;
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, first, count);
     zr_step *made = zr__list_newest(l);
     if (!plan->moves) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
     made->any_ranks = last && plan->layout.any_ranks;
+    made->nccl = nccl;
     made->rounds = plan->layout.accum;
-    zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place));
+    zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
     zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
     for (int32_t i = 0; last && i < u->n_above; i++) {
@@ -250,7 +260,7 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
 {
     const zr_plan *plan = l->plan;
     const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->moves;
-    const int64_t range = bucket_range(plan, plan->layout.reduce_bucket_elems, v);
+    const int64_t range = reduced_range(plan, v);
     zr__id bucket = ZR_NONE;
     for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
         int64_t count = v->elems - first < range ? v->elems - first : range;
@@ -311,14 +321,15 @@ void zr__write_refresh(zr__list *l, int32_t unit)
 }
 
 /* Steps that move the units along their strides, in buckets. */
-static double count_buckets(const zr_plan *plan, int64_t bucket_elems, bool sums)
+static double count_buckets(const zr_plan *plan, bool sums)
 {
     double n = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         level v[2];
         const int levels = levels_of(sums ? &plan->unit[i].own : &plan->unit[i].update, &whole, v);
         for (int k = 0; k < levels && v[k].elems > 0; k++) {
-            int64_t range = bucket_range(plan, bucket_elems, &v[k]);
+            int64_t range =
+                sums ? reduced_range(plan, &v[k]) : bucket_range(plan, plan->layout.gather_bucket_elems, &v[k]);
             n += (double)((v[k].elems + range - 1) / range);
         }
     }
@@ -328,10 +339,8 @@ static double count_buckets(const zr_plan *plan, int64_t bucket_elems, bool sums
 zr_status zr__count_moves(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    double reduced = l->train && (plan->moves || plan->sum_f32) ? count_buckets(plan, l->reduce_bucket_elems, true) : 0;
-    double gathered = plan->moves && (plan->optim_group != ZR_GROUP_SELF || !l->train)
-                          ? count_buckets(plan, l->gather_bucket_elems, false)
-                          : 0;
+    double reduced = l->train && (plan->moves || plan->sum_f32) ? count_buckets(plan, true) : 0;
+    double gathered = plan->moves && (plan->optim_group != ZR_GROUP_SELF || !l->train) ? count_buckets(plan, false) : 0;
     if (plan->param_group != ZR_GROUP_SELF && l->train) gathered *= 2; /* before the forward and the backward pass */
     if (l->reduce == ZR_REDUCE_TO_OWNER) reduced *= l->ranks;
     if (l->gather == ZR_GATHER_BROADCAST) gathered *= l->ranks;

@@ -40,6 +40,11 @@ static zr_status check_choices(const zr_layout *l)
              (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
     ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
              "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
+    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->any_ranks, ZR_ERR_CONFIG,
+             "reduction by NCCL, in an order of its own, with sums that are the same for any number of ranks "
+             "(train.reproducible world): choose one");
+    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
+             "reduction by NCCL, which uses no staging memory, with a fused buffer there: choose one");
     return ZR_OK;
 }
 
@@ -72,6 +77,7 @@ static zr_status check_groups(const zr_layout *l)
                  "%d ranks in %s, of %d: a power of two that divides them is wanted", n, group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
+    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
     const int all = l->ranks * l->tensor;
     ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
@@ -89,8 +95,7 @@ static zr_status check_groups(const zr_layout *l)
     ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
              "second partitions over %d ranks on hosts of %d with hierarchical collectives: the same number is built",
              l->hpz_ranks, l->host_ranks);
-    ZR_CHECK(!grouped || (!l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL),
-             ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(!grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
              "groups within the data-parallel ranks go with collectives.buffer constant, "
              "reduce_scatter or all_reduce, and all_gather: leave the others out");
     return ZR_OK;

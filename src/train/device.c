@@ -6,10 +6,12 @@
 #include "base/text.h"
 #include "zr/train.h"
 
-/** What a rank takes of a GPU beside its plan, the context and the libraries' code, and what these take of the process:
- *  bounds that were not measured yet. */
+/** What a rank takes of a GPU beside its plan, the context and the libraries' code; what these take of the process: the
+ *  driver and the libraries with its first GPU, a context and its pinned memory with each further one. Bounds that
+ *  were not measured yet. */
 #define GPU_EXTRA_BYTES (1LL << 30)
 #define GPU_HOST_BYTES (2LL << 30)
+#define GPU_HOST_MORE_BYTES (1LL << 29)
 
 /** The ranks of a host take its GPUs in turn. */
 static zr_status create_cuda(zr_device_config *device, int local_rank, int gpus, zr_device **made)
@@ -40,13 +42,26 @@ zr_status zr_train_device(zr_config_device kind, int threads, int local_rank, zr
     return ZR_OK;
 }
 
+int64_t zr__train_staging_bytes(const zr_plan *plan, int ranks)
+{
+    const bool on_gpu = plan->profile.facts.apart && ranks < plan->ranks;
+    int64_t all = 0;
+    if (!on_gpu) return plan->space_bytes[ZR_SPACE_STAGING];
+    for (int32_t g = 0; g < plan->n_groups; g++) {
+        if (plan->staging[g] == ZR_NONE) continue;
+        const int64_t bytes = plan->persistent[plan->staging[g]].bytes,
+                      most = ZR_COMM_STAGING_HOST(plan->group[g].size);
+        all += bytes < most ? bytes : most;
+    }
+    return all;
+}
+
 int64_t zr__train_process_bytes(const zr_plan *plan, int ranks)
 {
-    const zr_memory *memory = &plan->memory;
-    const zr_space_memory *space = memory->space;
-    if (!plan->profile.facts.apart) return zr_train_process_bytes(zr_memory_taken(memory), ranks);
-    const int64_t host_bytes = space[ZR_SPACE_HOST].total_bytes + space[ZR_SPACE_STAGING].total_bytes;
-    return zr_train_process_bytes(host_bytes, ranks) + GPU_HOST_BYTES;
+    if (!plan->profile.facts.apart) return zr_train_process_bytes(zr_memory_taken(&plan->memory), ranks);
+    const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < ranks ? gpus : ranks;
+    const int64_t host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes + zr__train_staging_bytes(plan, ranks);
+    return zr_train_process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;
 }
 
 /** Ranks on one GPU: those of a process take turns, and no two processes share one. */

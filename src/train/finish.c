@@ -78,7 +78,7 @@ static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr_comm_process_ranks(r->comm);
     double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && in_process < r->comm->size) mine += (double)r->plan->space_bytes[ZR_SPACE_STAGING];
+    if (mine >= 0.0 && in_process < r->comm->size) mine += (double)zr__train_staging_bytes(r->plan, in_process);
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
     r->result->promised_rss_bytes = zr__train_process_bytes(r->plan, in_process);

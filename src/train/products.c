@@ -118,6 +118,10 @@ static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value 
     const int64_t bytes = n * zr_dtype_bytes(tensor->dtype);
     void *made = NULL;
     ZR_TRY(device->ops->alloc(device, bytes, &tensor->data));
+    if (!device->profile.facts.apart) {
+        fill(tensor->data, tensor->dtype, n);
+        return ZR_OK;
+    }
     ZR_TRY(device->ops->alloc_host(device, bytes, &made));
     fill(made, tensor->dtype, n);
     zr_status st = device->ops->copy(device, tensor->data, made, bytes);

@@ -88,6 +88,17 @@ static zr_status make_device(zr__run *r)
     return ZR_OK;
 }
 
+/** Have the ranks what collectives.reduce asks for? */
+static zr_status check_reduce(const zr__run *r)
+{
+    const int ranks = zr_comm_process_ranks(r->comm);
+    ZR_CHECK(r->config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
+             "collectives.reduce: nccl sums between processes, and %d ranks are threads of this one; start a process "
+             "for each (mpirun, srun), or write reduce_scatter",
+             ranks);
+    return ZR_OK;
+}
+
 /** Does a plan depend on how fast things are? */
 static bool rates_decide(const zr_config *config)
 {
@@ -194,6 +205,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
+    ZR_TRY(check_reduce(r));
     ZR_TRY(zr__run_agree(r, make_device(r)));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
                                           r->device->profile.facts.apart)));

@@ -176,7 +176,8 @@ static int at_most_ranks(int64_t ranks)
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
     bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
-    bool plain = !l->fused_buffer && l->reduce != ZR_REDUCE_TO_OWNER && l->gather == ZR_GATHER_ALL;
+    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
+    bool plain = !l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL;
     bool alike =
         (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);
     return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
@@ -201,7 +202,8 @@ static void set_movement(const zr_config *config, zr_layout *layout)
 {
     static const zr_reduce reduce[] = {[ZR_COLLECTIVE_SCATTER] = ZR_REDUCE_TO_SHARDS,
                                        [ZR_COLLECTIVE_ALL_REDUCE] = ZR_REDUCE_ALL_REDUCE,
-                                       [ZR_COLLECTIVE_OWNER] = ZR_REDUCE_TO_OWNER};
+                                       [ZR_COLLECTIVE_OWNER] = ZR_REDUCE_TO_OWNER,
+                                       [ZR_COLLECTIVE_NCCL] = ZR_REDUCE_NCCL};
     bool overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     layout->wire_dtype = wire_dtype_of(config->communication_dtype);
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;

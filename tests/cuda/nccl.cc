@@ -3,12 +3,14 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include "nccl.h"
+#include "zr/tensor.h"
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -72,6 +74,7 @@ struct zr_stand_in_group {
     cudaStream_t stream;
     std::vector<message> list;
     std::vector<MPI_Request> request;
+    std::function<void(const zr_stand_in_group &)> finish; /* with what has come, NULL: nothing */
     bool begun = false, ended = false;
     std::shared_ptr<zr_stand_in_group> own; /* itself while the stream has it */
 };
@@ -166,10 +169,45 @@ int step(void *arg)
     if (!g->begun) begin(g);
     if (!all_done(g->request)) return 0;
     for (message &m : g->list)
-        if (!m.sends) memcpy(m.to, m.bytes.data(), m.bytes.size());
+        if (!m.sends && m.to) memcpy(m.to, m.bytes.data(), m.bytes.size());
+    if (g->finish) g->finish(*g);
     g->ended = true;
     g->own.reset();
     return 1;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------- */
+
+float read_one(const unsigned char *from, size_t i, ncclDataType_t type)
+{
+    float wide;
+    uint16_t narrow;
+    if (type == ncclFloat32) {
+        memcpy(&wide, from + 4 * i, 4);
+        return wide;
+    }
+    memcpy(&narrow, from + 2 * i, 2);
+    return type == ncclBfloat16 ? zr_f32_from_bf16(narrow) : zr_f32_from_f16(narrow);
+}
+
+void write_one(unsigned char *to, size_t i, ncclDataType_t type, float x)
+{
+    const uint16_t narrow = type == ncclBfloat16 ? zr_bf16_from_f32(x) : zr_f16_from_f32(x);
+    if (type == ncclFloat32)
+        memcpy(to + 4 * i, &x, 4);
+    else
+        memcpy(to + 2 * i, &narrow, 2);
+}
+
+/* Pieces that have come, in the order of the list, on top of the own one. */
+void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned char *to, size_t count,
+                ncclDataType_t type)
+{
+    for (size_t i = 0; i < count; i++) {
+        write_one(to, i, type, read_one(own, i, type));
+        for (const message &m : g.list)
+            if (!m.sends) write_one(to, i, type, read_one(to, i, type) + read_one(m.bytes.data(), i, type));
+    }
 }
 
 /* Where an operation goes: the group that is open, or one of its own. */
@@ -384,6 +422,25 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
         cudaMemcpyAsync(place + (size_t)comm->rank * count, from, count, cudaMemcpyDefault, stream);
     return close_group();
 }
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    const size_t bytes = count * (type == ncclFloat32 ? 4 : 2);
+    const unsigned char *send = (const unsigned char *)from;
+    const bool known = type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
+    if (!known || op != ncclSum || depth > 0) return refuse(ncclInvalidArgument, "not what the stand-in can add");
+    const ncclResult_t result = open_for(comm, stream);
+    if (result != ncclSuccess) return result;
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + comm->size - i) % comm->size;
+        put(true, peer, send + (size_t)peer * bytes, nullptr, bytes);
+        put(false, peer, nullptr, nullptr, bytes);
+    }
+    const unsigned char *own = send + (size_t)comm->rank * bytes;
+    open_group->finish = [=](const zr_stand_in_group &g) { add_pieces(g, own, (unsigned char *)to, count, type); };
+    return close_group();
+}
 }
 
 namespace
@@ -408,6 +465,7 @@ struct loaded {
         KNOWN(ncclRecv);
         KNOWN(ncclBroadcast);
         KNOWN(ncclAllGather);
+        KNOWN(ncclReduceScatter);
     }
 } at_start;
 

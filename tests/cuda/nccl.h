@@ -4,7 +4,8 @@
  * It is strict where NCCL leaves much to whoever calls it. Communicators are non-blocking ones: nothing is issued to
  * the stream before ncclCommGetAsyncError has said twice that the communicator is in progress, and what is asked of it
  * before that is refused, as are two ranks on one GPU of a host (NCCL_HOSTID tells hosts apart). An operation ends when
- * its peers have come, and has its bytes only then.
+ * its peers have come, and has its bytes only then. A reduce-scatter adds one piece after the other, from the rank's
+ * own downwards, each sum in the type of the pieces: no order of zr's, and the bits tell which of the two has added.
  *
  * Names, numbers and meanings are those of NCCL's reference; of it, what src/comm/nccl.c uses.
  */
@@ -35,7 +36,8 @@ typedef enum {
     ncclInProgress = 7
 } ncclResult_t;
 
-typedef enum { ncclInt8 = 0 } ncclDataType_t;
+typedef enum { ncclInt8 = 0, ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
+typedef enum { ncclSum = 0 } ncclRedOp_t;
 
 typedef struct ncclConfig_t {
     int blocking;
@@ -62,6 +64,8 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
                            cudaStream_t stream);
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream);
 
 /* ---- of the stand-in alone --------------------------------------------------------------------- */
 
