@@ -14,6 +14,7 @@
 #include "zr/engine.h"
 #include "zr/data.h"
 #include "zr/checkpoint.h"
+#include "zr/simulate.h"
 #include "zr/train.h"
 
 #endif

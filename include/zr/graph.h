@@ -135,6 +135,8 @@ typedef struct zr_cost {
     double again;             /* of the FLOPs: what another op of the model makes as well */
     double bytes;             /* read and written */
     zr_product_sizes product; /* of the matrix products that the FLOPs are; zeros: they are none, or none measured */
+    double pairs;             /* of attention: queries times keys, of all heads; else 0 */
+    int64_t head;             /* width of a head */
 } zr_cost;
 
 /** What the graph must know of a kind of op. A user's own op is one of these, defined anywhere,

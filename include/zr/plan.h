@@ -504,6 +504,9 @@ ZR_API ZR_NODISCARD zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *f
  *  where they arrive), or the bytes of memory that a step without an op reads and writes. REPEAT and END: nothing. */
 typedef struct zr_step_cost {
     double flops;
+    zr_product_sizes product; /* zeros: the FLOPs are no matrix product's */
+    double pairs;             /* of attention, as in zr_cost */
+    int64_t head;
     double memory_bytes;
     double wire_bytes;
 } zr_step_cost;
@@ -520,6 +523,24 @@ typedef struct zr_price {
     double exposed_sec; /* step_sec - compute_sec: what these add */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
+/** FLOP/s at which a profile's rates price products of an op, in the type that it multiplies in. */
+ZR_API double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
+                                   zr_product_sizes sizes);
+/** Bytes that a SAVE brings out. */
+ZR_API int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step);
+
+#define ZR_IN_TURN_ALL (1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COMM | 1u << ZR_STREAM_COPY)
+/** Whoever else says how long steps take: the same walk, over the same streams and waits. */
+typedef struct zr_pricer {
+    double (*step_sec)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
+    /** The stream that computes waits so long, over all rounds, before the step `waiting` (ZR_NONE: at the end), and
+     *  `awaited` is the last that it waits for. NULL: nobody asks. */
+    void (*waited)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
+                   int32_t awaited, double sec);
+    unsigned in_turn; /* streams, 1 << zr_stream each, that run in turn: a step of one holds the others */
+} zr_pricer;
+/** ZR_ERR_STATE without a training step; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price);
 
 /** Does what a plan takes fit the limit of its layout (zr_layout.limit_bytes)? */
 static inline bool zr_plan_fits(const zr_plan *plan)
@@ -550,6 +571,7 @@ typedef struct zr_step_time {
 /** Of each step of training, `time` has room for all; of several micro-batches the first, and what follows them as if
  * it were the only one. ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
+ZR_API ZR_NODISCARD zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time);
 
 /** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. Of its
  *  kernels nothing is known: one thread, no panels; facts.scratch_bytes is NULL, and may be set to plan others'. */

@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 512 };
+enum { NAME_BYTES = 512, PATH_BYTES = 256 };
 
 /* Pipes are welcome, so the size is known only at the end. */
 static zr_status read_all(int fd, const char *name, char *buffer, size_t *bytes)
@@ -180,4 +181,33 @@ const char *zr__json_path(const zr__json_place *place, char *out, size_t size)
     out[0] = '\0';
     print_place(place, out, size);
     return out;
+}
+
+zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
+                        const char *message)
+{
+    char path[PATH_BYTES], shown[NAME_BYTES];
+    int line, column;
+    (void)zr__json_find(text, bytes, place, &line, &column);
+    zr__json_path(place, path, sizeof(path));
+    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, path,
+                   *path ? ": " : "", message);
+}
+
+bool zr__json_is_file_name(const char *name)
+{
+    static const char end[] = ".json";
+    size_t length = strlen(name);
+    return strchr(name, '/') || (length >= sizeof(end) && strcmp(name + length - (sizeof(end) - 1), end) == 0);
+}
+
+bool zr__json_bytes(const json_t *json, int64_t *bytes)
+{
+    if (json_is_string(json)) return zr__text_bytes(json_string_value(json), bytes);
+    const double number = json_number_value(json);
+    if (!json_is_number(json) || !(number >= 0 && number <= 0x1p53) || number != floor(number)) return false;
+    /* 2^53 + 1 rounds to 2^53 as a double. */
+    if (json_is_integer(json) && json_integer_value(json) > (json_int_t)1 << 53) return false;
+    *bytes = (int64_t)number;
+    return true;
 }

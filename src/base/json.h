@@ -39,6 +39,19 @@ bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, 
 /** "a.b[1]" into out, cut to size. Returns `out`. */
 const char *zr__json_path(const zr__json_place *place, char *out, size_t size);
 
+/** Fail with "name:line:column: key.path: message". The text begins behind the byte order mark. */
+zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
+                        const char *message);
+
+/** Is this the name of a file, rather than of something that is known by name? It has a '/' or ends in ".json". */
+bool zr__json_is_file_name(const char *name);
+
+/** An amount of bytes: a whole number, or text as "80GB". False when it is neither, below 0 or above 2^53. */
+bool zr__json_bytes(const json_t *json, int64_t *bytes);
+
+/** A value as a short piece of a message. Returns `out`. */
+const char *zr__json_show(const json_t *json, char *out, size_t size);
+
 /** Indented text of a value, numbers in the fewest digits that read back the same; zr_free it. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
 

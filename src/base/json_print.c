@@ -93,3 +93,15 @@ zr_status zr__json_print(const json_t *json, char **text)
     ZR_TRY(zr__text_take(&out, text));
     return ZR_OK;
 }
+
+const char *zr__json_show(const json_t *json, char *out, size_t size)
+{
+    char *text = NULL;
+    if (json_is_object(json)) return snprintf(out, size, "an object"), out;
+    if (json_is_array(json) && json_array_size(json) > 8) return snprintf(out, size, "a long array"), out;
+    if (zr__json_print(json, &text) != ZR_OK) return snprintf(out, size, "a value"), out;
+    text[strcspn(text, "\n")] = '\0';
+    zr__text_escape(text, out, size);
+    zr_free(text);
+    return out;
+}

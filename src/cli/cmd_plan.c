@@ -1,3 +1,4 @@
+#include "cli/brief.h"
 #include "cli/choices.h"
 #include "cli/max.h"
 
@@ -9,8 +10,9 @@
 #define MOST_LAYERS 4096 /* a plan of so many takes seconds */
 
 typedef struct plan_options {
-    const char *preset, *memory, *max, *svg, *profile;
-    int64_t stage, batch, seq, ranks, tensor;
+    cli_brief brief;
+    const char *max, *svg, *profile;
+    int64_t ranks;
     double tokens, efficiency; /* 0: not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
@@ -26,35 +28,6 @@ typedef struct planning {
     bool host_limit;     /* it is what this host has left */
     cli_max max;
 } planning;
-
-/** Does a key of the command line ask for fp16? */
-static bool wants_fp16(const cli_args *args)
-{
-    bool wanted = false;
-    for (int i = 0; i < args->n_overrides; i++) {
-        wanted |= strcmp(args->override[i], "fp16.enabled=true") == 0 || strncmp(args->override[i], "fp16=", 5) == 0;
-    }
-    return wanted;
-}
-
-/** What the short options mean in terms of the configuration's keys. */
-static zr_status add_overrides(const plan_options *o, cli_args *args, char room[8][256])
-{
-    int n = 0;
-    bool alone = args->n_operands == 0, bf16 = alone && !wants_fp16(args);
-    if (o->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", o->preset));
-    if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
-    if (alone) ZR_TRY(cli_override(args, room[n++], "optimizer.type=\"AdamW\""));
-    if (o->batch || alone) {
-        long long batch = o->batch ? o->batch : 1;
-        ZR_TRY(cli_override(args, room[n++], "train_micro_batch_size_per_gpu=%lld", batch));
-    }
-    if (o->stage >= 0) ZR_TRY(cli_override(args, room[n++], "zero_optimization.stage=%lld", (long long)o->stage));
-    if (o->seq) ZR_TRY(cli_override(args, room[n++], "data.seq_length=%lld", (long long)o->seq));
-    if (o->tensor) ZR_TRY(cli_override(args, room[n++], "parallel.tensor=%lld", (long long)o->tensor));
-    if (o->memory) ZR_TRY(cli_override(args, room[n++], "memory.limit=\"%s\"", o->memory));
-    return ZR_OK;
-}
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
@@ -350,9 +323,9 @@ static zr_status check_outputs(const planning *p)
 
 static zr_status plan(cli_args *args, planning *p)
 {
-    char room[8][256];
+    char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
-    ZR_TRY(add_overrides(p->o, args, room));
+    ZR_TRY(cli_brief_overrides(&p->o->brief, args, room));
     ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
     ZR_TRY_GOTO(st, check_outputs(p), done);
@@ -365,19 +338,13 @@ done:
 
 static zr_status check(const cli_args *args, const plan_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(args->n_operands || o->preset, ZR_ERR_ARG,
-             "zr plan needs a CONFIG.json or --preset NAME; `zr plan --help` has examples");
     ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG,
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
              comm ? comm->size : 0);
     ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule is text; leave it or --json out");
-    int64_t bytes = 0;
+    ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->efficiency <= 1, ZR_ERR_ARG, "--efficiency %g; a share of the peak was wanted, at most 1",
              o->efficiency);
-    if (o->preset) ZR_TRY(cli_preset(o->preset));
-    ZR_CHECK(o->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)o->stage);
-    ZR_CHECK(!o->memory || zr__text_bytes(o->memory, &bytes), ZR_ERR_ARG,
-             "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", o->memory);
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
     return ZR_OK;
 }
@@ -399,16 +366,12 @@ static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
-    plan_options o = {.stage = -1};
+    plan_options o = {.brief = CLI_BRIEF_INIT};
     const cli_option options[] = {
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, any number"},
-        {"preset", CLI_TEXT, &o.preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"},
+        CLI_BRIEF_PRESET(o.brief),
         {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
-        {"stage", CLI_INT, &o.stage, 0, "S", "ZeRO stage 0-3"},
-        {"batch", CLI_INT, &o.batch, 1, "B", "samples of a micro-batch on each rank"},
-        {"seq", CLI_INT, &o.seq, 1, "T", "tokens of a sample"},
-        {"tensor", CLI_INT, &o.tensor, 1, "M", "tensor parallelism: so many of the ranks share each layer"},
-        {"memory", CLI_TEXT, &o.memory, 0, "SIZE", "memory.limit, as 32GB: what fits a rank"},
+        CLI_BRIEF_OPTIONS(o.brief),
         {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},

@@ -38,12 +38,8 @@ static zr_status take_rate(const json_t *root, const char *file, const rate_key 
 static zr_status take_memory(const json_t *root, const char *file, zr_machine *machine)
 {
     const json_t *json = json_object_get(root, "memory_bytes");
-    bool good = !json || (json_is_integer(json) && json_integer_value(json) >= 0) ||
-                (json_is_real(json) && json_real_value(json) >= 0 && json_real_value(json) < 0x1p53);
-    if (json) machine->memory_bytes = (int64_t)json_number_value(json);
-    if (json_is_string(json)) good = zr__text_bytes(json_string_value(json), &machine->memory_bytes);
-    ZR_CHECK(good, ZR_ERR_DATA, "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted",
-             file);
+    ZR_CHECK(!json || zr__json_bytes(json, &machine->memory_bytes), ZR_ERR_DATA,
+             "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted", file);
     return ZR_OK;
 }
 
@@ -185,9 +181,7 @@ static zr_status named(const char *name, zr_profile *profile)
 
 zr_status cli_profile(const char *name, zr_profile *profile)
 {
-    size_t n = strlen(name);
-    bool file = strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
-    ZR_TRY(file ? read_file(name, profile) : named(name, profile));
+    ZR_TRY(zr__json_is_file_name(name) ? read_file(name, profile) : named(name, profile));
     profile->facts.scratch_bytes = zr_device_cpu_scratch; /* another machine's kernels are not here */
     return ZR_OK;
 }

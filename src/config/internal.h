@@ -78,8 +78,6 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key);
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
 /** The field's value for people; false where it still is "auto". */
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
-/** A value as a short piece of a message. Returns `out`. */
-const char *zr__value_show(const json_t *value, char *out, size_t size);
 
 /** Remember a key without a meaning, for zr__config_note_all. */
 ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path);

@@ -24,7 +24,7 @@ static bool from_override(const zr__source *source, const char *path, bool in_fi
 zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
                           ...)
 {
-    char message[512], path[PATH_BYTES], name[PATH_BYTES];
+    char message[512], path[PATH_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
@@ -34,8 +34,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     bool in_file = source->text && zr__json_find(source->text, source->bytes, place, &line, &column);
     if (!source->text || from_override(source, path, in_file))
         return ZR_FAIL(status, "command line: %s: %s", path, message);
-    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", zr__text_escape(source->name, name, sizeof(name)), line, column, path,
-                   *path ? ": " : "", message);
+    return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
 static zr_status unknown_key(const zr__source *source, const zr__json_place *place, const char *path)
@@ -76,7 +75,7 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
         if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) return st;
         if (st != ZR_OK)
             ZR_TRY(zr__refusal_add(config, st, st == ZR_ERR_UNSUPPORTED ? key : NULL, unknown, path,
-                                   zr__value_show(value, found, sizeof(found))));
+                                   zr__json_show(value, found, sizeof(found))));
     }
     return ZR_OK;
 }

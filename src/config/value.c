@@ -7,18 +7,6 @@
 
 static const char auto_word[] = "auto";
 
-const char *zr__value_show(const json_t *value, char *out, size_t size)
-{
-    char *text = NULL;
-    if (json_is_object(value)) return snprintf(out, size, "an object"), out;
-    if (json_is_array(value) && json_array_size(value) > 8) return snprintf(out, size, "a long array"), out;
-    if (zr__json_print(value, &text) != ZR_OK) return snprintf(out, size, "a value"), out;
-    text[strcspn(text, "\n")] = '\0';
-    zr__text_escape(text, out, size);
-    zr_free(text);
-    return out;
-}
-
 static bool is_word(const json_t *value, const char *word)
 {
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
@@ -83,13 +71,12 @@ static zr_status wrong(const zr_key *key, const json_t *value, const zr__source 
         place = &element;
     }
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s",
-                           zr__value_show(value, found, sizeof(found)), zr__key_wanted(key, wanted, sizeof(wanted)));
+                           zr__json_show(value, found, sizeof(found)), zr__key_wanted(key, wanted, sizeof(wanted)));
 }
 
 static bool read_bytes(const zr_key *key, const json_t *value, int64_t *out)
 {
-    if (json_is_string(value)) return zr__text_bytes(json_string_value(value), out) && *out >= key->min;
-    return read_int(key, value, out);
+    return zr__json_bytes(value, out) && (double)*out >= key->min && (double)*out <= key->max;
 }
 
 static bool read_choice(const zr_key *key, const json_t *value, int *out)
@@ -230,7 +217,7 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
     if (!read_field(key, value, &field, &bytes)) return wrong(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
-                               zr__value_show(value, found, sizeof(found)), zr__key_available(key, list, sizeof(list)),
+                               zr__json_show(value, found, sizeof(found)), zr__key_available(key, list, sizeof(list)),
                                key->instead ? "; " : "", key->instead ? key->instead : "");
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
@@ -309,7 +296,7 @@ bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_
 {
     json_t *value = zr__value_get(config, key);
     bool open = !value || is_word(value, auto_word);
-    if (value) zr__value_show(value, out, size);
+    if (value) zr__json_show(value, out, size);
     json_decref(value);
     return !open;
 }

@@ -1,17 +1,18 @@
 /*
- * The time of one step by a machine's rates: the schedule is walked with one clock for each stream. What is known of
- * a step are its FLOPs and its bytes, so it takes as long as the slower of the two; latency is not modelled.
+ * The time of one training step: the schedule is walked with one clock for each stream, and a pricer says how long each
+ * step takes. That of a profile knows its FLOPs and its bytes, so it takes as long as the slower of the two.
  */
 #include "plan/internal.h"
 
 typedef struct pricing {
     const zr_plan *plan;
-    const zr_machine *machine;
-    bool saves; /* behind this training step */
-    double disk_bytes_sec;
+    const zr_pricer *pricer;
+    bool saves;               /* behind this training step */
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
-    zr_step_time *time; /* of each step of one round; NULL: not asked for */
+    int32_t last[ZR_STREAMS]; /* the step that the stream has ended, -1 */
+    double rounds;            /* that a walk stands for */
+    zr_step_time *time;       /* of each step of one round; NULL: not asked for */
 } pricing;
 
 /* An unknown rate costs no time. */
@@ -38,6 +39,12 @@ static double touched_bytes(const zr_schedule *s, const zr_step *step)
     return bytes;
 }
 
+/* A copy that is saved is made in front of what computes, and written as well as read. */
+static bool is_aside(const zr_step *step)
+{
+    return step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE;
+}
+
 zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_schedule *s = &plan->schedule[kind];
@@ -47,40 +54,63 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         zr_cost of_op = op->def->cost(plan->graph[kind], op);
         cost.flops = of_op.flops;
+        cost.product = of_op.product;
+        cost.pairs = of_op.pairs;
+        cost.head = of_op.head;
         cost.memory_bytes = of_op.bytes;
         return cost;
     }
     bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
-    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step) * (is_aside(step) ? 2 : 1);
     return cost;
 }
 
-/* An op's FLOPs at the rate of the type that it multiplies in, which is not always the plan's. */
-static double op_seconds(const pricing *p, const zr_graph *graph, const zr_op *op)
+/* ---- by the rates of a profile ------------------------------------------------------------------ */
+
+typedef struct profile_pricer {
+    zr_pricer base;
+    const zr_machine *machine;
+    double disk_bytes_sec;
+} profile_pricer;
+
+double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
+                            zr_product_sizes sizes)
 {
-    zr_cost cost = op->def->cost(graph, op);
-    bool narrow = p->plan->layout.dtype != ZR_F32 && p->machine->flops_bf16 > 0 && !op->def->in_f32;
-    return seconds(cost.flops, zr_machine_flops(p->machine, narrow, cost.product));
+    const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !def->in_f32;
+    return zr_machine_flops(machine, narrow, sizes);
 }
 
-static double saved_bytes(const zr_plan *plan, const zr_step *step)
+int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    return (double)(use->range.count * zr_dtype_bytes(use->dtype));
+    return use->range.count * zr_dtype_bytes(use->dtype);
 }
 
-static double step_seconds(const pricing *p, zr_schedule_kind kind, int32_t index)
+static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
-    zr_step_cost cost = zr_plan_step_cost(p->plan, kind, index);
-    const zr_step *step = &p->plan->schedule[kind].step[index];
-    if (step->kind == ZR_STEP_SAVE) return seconds(saved_bytes(p->plan, step), p->disk_bytes_sec);
-    const zr_graph *graph = p->plan->graph[kind];
-    double compute = step->kind == ZR_STEP_RUN ? op_seconds(p, graph, zr_graph_get_op(graph, step->op)) : 0;
-    double move = larger(seconds(cost.memory_bytes, p->machine->memory_bytes_sec),
-                         seconds(cost.wire_bytes, zr_machine_link(p->machine).bytes_sec));
+    const profile_pricer *me = (const profile_pricer *)pricer;
+    const zr_step *step = &plan->schedule[kind].step[index];
+    double compute = 0;
+    if (step->kind == ZR_STEP_SAVE) return seconds((double)zr_plan_saved_bytes(plan, step), me->disk_bytes_sec);
+    const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
+    if (step->kind == ZR_STEP_RUN) {
+        const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
+        compute = seconds(cost.flops, zr_plan_op_flops_sec(plan, op->def, me->machine, cost.product));
+    }
+    double move = larger(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
+                         seconds(cost.wire_bytes, zr_machine_link(me->machine).bytes_sec));
     return larger(compute, move);
 }
+
+static profile_pricer pricer_of(const zr_profile *profile, double disk_bytes_sec)
+{
+    return (profile_pricer){{.step_sec = step_seconds, .in_turn = profile->machine.link_copies ? ZR_IN_TURN_ALL : 0},
+                            &profile->machine,
+                            disk_bytes_sec};
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------- */
 
 /* What is saved goes on beyond the end. */
 static double all_streams_free(const pricing *p)
@@ -89,13 +119,6 @@ static double all_streams_free(const pricing *p)
     for (int i = 0; i < ZR_STREAMS; i++)
         if (i != ZR_STREAM_SAVE) free_at = larger(free_at, p->clock[i]);
     return free_at;
-}
-
-/* Where one core runs all streams but that which saves, every step of theirs holds them. */
-static void hold(pricing *p)
-{
-    double now = all_streams_free(p);
-    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = i == ZR_STREAM_SAVE ? larger(p->clock[i], now) : now;
 }
 
 /* When each step ends, in this round of REPEAT and in the one before. */
@@ -110,13 +133,45 @@ static bool runs(const pricing *p, const zr_step *step, bool again)
     return again ? !first_alone : step->when != ZR_WHEN_LATER;
 }
 
-/* A copy that is saved is made in front of what computes, and written to memory as well as read. */
-static double copy_aside(pricing *p, zr_schedule_kind kind, int32_t index, double start)
+/* The stream that computes could go on at `ready`, and waits until `start`. */
+static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, double sec)
 {
-    const zr_use *use = &p->plan->schedule[kind].use[p->plan->schedule[kind].step[index].uses];
-    const double bytes = 2.0 * (double)(use->range.count * zr_dtype_bytes(use->dtype));
-    start = larger(start, p->clock[ZR_STREAM_COMPUTE]);
-    return p->clock[ZR_STREAM_COMPUTE] = start + seconds(bytes, p->machine->memory_bytes_sec);
+    const zr_pricer *pricer = p->pricer;
+    if (pricer->waited && sec > 0 && awaited >= 0)
+        pricer->waited(pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
+}
+
+/* Streams that run in turn are all as late as the latest of them; saving begins no earlier. */
+static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
+{
+    const unsigned mask = p->pricer->in_turn;
+    int latest = ZR_STREAM_COMPUTE;
+    for (int i = 0; i < ZR_STREAMS; i++)
+        if ((mask >> i & 1) && p->clock[i] > p->clock[latest]) latest = i;
+    const double now = p->clock[latest];
+    tell_wait(p, kind, index, p->last[latest], now - p->clock[ZR_STREAM_COMPUTE]);
+    for (int i = 0; i < ZR_STREAMS; i++)
+        if (mask >> i & 1) p->clock[i] = now;
+    if (mask == ZR_IN_TURN_ALL) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], now);
+}
+
+/* A step of this stream may begin: its stream is free, and all that it waits for has ended. */
+static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, const ends *end)
+{
+    const zr_schedule *s = &p->plan->schedule[kind];
+    const zr_step *step = &s->step[index];
+    const zr_stream stream = is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
+    const double ready = larger(p->clock[step->stream], p->clock[stream]);
+    double start = ready;
+    int32_t awaited = -1;
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+        const double *its = s->wait[w].before ? end->before : end->now;
+        if (!its || its[s->wait[w].step] <= start) continue;
+        start = its[s->wait[w].step];
+        awaited = s->wait[w].step;
+    }
+    if (stream == ZR_STREAM_COMPUTE) tell_wait(p, kind, index, awaited, start - ready);
+    return start;
 }
 
 /* Steps first to last of a schedule, in one round. */
@@ -125,21 +180,20 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (p->machine->link_copies) hold(p);
-        double start = p->clock[step->stream], takes = step_seconds(p, kind, i);
+        if (p->pricer->in_turn) hold(p, kind, i);
         if (!runs(p, step, end->before)) { /* those that wait for it wait for what has come before */
+            const double now = p->clock[step->stream];
             bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
-            end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? start : 0;
-            if (p->time) p->time[i] = (zr_step_time){start, start};
+            end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
+            if (p->time) p->time[i] = (zr_step_time){now, now};
             continue;
         }
-        for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
-            const double *its = s->wait[w].before ? end->before : end->now;
-            if (its) start = larger(start, its[s->wait[w].step]);
-        }
-        bool aside = step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE;
-        p->clock[step->stream] = end->now[i] = aside ? copy_aside(p, kind, i, start) : start + takes;
+        const zr_stream stream = is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
+        const double start = begin_of(p, kind, i, end);
+        const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
+        p->clock[stream] = end->now[i] = start + takes;
         p->busy[step->stream] += takes;
+        p->last[step->stream] = i;
         if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
 }
@@ -152,7 +206,9 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
     double *again = end->before;
     end->before = end->now;
     end->now = again;
+    p->rounds = more;
     walk_steps(p, kind, repeat, stop, end);
+    p->rounds = 1;
     for (int32_t i = repeat; i <= stop; i++) { /* when the last of them ends */
         const int stream = (int)p->plan->schedule[kind].step[i].stream;
         if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
@@ -182,20 +238,40 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
     }
     walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
     zr_free(time);
+    for (int i = 0; i < ZR_STREAMS; i++) { /* what is still on its way when nothing is left to compute */
+        if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
+            tell_wait(p, kind, ZR_NONE, p->last[i], p->clock[i] - p->clock[ZR_STREAM_COMPUTE]);
+            break;
+        }
+    }
     return ZR_OK;
 }
 
+static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
+{
+    pricing p = {.plan = plan, .pricer = pricer, .rounds = 1};
+    for (int i = 0; i < ZR_STREAMS; i++) p.last[i] = ZR_NONE;
+    return p;
+}
+
 /* In the middle of a run: what flush would gather is part of the next step. */
-zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
+zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
-    pricing p = {.plan = plan, .machine = &profile->machine};
+    pricing p = pricing_by(plan, pricer);
     ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
+{
+    const profile_pricer pricer = pricer_of(profile, 0);
+    ZR_TRY(zr_plan_price_by(plan, &pricer.base, price));
     return ZR_OK;
 }
 
@@ -251,23 +327,31 @@ zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, dou
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
-    pricing without = {.plan = plan, .machine = &profile->machine}, with = without;
+    const profile_pricer pricer = pricer_of(profile, disk_bytes_sec);
+    pricing without = pricing_by(plan, &pricer.base), with = without;
     with.saves = true;
-    with.disk_bytes_sec = disk_bytes_sec;
     ZR_TRY(walk(&without, ZR_SCHEDULE_TRAIN));
     ZR_TRY(walk(&with, ZR_SCHEDULE_TRAIN));
     *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
                              .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
     for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += (int64_t)saved_bytes(plan, &s->step[i]);
+        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr_plan_saved_bytes(plan, &s->step[i]);
+    return ZR_OK;
+}
+
+zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time)
+{
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
+    pricing p = pricing_by(plan, pricer);
+    p.time = time;
+    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
     return ZR_OK;
 }
 
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
-    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
-             "this plan has no training step to price: set zr_layout.train");
-    pricing p = {.plan = plan, .machine = &profile->machine, .time = time};
-    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
+    const profile_pricer pricer = pricer_of(profile, 0);
+    ZR_TRY(zr_plan_times_by(plan, &pricer.base, time));
     return ZR_OK;
 }

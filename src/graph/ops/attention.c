@@ -26,7 +26,11 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
-    return (zr_cost){.flops = 2.0 * products * B * C * T * T, .bytes = zr__bytes(graph, op)};
+    const double heads = (double)op->attr.i[0];
+    return (zr_cost){.flops = 2.0 * products * B * C * T * T,
+                     .bytes = zr__bytes(graph, op),
+                     .pairs = B * heads * T * T,
+                     .head = y->dim[2] / op->attr.i[0]};
 }
 
 /* ---- attention_dx ---------------------------------------------------------------------------- */

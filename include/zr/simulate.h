@@ -1,0 +1,110 @@
+/**
+ * simulate: what a plan would take on a cluster that is not here. The cluster is a few numbers; every step of the
+ * schedule is priced by what it computes, touches and moves, and the schedule's own streams and waits put the steps
+ * together. Nothing is allocated but the plan. docs/simulate.md has the model with its formulas.
+ */
+#ifndef ZR_SIMULATE_H
+#define ZR_SIMULATE_H
+
+#include "zr/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- clusters --------------------------------------------------------------------------------- */
+
+#define ZR_CLUSTER_LINKS 4
+
+/** One level of links. Two devices talk over the first level that connects both; the levels below do not count. */
+typedef struct zr_cluster_link {
+    char name[32];
+    int32_t devices;         /* consecutive ones that it connects: a multiple of the level's below, at least 2 */
+    double bytes_sec;        /* into one device, and as much out of it */
+    double shared_bytes_sec; /* into all devices of one unit of the level below together (a node), and as much out of
+                                them; 0: no less than its devices' own */
+    double latency_sec;      /* of one message */
+} zr_cluster_link;
+
+/** How ranks of a group exchange. */
+typedef enum zr_algorithm {
+    ZR_ALGORITHM_AUTO,    /* as NCCL: of ring and tree what takes less for so many bytes */
+    ZR_ALGORITHM_RING,    /* each passes on what it has to its neighbour */
+    ZR_ALGORITHM_TREE,    /* halving and doubling */
+    ZR_ALGORITHM_EXCHANGE /* zr's own: each reads from every other what it needs (src/comm) */
+} zr_algorithm;
+
+typedef struct zr_cluster {
+    char name[48];
+    /** One device: peaks, memory and its rate. Its products reach `product` where sizes are near, else the share
+     *  product_share * s / (s + product_half) of the peak, where s is the smallest of a product's three sizes. Its
+     *  links are not used, but link_copies. */
+    zr_machine device;
+    double product_share, product_half;
+    double memory_share;                    /* of memory_bytes_sec that kernels reach */
+    double launch_sec;                      /* of a kernel, before it begins */
+    double link_share;                      /* of every link's rate that exchanges reach */
+    double step_sec;                        /* of a collective, before it begins, beside its messages */
+    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* narrowest first; the last connects all devices */
+    int32_t n_links;                        /* 0: one device */
+    int32_t devices;                        /* of the cluster */
+    int32_t host_devices;                   /* that one host has, consecutive ones */
+    int64_t host_memory_bytes;
+    double host_bytes_sec; /* between one device and its host's memory, each way; 0: not known */
+    double disk_bytes_sec; /* of a host; 0: not known */
+    zr_algorithm algorithm;
+} zr_cluster;
+
+/** A cluster by name ("dgx2x25"), or from a file (its name has a '/' or ends in .json): keys, units and `include` are
+ *  in docs/simulate.md. ZR_ERR_NOT_FOUND with the list of names; ZR_ERR_DATA as "file:line:column: key: reason";
+ *  ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
+/** Names of those that zr knows, NULL at the end. */
+ZR_API const char *const *zr_cluster_names(void);
+
+/* ---- pricing ---------------------------------------------------------------------------------- */
+
+/** For what the computing stream waits. */
+#define ZR_CAUSE_LIST(X)                                                                                               \
+    X(STAGE, "stage")   /* ZeRO's own gathers and reductions */                                                        \
+    X(TENSOR, "tensor") /* ranks that share layers */                                                                  \
+    X(PIECES, "Pa")     /* checkpoints in pieces */                                                                    \
+    X(HOST, "Pa+cpu")   /* checkpoints on the host */
+
+typedef enum zr_cause {
+#define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,
+    ZR_CAUSE_LIST(ZR_CAUSE_ENUM)
+#undef ZR_CAUSE_ENUM
+        ZR_CAUSES
+} zr_cause;
+ZR_API const char *zr_cause_name(zr_cause cause);
+
+typedef struct zr_simulation {
+    zr_price price; /* of one training step */
+    double exposed_sec[ZR_CAUSES];
+    /** Of the computing stream's busy time: what products, memory and the begin of kernels took. */
+    double product_sec, memory_sec, launch_sec;
+    const char *bound_by; /* the largest of these and of exposed_sec: "products", "memory", "launches", or a cause */
+    double samples_sec, tokens_sec;
+    double flops_sec; /* of a device, with what is computed again */
+    double mfu;       /* of its peak, without */
+} zr_simulation;
+
+typedef struct zr_simulate_options {
+    int32_t ranks_per_host; /* 0: as many as the host has devices */
+    double straggler;       /* the slowest rank computes so many times slower; 0: none is */
+    bool copies_hold;       /* nothing is computed while checkpoints go to the host and back */
+    double scores_bytes;    /* of memory that attention reads and writes for each pair of a query and a key, forward,
+                               where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
+} zr_simulate_options;
+
+/** ZR_ERR_CONFIG where the plan's ranks do not fit the cluster, or a rate that the plan needs is not known;
+ *  ZR_ERR_STATE without a training step. `time`, NULL or room for each step, as zr_plan_times. */
+ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
+                                          const zr_simulate_options *options, zr_simulation *simulation,
+                                          zr_step_time *time);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+#include "cli/simulate.h"
+
+#include "base/json.h"
+
+#include <time.h>
+
+/** One call of the command. */
+typedef struct simulating {
+    const cli_args *args;
+    const cli_simulate_options *o;
+    int ranks;
+    zr_config *config;
+    zr_cluster cluster;
+    zr_profile profile;
+    zr_simulate_options options;
+} simulating;
+
+static double days_of(const simulating *c, const cli_simulated *made)
+{
+    return c->o->tokens / made->simulation.tokens_sec / 86400;
+}
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+static void print_memory(const simulating *c, const cli_simulated *made)
+{
+    char total[32], there[32], host[32];
+    const zr_memory *m = &made->report.memory;
+    printf("memory     %s of a device's %s%s", cli_bytes((double)m->total_bytes, total),
+           cli_bytes((double)c->cluster.device.memory_bytes, there), made->fits ? "" : ": does not fit");
+    if (m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
+        printf("; %s of its host", cli_bytes((double)m->space[ZR_SPACE_HOST].total_bytes, host));
+    putchar('\n');
+}
+
+static void print_waits(const zr_simulation *s)
+{
+    char sec[32];
+    const char *before = " (";
+    printf("waits      %s for other ranks and copies", cli_seconds(s->price.exposed_sec, sec));
+    for (int i = 0; i < ZR_CAUSES; i++) {
+        if (s->exposed_sec[i] <= 0) continue;
+        printf("%s%s %s", before, zr_cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
+        before = ", ";
+    }
+    puts(before[0] == ',' ? ")" : "");
+}
+
+static void print_text(const simulating *c, const cli_simulated *made)
+{
+    const zr_simulation *s = &made->simulation;
+    char params[32], step[32], product[32], memory[32], launch[32], all[32];
+    printf("%sparameters on %d of the %d devices of %s, stage %d%s%d samples x %lld tokens a micro-batch, %lld "
+           "micro-batch%s a step\n",
+           cli_amount((double)made->params, params), c->ranks, c->cluster.devices, c->cluster.name,
+           (int)c->config->zero.stage, ", ", (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
+           (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
+    printf("step       %s; %.4g samples/s, %.4g tokens/s\n", cli_seconds(s->price.step_sec, step), s->samples_sec,
+           s->tokens_sec);
+    printf("FLOP/s     %.1f T a device, with what is computed again; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
+           cli_amount(s->flops_sec * c->ranks, all), 100 * s->mfu);
+    printf("computing  products %s, memory %s, launches %s\n", cli_seconds(s->product_sec, product),
+           cli_seconds(s->memory_sec, memory), cli_seconds(s->launch_sec, launch));
+    print_waits(s);
+    print_memory(c, made);
+    printf("bound by   %s\n", s->bound_by);
+    if (c->o->tokens > 0) printf("days       %.3g for %.3g tokens\n", days_of(c, made), c->o->tokens);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------- */
+
+static void set_real(json_t *object, const char *key, double value)
+{
+    (void)json_object_set_new(object, key, json_real(value));
+}
+
+static json_t *exposed_by_cause(const zr_simulation *s)
+{
+    json_t *by = json_object();
+    for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr_cause_name((zr_cause)i), s->exposed_sec[i]);
+    return by;
+}
+
+/** "memory" and "traffic" as in a run's report. */
+static zr_status set_report(json_t *root, const zr_report *report)
+{
+    static const char *const keys[] = {"memory", "traffic"};
+    char *text = NULL;
+    ZR_TRY(zr_report_json(report, &text));
+    json_t *all = json_loads(text, 0, NULL);
+    zr_free(text);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
+    for (int i = 0; i < 2; i++) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));
+    json_decref(all);
+    return ZR_OK;
+}
+
+static zr_status print_json(const simulating *c, const cli_simulated *made)
+{
+    const zr_simulation *s = &made->simulation;
+    json_t *root = json_object();
+    char *text = NULL;
+    set_real(root, "step_sec", s->price.step_sec);
+    set_real(root, "samples_per_sec", s->samples_sec);
+    set_real(root, "tokens_per_sec", s->tokens_sec);
+    set_real(root, "tflops", s->flops_sec / 1e12);
+    set_real(root, "pflops_all", s->flops_sec * c->ranks / 1e15);
+    set_real(root, "mfu", s->mfu);
+    set_real(root, "product_sec", s->product_sec);
+    set_real(root, "memory_sec", s->memory_sec);
+    set_real(root, "launch_sec", s->launch_sec);
+    set_real(root, "exposed_sec", s->price.exposed_sec);
+    (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
+    (void)json_object_set_new(root, "bound_by", json_string(s->bound_by));
+    (void)json_object_set_new(root, "fits", json_boolean(made->fits));
+    if (c->o->tokens > 0) set_real(root, "days", days_of(c, made));
+    zr_status st = set_report(root, &made->report);
+    if (st == ZR_OK) st = zr__json_print(root, &text);
+    json_decref(root);
+    ZR_TRY(st);
+    puts(text);
+    zr_free(text);
+    return ZR_OK;
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+static zr_status settle(simulating *c)
+{
+    char note[ZR_TRAIN_NOTE_BYTES];
+    ZR_TRY(cli_cluster(c->o->cluster, c->ranks, &c->cluster, &c->profile));
+    if (c->config->recompute.policy == ZR_POLICY_AUTO && c->config->memory.limit_bytes == 0)
+        c->config->memory.limit_bytes = c->cluster.device.memory_bytes;
+    c->options = (zr_simulate_options){.ranks_per_host = (int32_t)c->config->parallel.ranks_per_host,
+                                       .straggler = c->o->straggler};
+    ZR_TRY(zr_train_split(c->config, c->ranks, &c->profile, 0, note));
+    if (note[0]) ZR_TRY(zr_config_add_note(c->config, note));
+    return ZR_OK;
+}
+
+static zr_status show(simulating *c)
+{
+    cli_simulated made;
+    ZR_TRY(settle(c));
+    ZR_TRY(cli_simulate_one(c->config, c->ranks, &c->cluster, &c->profile, &c->options, &made, NULL));
+    if (c->args->json) ZR_TRY(print_json(c, &made));
+    if (!c->args->json) print_text(c, &made);
+    for (int i = 0; !c->args->quiet && i < zr_config_notes(c->config); i++)
+        cli_say("note: %s", zr_config_note(c->config, i));
+    return ZR_OK;
+}
+
+static zr_status simulate(cli_args *args, const cli_simulate_options *o)
+{
+    char room[CLI_BRIEF_KEYS][256];
+    simulating c = {.args = args, .o = o, .ranks = (int)o->ranks};
+    ZR_TRY(cli_brief_overrides(&o->brief, args, room));
+    ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
+    zr_status st = show(&c);
+    zr_config_destroy(&c.config);
+    return st;
+}
+
+static zr_status check(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
+{
+    ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
+    ZR_TRY(cli_brief_check(&o->brief, args));
+    ZR_CHECK(o->cluster, ZR_ERR_ARG,
+             "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
+    ZR_CHECK(o->ranks > 0, ZR_ERR_ARG, "zr simulate needs --ranks N: how many devices of the cluster work");
+    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    cli_simulate_options o = {.brief = CLI_BRIEF_INIT};
+    const cli_option options[] = {
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or this: this machine"},
+        {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
+        CLI_BRIEF_PRESET(o.brief),
+        CLI_BRIEF_OPTIONS(o.brief),
+        {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
+        {"paper", CLI_FLAG, &o.paper, 0, NULL, "the ZeRO papers' runs beside what is simulated, and nothing else"},
+        {"straggler", CLI_REAL, &o.straggler, 1, "F", "the slowest device computes so many times slower"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        cli_help(command, options, true);
+        return ZR_OK;
+    }
+    if (o.paper) return cli_simulate_papers(stdout, args.json);
+    ZR_TRY(check(&args, &o, comm));
+    return simulate(&args, &o);
+}
+
+const cli_command cli_simulate = {
+    .name = "simulate",
+    .summary = "time of a step on a cluster that is not here",
+    .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
+    .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
+                "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"
+                "  zr simulate --paper\n",
+    .run = run,
+};

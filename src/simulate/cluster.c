@@ -1,0 +1,485 @@
+/*
+ * Clusters from files. A file may include another, whose values come first. All files of such a chain stay in memory
+ * until the cluster is checked, so that every message names the place that gave the value.
+ */
+#include "simulate/simulate.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
+
+/* ---- keys ------------------------------------------------------------------------------------- */
+
+typedef enum kind {
+    OTHER, /* read elsewhere */
+    TEXT,
+    RATE,
+    SECONDS,
+    SHARE,
+    SIZE,
+    COUNT,
+    BYTES
+} kind;
+
+/** A key of an object, and where its value goes. */
+typedef struct field {
+    const char *key;
+    kind kind;
+    size_t at;
+    size_t bytes; /* TEXT: room */
+    bool must;
+} field;
+
+/* Bounds beyond anything that there is, within which no sum or product of the model leaves a double's range. */
+static const struct {
+    double min, max;
+    const char *wanted;
+} kinds[] = {[RATE] = {1, 1e21, "a rate a second, from 1 to 1e21,"},
+             [SECONDS] = {0, 3600, "a number of seconds from 0 to 3600"},
+             [SHARE] = {1e-6, 1, "a share from 1e-6 to 1"},
+             [SIZE] = {0, 1e9, "a size from 0 to 1e9"},
+             [COUNT] = {1, 1 << 24, "a whole number from 1 to 16777216"},
+             [BYTES] = {1, 0x1p53, "a size above 0, as 32000000000 or \"32GB\","}};
+
+#define AT(member) offsetof(zr_cluster, member)
+#define LINK_AT(member) offsetof(zr_cluster_link, member)
+#define COUNT_OF(list) ((int)(sizeof(list) / sizeof(*(list))))
+
+static const field top_fields[] = {{"include", OTHER, 0, 0, false},
+                                   {"name", TEXT, AT(name), sizeof(((zr_cluster *)0)->name), false},
+                                   {"devices", COUNT, AT(devices), 0, false},
+                                   {"device", OTHER, 0, 0, false},
+                                   {"host", OTHER, 0, 0, false},
+                                   {"links", OTHER, 0, 0, false},
+                                   {"link_share", SHARE, AT(link_share), 0, false},
+                                   {"collective_sec", SECONDS, AT(step_sec), 0, false},
+                                   {"collectives", OTHER, 0, 0, false}};
+static const field device_fields[] = {{"memory_bytes", BYTES, AT(device.memory_bytes), 0, true},
+                                      {"flops_f32_per_sec", RATE, AT(device.flops_f32), 0, true},
+                                      {"flops_bf16_per_sec", RATE, AT(device.flops_bf16), 0, false},
+                                      {"memory_bytes_per_sec", RATE, AT(device.memory_bytes_sec), 0, true},
+                                      {"launch_sec", SECONDS, AT(launch_sec), 0, false},
+                                      {"product_share", SHARE, AT(product_share), 0, false},
+                                      {"product_half_size", SIZE, AT(product_half), 0, false},
+                                      {"memory_share", SHARE, AT(memory_share), 0, false}};
+static const field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, false},
+                                    {"memory_bytes", BYTES, AT(host_memory_bytes), 0, false},
+                                    {"device_bytes_per_sec", RATE, AT(host_bytes_sec), 0, false},
+                                    {"disk_bytes_per_sec", RATE, AT(disk_bytes_sec), 0, false}};
+static const field link_fields[] = {{"name", TEXT, LINK_AT(name), sizeof(((zr_cluster_link *)0)->name), false},
+                                    {"devices", COUNT, LINK_AT(devices), 0, true},
+                                    {"bytes_per_sec", RATE, LINK_AT(bytes_sec), 0, true},
+                                    {"shared_bytes_per_sec", RATE, LINK_AT(shared_bytes_sec), 0, false},
+                                    {"latency_sec", SECONDS, LINK_AT(latency_sec), 0, false}};
+static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
+                                         [ZR_ALGORITHM_RING] = "ring",
+                                         [ZR_ALGORITHM_TREE] = "tree",
+                                         [ZR_ALGORITHM_EXCHANGE] = "exchange"};
+
+/* ---- one file --------------------------------------------------------------------------------- */
+
+typedef struct source {
+    char path[PATH_MAX];
+    char *text;
+    const char *body; /* of text, behind a byte order mark */
+    size_t bytes;     /* of body */
+    json_t *root;
+    dev_t device; /* these two: which file it is, whatever it is called */
+    ino_t inode;
+} source;
+
+/** A file and what it includes; the last includes none. */
+typedef struct chain {
+    int n;
+    source source[MOST_FILES];
+} chain;
+
+static const zr__json_place top;
+
+static zr_status refuse(const source *s, const zr__json_place *place, const char *format, ...) ZR_PRINTF(3, 4);
+static zr_status refuse(const source *s, const zr__json_place *place, const char *format, ...)
+{
+    char message[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    return zr__json_fail(s->body, s->bytes, s->path, place, ZR_ERR_DATA, message);
+}
+
+static const field *field_of(const field *fields, int n, const char *key)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(fields[i].key, key) == 0) return &fields[i];
+    return NULL;
+}
+
+static zr_status unknown_key(const source *s, const zr__json_place *place, const field *fields, int n)
+{
+    const char *names[COUNT_OF(top_fields)];
+    char all[256] = "";
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(all);
+        names[i] = fields[i].key;
+        snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = zr__text_nearest(place->key, names, n);
+    if (near) return refuse(s, place, "unknown key; did you mean %s?", near);
+    return refuse(s, place, "unknown key; there are: %s", all);
+}
+
+static zr_status take_text(const source *s, const zr__json_place *place, const json_t *json, char *out, size_t room)
+{
+    char shown[64];
+    const char *text = json_string_value(json);
+    if (!text || !*text) return refuse(s, place, "is %s; a name was wanted", zr__json_show(json, shown, sizeof(shown)));
+    if (strlen(text) >= room) return refuse(s, place, "has %zu bytes; at most %zu fit", strlen(text), room - 1);
+    zr__text_escape(text, out, room);
+    return ZR_OK;
+}
+
+static bool take_number(kind of, const json_t *json, void *out)
+{
+    int64_t bytes = 0;
+    double number = json_number_value(json);
+    if (of == BYTES) {
+        if (!zr__json_bytes(json, &bytes) || bytes < 1) return false;
+        memcpy(out, &bytes, sizeof(bytes));
+        return true;
+    }
+    if (!json_is_number(json) || !(number >= kinds[of].min && number <= kinds[of].max)) return false;
+    if (of == COUNT) {
+        int32_t count = (int32_t)number;
+        if (number != floor(number)) return false;
+        memcpy(out, &count, sizeof(count));
+        return true;
+    }
+    memcpy(out, &number, sizeof(number));
+    return true;
+}
+
+/** The fields of one object, into the struct at `base`. */
+static zr_status take_fields(const source *s, const zr__json_place *parent, json_t *object, const field *fields, int n,
+                             void *base)
+{
+    const char *key;
+    json_t *value;
+    char shown[64];
+    if (!json_is_object(object))
+        return refuse(s, parent, "is %s; an object { ... } was wanted", zr__json_show(object, shown, sizeof(shown)));
+    json_object_foreach(object, key, value)
+    {
+        const zr__json_place place = {parent, key, 0};
+        const field *f = field_of(fields, n, key);
+        if (!f) return unknown_key(s, &place, fields, n);
+        char *out = (char *)base + f->at;
+        if (f->kind == TEXT)
+            ZR_TRY(take_text(s, &place, value, out, f->bytes));
+        else if (f->kind != OTHER && !take_number(f->kind, value, out))
+            return refuse(s, &place, "is %s; %s was wanted", zr__json_show(value, shown, sizeof(shown)),
+                          kinds[f->kind].wanted);
+    }
+    return ZR_OK;
+}
+
+/** The first field that must be there and is not. No such field may be 0, so 0 is what was not given. */
+static const field *missing(const field *fields, int n, const void *base)
+{
+    static const char zero[sizeof(double)];
+    for (int i = 0; i < n; i++) {
+        size_t bytes = fields[i].kind == COUNT ? sizeof(int32_t) : sizeof(double);
+        if (fields[i].must && memcmp((const char *)base + fields[i].at, zero, bytes) == 0) return &fields[i];
+    }
+    return NULL;
+}
+
+static zr_status refuse_missing(const source *s, const zr__json_place *parent, const field *f)
+{
+    const zr__json_place place = {parent, f->key, 0};
+    return refuse(s, &place, "is missing; %s is wanted", kinds[f->kind].wanted);
+}
+
+static zr_status take_link(const source *s, const zr__json_place *place, json_t *json, int32_t below,
+                           zr_cluster_link *link)
+{
+    ZR_TRY(take_fields(s, place, json, link_fields, COUNT_OF(link_fields), link));
+    const field *f = missing(link_fields, COUNT_OF(link_fields), link);
+    if (f) return refuse_missing(s, place, f);
+    const zr__json_place devices = {place, "devices", 0};
+    if (link->devices <= below)
+        return refuse(s, &devices, "is %d; more than the %d of the level below were wanted", link->devices, below);
+    if (link->devices % below != 0)
+        return refuse(s, &devices, "is %d; a multiple of the %d of the level below was wanted", link->devices, below);
+    return ZR_OK;
+}
+
+static zr_status take_links(const source *s, json_t *json, zr_cluster *cluster)
+{
+    const zr__json_place place = {&top, "links", 0};
+    char shown[64];
+    size_t i;
+    json_t *one;
+    if (!json_is_array(json))
+        return refuse(s, &place, "is %s; an array [ ... ] of levels was wanted, narrowest first",
+                      zr__json_show(json, shown, sizeof(shown)));
+    memset(cluster->link, 0, sizeof(cluster->link));
+    cluster->n_links = 0;
+    json_array_foreach(json, i, one)
+    {
+        const zr__json_place level = {&place, NULL, i};
+        if (i == ZR_CLUSTER_LINKS) return refuse(s, &level, "there are at most %d levels", ZR_CLUSTER_LINKS);
+        zr_cluster_link *link = &cluster->link[i];
+        snprintf(link->name, sizeof(link->name), "links[%zu]", i);
+        ZR_TRY(take_link(s, &level, one, i ? link[-1].devices : 1, link));
+        cluster->n_links++;
+    }
+    return ZR_OK;
+}
+
+static zr_status take_device(const source *s, json_t *json, zr_cluster *cluster)
+{
+    const zr__json_place place = {&top, "device", 0};
+    if (!json_is_string(json)) return take_fields(s, &place, json, device_fields, COUNT_OF(device_fields), cluster);
+    zr_status st = zr__cluster_device(json_string_value(json), &cluster->device);
+    return st == ZR_ERR_NOT_FOUND ? refuse(s, &place, "%s", zr_error_message()) : st;
+}
+
+static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster *cluster)
+{
+    const zr__json_place place = {&top, "collectives", 0};
+    const char *word = json_string_value(json);
+    char shown[64];
+    for (int i = 0; word && i < COUNT_OF(algorithms); i++) {
+        if (strcmp(word, algorithms[i]) != 0) continue;
+        cluster->algorithm = (zr_algorithm)i;
+        return ZR_OK;
+    }
+    const char *near = word ? zr__text_nearest(word, algorithms, COUNT_OF(algorithms)) : NULL;
+    return refuse(s, &place, "is %s; %s%s%sauto, ring, tree or exchange was wanted",
+                  zr__json_show(json, shown, sizeof(shown)), near ? "did you mean " : "", near ? near : "",
+                  near ? "? " : "");
+}
+
+/** What a file is called where it gives no name: a cluster that was changed is not the one that it includes. */
+static void name_by_path(const source *s, zr_cluster *cluster)
+{
+    const char *slash = strrchr(s->path, '/'), *name = slash ? slash + 1 : s->path;
+    size_t n = strlen(name);
+    char stem[NAME_MAX + 1];
+    if (n > 5 && strcmp(name + n - 5, ".json") == 0) n -= 5;
+    snprintf(stem, sizeof(stem), "%.*s", (int)(n < NAME_MAX ? n : NAME_MAX), name);
+    zr__text_escape(stem, cluster->name, sizeof(cluster->name));
+}
+
+static zr_status take_source(const source *s, zr_cluster *cluster)
+{
+    const zr__json_place host_place = {&top, "host", 0};
+    json_t *device = json_object_get(s->root, "device"), *host = json_object_get(s->root, "host"),
+           *links = json_object_get(s->root, "links"), *algorithm = json_object_get(s->root, "collectives");
+    name_by_path(s, cluster);
+    ZR_TRY(take_fields(s, &top, s->root, top_fields, COUNT_OF(top_fields), cluster));
+    if (device) ZR_TRY(take_device(s, device, cluster));
+    if (host) ZR_TRY(take_fields(s, &host_place, host, host_fields, COUNT_OF(host_fields), cluster));
+    if (links) ZR_TRY(take_links(s, links, cluster));
+    if (algorithm) ZR_TRY(take_algorithm(s, algorithm, cluster));
+    return ZR_OK;
+}
+
+/* ---- a file and what it includes -------------------------------------------------------------- */
+
+static zr_status parse(source *s)
+{
+    zr_status st = zr__json_parse(s->text, s->bytes, s->path, &s->root);
+    s->body = s->text;
+    zr__json_skip_mark(&s->body, &s->bytes);
+    if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
+    ZR_TRY(st);
+    if (!json_is_object(s->root)) return refuse(s, &top, "an object { ... } was wanted: a cluster");
+    return ZR_OK;
+}
+
+/** `a -> b -> a`, for a file that was read before as source `first`. */
+static zr_status refuse_cycle(const chain *c, int first, const zr__json_place *place)
+{
+    char trail[MESSAGE_BYTES - 64] = "", name[256];
+    for (int i = first; i <= c->n; i++) {
+        size_t used = strlen(trail);
+        const source *s = &c->source[i < c->n ? i : first];
+        snprintf(trail + used, sizeof(trail) - used, "%s%s", i > first ? " -> " : "",
+                 zr__text_escape(s->path, name, sizeof(name)));
+    }
+    return refuse(&c->source[c->n - 1], place, "files include each other: %s", trail);
+}
+
+static zr_status check_cycle(const chain *c, const zr__json_place *place)
+{
+    const source *next = &c->source[c->n];
+    for (int i = 0; i < c->n; i++)
+        if (c->source[i].device == next->device && c->source[i].inode == next->inode) return refuse_cycle(c, i, place);
+    return ZR_OK;
+}
+
+/** Which file it is; one that is not there fails when it is read. */
+static void identify(source *s)
+{
+    struct stat info = {0};
+    if (stat(s->path, &info) != 0) return;
+    s->device = info.st_dev;
+    s->inode = info.st_ino;
+}
+
+/** The path of an included file: relative to the file that includes it. */
+static zr_status include_path(const source *s, const zr__json_place *place, const char *include, char *path)
+{
+    const char *slash = strrchr(s->path, '/');
+    int folder = slash && *include != '/' ? (int)(slash - s->path) + 1 : 0;
+    if (snprintf(path, PATH_MAX, "%.*s%s", folder, s->path, include) < PATH_MAX) return ZR_OK;
+    return refuse(s, place, "the path is longer than %d bytes", PATH_MAX - 1);
+}
+
+static zr_status read_included(chain *c, const zr__json_place *place, const char *include)
+{
+    source *s = &c->source[c->n - 1], *next = s + 1;
+    if (c->n == MOST_FILES) return refuse(s, place, "files include each other at most %d deep", MOST_FILES);
+    ZR_TRY(include_path(s, place, include, next->path));
+    identify(next);
+    ZR_TRY(check_cycle(c, place));
+    zr_status st = zr__json_read_file(next->path, &next->text, &next->bytes);
+    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_CONFIG) return refuse(s, place, "%s", zr_error_message());
+    ZR_TRY(st);
+    c->n++;
+    ZR_TRY(parse(next));
+    return ZR_OK;
+}
+
+/** Read what the last file of the chain includes, and what that includes; a cluster that zr knows ends it. */
+static zr_status read_includes(chain *c, zr_cluster *cluster)
+{
+    const zr__json_place place = {&top, "include", 0};
+    for (;;) {
+        const source *s = &c->source[c->n - 1];
+        const json_t *json = json_object_get(s->root, "include");
+        const char *include = json_string_value(json);
+        char shown[64];
+        if (!json) return ZR_OK;
+        if (!include || !*include)
+            return refuse(s, &place, "is %s; a file or the name of a cluster was wanted",
+                          zr__json_show(json, shown, sizeof(shown)));
+        if (!zr__json_is_file_name(include)) {
+            zr_status st = zr__cluster_named(include, cluster);
+            return st == ZR_ERR_NOT_FOUND ? refuse(s, &place, "%s", zr_error_message()) : st;
+        }
+        ZR_TRY(read_included(c, &place, include));
+    }
+}
+
+static zr_status read_chain(const char *path, chain *c, zr_cluster *cluster)
+{
+    source *s = &c->source[0];
+    char shown[128];
+    ZR_CHECK(strlen(path) < sizeof(s->path), ZR_ERR_NOT_FOUND, "%s: the path is longer than %d bytes",
+             zr__text_escape(path, shown, sizeof(shown)), PATH_MAX - 1);
+    snprintf(s->path, sizeof(s->path), "%s", path);
+    identify(s);
+    zr_status st = zr__json_read(path, &s->text, &s->bytes);
+    if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
+    ZR_TRY(st);
+    c->n = 1;
+    ZR_TRY(parse(s));
+    ZR_TRY(read_includes(c, cluster));
+    for (int i = c->n; i-- > 0;) ZR_TRY(take_source(&c->source[i], cluster));
+    return ZR_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static bool stands_in(const source *s, const zr__json_place *place)
+{
+    int line, column;
+    return zr__json_find(s->body, s->bytes, place, &line, &column);
+}
+
+/** The file that had the last word on a value; the first one where none gave it. */
+static const source *source_of(const chain *c, const zr__json_place *place)
+{
+    for (int i = 0; i < c->n; i++)
+        if (stands_in(&c->source[i], place)) return &c->source[i];
+    return &c->source[0];
+}
+
+/** A level may connect more devices than there are, as that of an included file: then levels end where all are
+ *  connected. */
+static zr_status settle_links(const chain *c, zr_cluster *cluster)
+{
+    const zr__json_place links = {&top, "links", 0}, devices = {&top, "devices", 0};
+    const zr__json_place *place = stands_in(source_of(c, &devices), &devices) ? &devices : &links;
+    const source *s = source_of(c, place);
+    const int32_t all = cluster->devices;
+    zr_cluster_link *link = cluster->link;
+    int n = cluster->n_links;
+    if (all > 1 && n == 0) return refuse(source_of(c, &links), &links, "is missing; %d devices need links", all);
+    if (n && link[n - 1].devices < all)
+        return refuse(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
+                      link[n - 1].name, link[n - 1].devices, all);
+    while (n && (all == 1 || (n > 1 && link[n - 2].devices >= all))) link[--n] = (zr_cluster_link){0};
+    cluster->n_links = n;
+    if (n > 1 && all % link[n - 2].devices != 0)
+        return refuse(s, place, "%d devices are no multiple of the %d that %s connects", all, link[n - 2].devices,
+                      link[n - 2].name);
+    if (n) link[n - 1].devices = all;
+    return ZR_OK;
+}
+
+static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
+{
+    const zr__json_place host = {&top, "host", 0}, place = {&host, "devices", 0};
+    const int n = cluster->n_links;
+    int32_t *devices = &cluster->host_devices;
+    if (!*devices) *devices = n > 1 ? cluster->link[n - 2].devices : cluster->devices;
+    if (*devices > cluster->devices) *devices = cluster->devices;
+    if (cluster->devices % *devices == 0) return ZR_OK;
+    return refuse(source_of(c, &place), &place, "is %d; the %d devices are no multiple of that", *devices,
+                  cluster->devices);
+}
+
+static zr_status settle(const chain *c, zr_cluster *cluster)
+{
+    const zr__json_place device = {&top, "device", 0};
+    const field *f = missing(device_fields, COUNT_OF(device_fields), cluster);
+    if (f) return refuse_missing(source_of(c, &device), &device, f);
+    if (!cluster->devices) cluster->devices = cluster->n_links ? cluster->link[cluster->n_links - 1].devices : 1;
+    ZR_TRY(settle_links(c, cluster));
+    ZR_TRY(settle_hosts(c, cluster));
+    return ZR_OK;
+}
+
+static void close_chain(chain *c)
+{
+    for (int i = 0; i < MOST_FILES; i++) {
+        json_decref(c->source[i].root);
+        zr_free(c->source[i].text);
+    }
+    zr_free(c);
+}
+
+zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
+{
+    if (!zr__json_is_file_name(name)) return zr__cluster_named(name, cluster);
+    zr_cluster read = {.product_share = 1, .memory_share = 1, .link_share = 1};
+    chain *c = zr_alloc(sizeof(*c));
+    ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
+    zr_status st = read_chain(name, c, &read);
+    if (st == ZR_OK) st = settle(c, &read);
+    close_chain(c);
+    ZR_TRY(st);
+    *cluster = read;
+    return ZR_OK;
+}

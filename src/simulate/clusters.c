@@ -1,0 +1,151 @@
+/*
+ * Clusters by name. Their rates are those of data sheets; what of them is reached stands apart, in one list of fitted
+ * numbers.
+ */
+#include "simulate/simulate.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by Megatron within
+ * nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/simulate_papers.c marks them). The least
+ * squares of the logarithms lie at the ends of what kernels can reach, 0.8 of peaks and rates.
+ */
+#define FITTED_BY "fitted on 4 rows of arXiv 1910.02054, tables 6 and 7: 8B of both systems, 40B Megatron, 1.5B ZeRO-OS"
+
+const zr__simulate_constant zr__simulate_constants[ZR__FITTED] = {
+    [ZR__FITTED_PRODUCT_SHARE] = {"product_share", 0.8, FITTED_BY},
+    [ZR__FITTED_PRODUCT_HALF] = {"product_half", 32, FITTED_BY},
+    [ZR__FITTED_MEMORY_SHARE] = {"memory_share", 0.8, FITTED_BY},
+    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.355, FITTED_BY},
+    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.11e-4, FITTED_BY},
+};
+
+/* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */
+#define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
+#define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
+#define INFINIBAND_FDR (14.0625e9 * 64 / 66 * 4 / 8)
+#define INFINIBAND_EDR 12.5e9
+#define INFINIBAND_NDR 50e9
+
+#define GIB (INT64_C(1) << 30)
+
+/* The PCIe card of the V100, as on its data sheet; the modules for NVLink are profiles. */
+static const zr_machine v100_pcie = {
+    .flops_f32 = 14e12, .flops_bf16 = 112e12, .memory_bytes_sec = 900e9, .memory_bytes = 16000000000};
+
+/*
+ * Links are one way, where data sheets count both ways together. A network's rate is that of one adapter into one
+ * device, and of all adapters into the host.
+ *
+ * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
+ *            25 GB/s. Eight EDR adapters a host. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
+ * azure-nc24rs-v3x8
+ *            8 virtual machines NC24rs v3 of Azure, 4 V100 of 16 GB each, the ZeRO paper's small cluster. GPUs reach
+ *            each other and the host over PCI Express 3.0. One InfiniBand adapter: FDR, as Azure's documentation of
+ *            its images for such machines says ("N-series VM sizes with FDR InfiniBand (e.g. NCv3)"). 448 GiB.
+ * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two of them by two links; rings over
+ *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
+ * dgx-h100x8 8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
+ * h200x1     One H200. What host it is in is not known.
+ *
+ * Nothing of a disk's rate is on these data sheets.
+ */
+/* name, device (of zr_profile_named; NULL: v100_pcie), hosts, devices of a host, link in the host: name and rate,
+ * network: name, rate of one adapter and of all of a host, memory of a host, rate between it and a device, collectives:
+ * rings, as NCCL ran them on the papers' clusters, or what is shorter */
+#define CLUSTER_LIST(X)                                                                                                \
+    X("dgx2x25", "v100-dgx2", 25, 16, "NVSwitch", 150e9, "InfiniBand", INFINIBAND_EDR, 8 * INFINIBAND_EDR,             \
+      1500000000000, PCIE3_X16 / 2, RING)                                                                              \
+    X("azure-nc24rs-v3x8", NULL, 8, 4, "PCIe", PCIE3_X16, "InfiniBand", INFINIBAND_FDR, INFINIBAND_FDR, 448 * GIB,     \
+      PCIE3_X16, RING)                                                                                                 \
+    X("dgx1v", "v100-dgx2", 1, 8, "NVLink", 150e9, "", 0, 0, 512000000000, PCIE3_X16 / 2, RING)                        \
+    X("dgx-h100x8", "h100", 8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000,  \
+      PCIE5_X16, AUTO)                                                                                                 \
+    X("h200x1", "h200", 1, 1, "", 0, "", 0, 0, 0, PCIE5_X16, AUTO)
+
+typedef struct cluster_row {
+    const char *name, *device; /* NULL: v100_pcie */
+    int32_t hosts, per_host;
+    zr_cluster_link inside, network;
+    int64_t host_memory_bytes;
+    double host_bytes_sec;
+    zr_algorithm algorithm;
+} cluster_row;
+
+#define CLUSTER_ROW(name_, device_, hosts_, per_host_, inside_, inside_rate, network_, rate, all_rate, memory,         \
+                    host_rate, algorithm_)                                                                             \
+    {.name = name_,                                                                                                    \
+     .device = device_,                                                                                                \
+     .hosts = hosts_,                                                                                                  \
+     .per_host = per_host_,                                                                                            \
+     .inside = {.name = inside_, .devices = per_host_, .bytes_sec = inside_rate},                                      \
+     .network = {.name = network_,                                                                                     \
+                 .devices = (hosts_) * (per_host_),                                                                    \
+                 .bytes_sec = rate,                                                                                    \
+                 .shared_bytes_sec = all_rate},                                                                        \
+     .host_memory_bytes = memory,                                                                                      \
+     .host_bytes_sec = host_rate,                                                                                      \
+     .algorithm = ZR_ALGORITHM_##algorithm_},
+#define CLUSTER_NAME(name, ...) name,
+#define CLUSTER_TEXT(name, ...) " " name
+
+static const char *const names[] = {CLUSTER_LIST(CLUSTER_NAME) NULL};
+
+const char *const *zr_cluster_names(void)
+{
+    return names;
+}
+
+zr_status zr__cluster_device(const char *name, zr_machine *device)
+{
+    zr_profile profile;
+    ZR_TRY(zr_profile_named(name, &profile));
+    *device = profile.machine;
+    memset(device->link, 0, sizeof(device->link));
+    return ZR_OK;
+}
+
+static void reach(zr_cluster *cluster)
+{
+    const zr__simulate_constant *fitted = zr__simulate_constants;
+    cluster->product_share = fitted[ZR__FITTED_PRODUCT_SHARE].value;
+    cluster->product_half = fitted[ZR__FITTED_PRODUCT_HALF].value;
+    cluster->memory_share = fitted[ZR__FITTED_MEMORY_SHARE].value;
+    cluster->link_share = fitted[ZR__FITTED_LINK_SHARE].value;
+    if (cluster->devices > cluster->host_devices)
+        cluster->link[cluster->n_links - 1].latency_sec = fitted[ZR__FITTED_NETWORK_SEC].value;
+}
+
+static zr_status build(const cluster_row *row, zr_cluster *cluster)
+{
+    zr_machine device = v100_pcie;
+    if (row->device) ZR_TRY(zr__cluster_device(row->device, &device));
+    *cluster = (zr_cluster){.device = device,
+                            .devices = row->hosts * row->per_host,
+                            .host_devices = row->per_host,
+                            .host_memory_bytes = row->host_memory_bytes,
+                            .host_bytes_sec = row->host_bytes_sec,
+                            .algorithm = row->algorithm};
+    snprintf(cluster->name, sizeof(cluster->name), "%s", row->name);
+    if (row->per_host > 1) cluster->link[cluster->n_links++] = row->inside;
+    if (row->hosts > 1) cluster->link[cluster->n_links++] = row->network;
+    reach(cluster);
+    return ZR_OK;
+}
+
+zr_status zr__cluster_named(const char *name, zr_cluster *cluster)
+{
+    static const cluster_row rows[] = {CLUSTER_LIST(CLUSTER_ROW)};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (strcmp(name, rows[i].name) == 0) return build(&rows[i], cluster);
+    char shown[64];
+    const char *near = zr__text_nearest(name, names, (int)(sizeof(names) / sizeof(*names)) - 1);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND,
+                   "there is no cluster \"%s\"; %s%s%sthere are:%s; or FILE.json with one of your own",
+                   zr__text_escape(name, shown, sizeof(shown)), near ? "did you mean " : "", near ? near : "",
+                   near ? "? " : "", CLUSTER_LIST(CLUSTER_TEXT));
+}

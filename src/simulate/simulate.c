@@ -1,0 +1,247 @@
+/*
+ * A plan's training step on a cluster. One rank stands for all: they have the same schedule, and all of them are in
+ * every exchange.
+ */
+#include "simulate/simulate.h"
+
+#include <math.h>
+
+const char *zr_cause_name(zr_cause cause)
+{
+#define CAUSE_NAME(name, text) [ZR_CAUSE_##name] = text,
+    static const char *const names[ZR_CAUSES] = {ZR_CAUSE_LIST(CAUSE_NAME)};
+    return cause < ZR_CAUSES ? names[cause] : "?";
+}
+
+/* What a step of the computing stream spends its time on. */
+typedef enum limit { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, LIMITS } limit;
+
+typedef struct pricer {
+    zr_pricer base;
+    const zr_cluster *cluster;
+    zr_simulate_options options;
+    zr__spot spot[ZR_GROUPS_MAX];
+    double *exposed_sec; /* by cause */
+} pricer;
+
+/* ---- what a kernel takes ------------------------------------------------------------------------ */
+
+/* In the plan's type. */
+static double peak_of(const zr_plan *plan, const zr_machine *device)
+{
+    return plan->layout.dtype != ZR_F32 && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_f32;
+}
+
+static double product_share(const zr_cluster *cluster, double smallest)
+{
+    return cluster->product_share * smallest / (smallest + cluster->product_half);
+}
+
+/* FLOP/s of an op: of a device whose products were measured by these, and otherwise its products' by their sizes,
+ * attention's by the width of its heads. */
+static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
+{
+    const zr_machine *device = &me->cluster->device;
+    if (device->n_products > 0) return zr_plan_op_flops_sec(plan, def, device, cost->product);
+    const double peak = peak_of(plan, device);
+    const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
+    return smallest > 0 ? peak * product_share(me->cluster, (double)smallest) : peak;
+}
+
+/* Scores that go through memory: a forward op makes them once; the backward op reads what the forward op left and makes
+ * their gradient, twice the work. */
+static double scores_bytes(const pricer *me, const zr_op_def *def, const zr_step_cost *cost)
+{
+    return me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2);
+}
+
+static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, const zr_step *step,
+                         const zr_step_cost *cost, limit *by)
+{
+    const zr_cluster *cluster = me->cluster;
+    double compute = 0, bytes = cost->memory_bytes;
+    if (step->kind == ZR_STEP_RUN) {
+        const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
+        if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
+        bytes += scores_bytes(me, def, cost);
+    }
+    const double memory = bytes / (cluster->device.memory_bytes_sec * cluster->memory_share);
+    const double most = fmax(compute, memory);
+    *by = most < cluster->launch_sec ? BY_LAUNCHES : compute >= memory ? BY_PRODUCTS : BY_MEMORY;
+    if (most > 0 && me->options.straggler > 0) return most * me->options.straggler + cluster->launch_sec;
+    return most > 0 ? most + cluster->launch_sec : 0;
+}
+
+/* ---- what a step takes -------------------------------------------------------------------------- */
+
+static bool uses_space(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step, zr_space space)
+{
+    const zr_schedule *s = &plan->schedule[kind];
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+        if (s->use[u].buffer != ZR_NONE && s->buffer[s->use[u].buffer].space == space) return true;
+    return false;
+}
+
+static bool is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
+{
+    return step->kind == ZR_STEP_COPY && uses_space(plan, kind, step, ZR_SPACE_HOST);
+}
+
+static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, limit *by)
+{
+    const zr_step *step = &plan->schedule[kind].step[index];
+    const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
+    const zr__spot *spot = &me->spot[step->group];
+    *by = LIMITS;
+    switch (step->kind) {
+    case ZR_STEP_GATHER:
+    case ZR_STEP_GATHER_GRAD:
+    case ZR_STEP_REDUCE_SCATTER:
+        if (spot->size > 1) return zr__exchange_sec(me->cluster, spot, cost.wire_bytes);
+        break; /* of one rank: a copy */
+    case ZR_STEP_REDUCE:
+    case ZR_STEP_BROADCAST:
+        if (spot->size > 1) return zr__broadcast_sec(me->cluster, spot, cost.wire_bytes);
+        break;
+    case ZR_STEP_NORM:
+    case ZR_STEP_AGREE:
+        return zr__exchange_sec(me->cluster, spot, 0);
+    case ZR_STEP_COPY:
+        if (is_host_copy(plan, kind, step)) return cost.memory_bytes / me->cluster->host_bytes_sec;
+        break;
+    case ZR_STEP_SAVE:
+        return (double)zr_plan_saved_bytes(plan, step) / me->cluster->disk_bytes_sec * me->cluster->host_devices;
+    default:
+        break;
+    }
+    return kernel_sec(me, plan, kind, step, &cost, by);
+}
+
+static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+{
+    limit by;
+    return step_sec_by((const pricer *)base, plan, kind, index, &by);
+}
+
+/* ---- for what computing waits -------------------------------------------------------------------- */
+
+static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+{
+    const zr_step *step = &plan->schedule[kind].step[index];
+    if (step->kind == ZR_STEP_COPY) return ZR_CAUSE_HOST;
+    if (step->group != ZR_GROUP_TENSOR) return ZR_CAUSE_STAGE;
+    if (step->kind != ZR_STEP_GATHER) return ZR_CAUSE_TENSOR;
+    /* A gather for the ranks of a layer is a join's, or that of a checkpoint in pieces. */
+    const zr_use *whole = &plan->schedule[kind].use[step->uses + 1];
+    const zr_buffer *buffer = &plan->schedule[kind].buffer[whole->buffer];
+    return buffer->category == ZR_CATEGORY_CHECKPOINT ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
+}
+
+static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting, int32_t awaited,
+                   double sec)
+{
+    (void)waiting;
+    ((const pricer *)base)->exposed_sec[cause_of(plan, kind, awaited)] += sec;
+}
+
+/* ---- what it makes of it ------------------------------------------------------------------------- */
+
+/* The computing stream's busy time, by what takes it. A copy to the host, or an exchange, on that stream computes
+ * nothing: what waits for it is exposed. */
+static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double sec[LIMITS] = {0}, rounds = 1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT) rounds = (double)step->rounds;
+        if (step->kind == ZR_STEP_END) rounds = 1;
+        if (step->stream != ZR_STREAM_COMPUTE || step->when == ZR_WHEN_SAVE) continue;
+        limit by;
+        const double takes = step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by);
+        const double runs = step->when == ZR_WHEN_LATER ? rounds - 1 : step->when == ZR_WHEN_ALWAYS ? rounds : 1;
+        if (by != LIMITS) {
+            sec[by] += runs * takes;
+            continue;
+        }
+        made->exposed_sec[cause_of(plan, ZR_SCHEDULE_TRAIN, i)] += runs * takes;
+        made->price.compute_sec -= runs * takes;
+        made->price.exposed_sec += runs * takes;
+    }
+    made->product_sec = sec[BY_PRODUCTS];
+    made->memory_sec = sec[BY_MEMORY];
+    made->launch_sec = sec[BY_LAUNCHES];
+}
+
+static const char *bound_of(const zr_simulation *made)
+{
+    const char *name = "products";
+    double most = made->product_sec;
+    if (made->memory_sec > most) most = made->memory_sec, name = "memory";
+    if (made->launch_sec > most) most = made->launch_sec, name = "launches";
+    for (int c = 0; c < ZR_CAUSES; c++)
+        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], name = zr_cause_name((zr_cause)c);
+    return name;
+}
+
+static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
+{
+    const zr_layout *l = &plan->layout;
+    const double sec = made->price.step_sec, data_ranks = (double)plan->ranks / (l->tensor > 1 ? l->tensor : 1);
+    made->samples_sec = data_ranks * (double)(l->batch * l->accum) / sec;
+    made->tokens_sec = made->samples_sec * (double)l->seq;
+    made->flops_sec = plan->flops_hardware / plan->ranks / sec;
+    made->mfu = plan->flops_model / plan->ranks / sec / peak_of(plan, &me->cluster->device);
+    split_busy(me, plan, made);
+    made->bound_by = bound_of(made);
+}
+
+/* ---- whether it can be priced --------------------------------------------------------------------- */
+
+static bool has_host_copy(const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].when != ZR_WHEN_SAVE && is_host_copy(plan, ZR_SCHEDULE_TRAIN, &s->step[i])) return true;
+    return false;
+}
+
+static zr_status check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host)
+{
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to simulate: set zr_layout.train");
+    ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
+             "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,
+             cluster->name, cluster->host_devices);
+    const int64_t last = zr__device_of(cluster, ranks_per_host, plan->ranks - 1);
+    ZR_CHECK(last < cluster->devices, ZR_ERR_CONFIG,
+             "%d ranks, %d on a host, do not fit the %d devices of %s: use fewer ranks or a larger cluster",
+             plan->ranks, ranks_per_host, cluster->devices, cluster->name);
+    ZR_CHECK(cluster->host_bytes_sec > 0 || !has_host_copy(plan), ZR_ERR_CONFIG,
+             "the plan copies to the host's memory, and host.device_bytes_per_sec of %s is not known", cluster->name);
+    return ZR_OK;
+}
+
+static unsigned in_turn(const zr_cluster *cluster, const zr_simulate_options *options)
+{
+    if (cluster->device.link_copies) return ZR_IN_TURN_ALL;
+    return options->copies_hold ? 1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COPY : 0;
+}
+
+zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options,
+                      zr_simulation *made, zr_step_time *time)
+{
+    const int32_t ranks_per_host = options->ranks_per_host > 0 ? options->ranks_per_host : cluster->host_devices;
+    ZR_TRY(check(plan, cluster, ranks_per_host));
+    *made = (zr_simulation){.bound_by = ""};
+    pricer me = {{.step_sec = step_sec, .waited = waited, .in_turn = in_turn(cluster, options)},
+                 .cluster = cluster,
+                 .options = *options,
+                 .exposed_sec = made->exposed_sec};
+    for (int32_t g = 0; g < plan->n_groups; g++) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
+    ZR_TRY(zr_plan_price_by(plan, &me.base, &made->price));
+    finish(&me, plan, made);
+    me.base.waited = NULL;
+    if (time) ZR_TRY(zr_plan_times_by(plan, &me.base, time));
+    return ZR_OK;
+}
