@@ -487,6 +487,7 @@ typedef struct check_beside_args {
     zr_status status;
     char text[256];
     pthread_t thread;
+    atomic_bool ended;
 } check_beside_args;
 
 static void *check_beside_run(void *arg)
@@ -494,6 +495,7 @@ static void *check_beside_run(void *arg)
     check_beside_args *b = arg;
     b->status = b->run(b->comm, b->arg);
     snprintf(b->text, sizeof b->text, "%s", zr_error_message());
+    atomic_store(&b->ended, true);
     return NULL;
 }
 

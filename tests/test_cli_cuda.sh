@@ -31,8 +31,10 @@ train() { # COMMAND DIR RANKS KEYS...
 
 check "GPUs are listed" "$GPU" info
 check "... by name and memory" grep -q '^gpu 1  *stand-in 1, compute capability 8.0, 8.59 GB' out
+check "... and their library of products" grep -q '^libraries .*, cuBLASLt 13\.[0-9.]*, jansson' out
 check "... as a device" grep -q '^devices  *cpu, cuda$' out
-check "... as JSON" sh -c "'$GPU' info --json | grep -q '\"gpus\":\[{\"gpu\":0, \"name\":\"stand-in 0\"'"
+check "... as JSON" sh -c "'$GPU' info --json | grep -q '\"matmul\":\"cuBLASLt 13\.'"
+check "... with GPUs" sh -c "'$GPU' info --json | grep -q '\"gpus\":\[{\"gpu\":0, \"name\":\"stand-in 0\"'"
 check "on a processor" train "$ZR" processor 1 --device=cpu
 check "on a GPU, which is taken where there is one" train "$GPU" gpu 1
 check "... the losses of the processor, but for rounding" near processor gpu
@@ -54,6 +56,27 @@ check "generated on a GPU" sh -c "'$GPU' generate processor --prompt 'line 7' --
 check "... what the processor generates" sh -c "'$ZR' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >b; cmp a b"
 check "too little memory on a GPU" code 71 train "$GPU" none 1 --memory.limit=900MB
 check "... in its words" grep -q 'needs .* of GPU memory per rank .* but memory.limit is 900.00 MB' err
+# Planned for a GPU by name, or on it: the same bytes, and the same choices under a limit.
+planned_alike() { # KEYS...
+    "$ZR" plan c.json --ranks 2 --profile h100 --quiet --json "$@" >named && "$GPU" plan c.json --ranks 2 --quiet --json "$@" >own &&
+        cmp named own >&2 && "$ZR" plan c.json --ranks 2 --device=cpu --quiet --json "$@" >other && ! cmp -s named other
+}
+for stage in 0 3; do check "planned for a GPU by name as on it, stage $stage" planned_alike --stage $stage; done
+sizes="--model.n_embd=64 --model.n_layer=6 --batch 8 --bf16.enabled=true"
+auto="--memory 1080MB --activation_checkpointing.policy=auto"
+recomputes() { planned_alike $sizes $auto --train_batch_size=null && "$ZR" plan c.json --ranks 2 --profile h100 --quiet --json $sizes --train_batch_size=null --memory 2GB \
+    --activation_checkpointing.policy=auto >all && ! cmp -s named all; }
+check "... what policy auto computes again under a limit" recomputes
+check "... and what fits: its total and 1.07 GB" sh -c "'$ZR' plan c.json --profile h100 --quiet --memory 1074MB | grep -q '^  fits in 1.07 GB?  *no  *no  *no  *no\$' &&
+    '$ZR' plan c.json --profile h100 --quiet --memory 1100MB | grep -q '^  fits in 1.10 GB?  *yes  *yes  *yes  *yes\$'"
+largest() {
+    "$ZR" plan c.json --profile h100 --quiet --json --max layers --memory 1085MB >max.json || return 1
+    most=$(sed 's/.*"model.n_layer": \([0-9]*\).*/\1/' max.json)
+    grep -q '"next_needs": 10[0-9]*' max.json && rm -rf largest &&
+        train "$GPU" largest 1 --memory.limit=1085MB --model.n_layer="$most" --train.steps=1 &&
+        code 71 train "$GPU" none 1 --memory.limit=1085MB --model.n_layer="$((most + 1))"
+}
+check "the most layers train, one more does not start" largest
 check "no GPU" code 69 train "$ZR" none 1 --device=cuda
 check "... is said so" grep -q 'no GPU: ' err
 check "a device that is none" code 78 train "$ZR" none 1 --device=tpu

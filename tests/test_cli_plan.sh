@@ -158,13 +158,13 @@ check "... in words" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %  *[0-9.]*  *[
 check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
 check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --efficiency 1.5
 
-trillion() { "$ZR" plan --preset gpt-1t --ranks 1024 --profile h100 --quiet "$@"; }
-check "a trillion on 1,024 H100 fits with less overlap" sh -c "$ZR plan --preset gpt-1t --ranks 1024 --profile h100 --quiet >t &&
-    grep -q '^ >3 selective b .* yes ' t && grep -q 'Advice: stage 3 with recompute selective, stage3_prefetch' t"
+trillion() { "$ZR" plan --preset gpt-1t --ranks 1024 --profile h100 --memory 70GB --quiet "$@"; }
+check "a trillion on 70 GB of 1,024 H100 fits with less overlap" sh -c "$ZR plan --preset gpt-1t --ranks 1024 --profile h100 --memory 70GB --quiet >t &&
+    grep -q '^ >3 unit b .* yes ' t && grep -q 'Advice: stage 3 with recompute unit, stage3_prefetch' t"
 advised_keys() { # what is advised, configured, needs what was said
     trillion --json --advice >advised.json || return 1
     needs=$(sed 's/.*"left": \([0-9]*\),.*/\1/' advised.json)
-    trillion --json --stage 3 --activation_checkpointing.policy=selective --zero_optimization.stage3_prefetch_bucket_size=0 \
+    trillion --json --stage 3 --activation_checkpointing.policy=unit --zero_optimization.stage3_prefetch_bucket_size=0 \
         --zero_optimization.overlap_comm=false >taken.json || return 1
     awk -v left="$needs" -v total="$(number total taken.json)" 'BEGIN { exit !(total > 0 && left > 0) }' &&
         grep -q '"keys": {"zero_optimization.stage3_prefetch_bucket_size": 0, "zero_optimization.overlap_comm": false}}}*$' advised.json
@@ -209,6 +209,9 @@ cat >bench.json <<'END_BENCH'
  "link_bytes_sec":1e10, "shapes":[{"what":"x", "m":4096, "n":3072, "k":768, "dtype":"f32", "flops_per_sec":1e11, "part":1, "count":1}]}
 END_BENCH
 check "what zr info --bench measured" prints 'machine: An abacus' "$ZR" plan --preset gpt2 --bf16.enabled=false --profile bench.json --quiet
+sed 's/"v3"/"cuda"/g; s/null/1e14/g' bench.json >gpu.json
+check "... on a GPU: planned as one" sh -c "'$ZR' plan --preset gpt2 --quiet --json --profile gpu.json >a && '$ZR' plan --preset gpt2 --quiet --json --profile h100 >b &&
+    cmp a b && '$ZR' plan --preset gpt2 --quiet --json --profile bench.json >b && ! cmp -s a b"
 shape() { printf '{"what":"x", "m":%d, "n":%d, "k":768, "dtype":"%s", "flops_per_sec":%s, "part":1, "count":1}' "$@"; }
 # A profile whose rate in bf16 is $1 and stands behind more products in fp32 than a profile has rates.
 many() {

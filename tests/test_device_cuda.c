@@ -128,6 +128,20 @@ static void squares(void **state)
         }
 }
 
+/* As many of the largest fractions as no 64 bits hold the sum of: bins must carry. */
+static void many_squares(void **state)
+{
+    (void)state;
+    const int64_t n = 150001;
+    float *x = array_new(ZR_F32, n);
+    for (int64_t i = 0; i < n; i++) x[i] = i % 2 ? 0x1.fffffep3f : -0x1.fffffep3f;
+    const zr_square exact = square_of(x, ZR_F32, n, true, 0, (zr_square){.bad = -1});
+    zr_square same = {.bad = -1};
+    assert_int_equal(cpu->ops->square(cpu, x, ZR_F32, n, true, 0, &same), ZR_OK);
+    assert_memory_equal(&exact.exact, &same.exact, sizeof exact.exact);
+    pool_clear();
+}
+
 static zr_exact total_of(float *x, int64_t n, zr_exact from)
 {
     zr_exact *sum = result_new(sizeof *sum), got;
@@ -145,6 +159,7 @@ static void totals(void **state)
     for (int64_t n = 1; n < 200000; n = 3 * n + 1) {
         float *x = array_random(ZR_F32, n, 1e20);
         for (int64_t i = 0; i < n; i += 3) x[i] *= 1e-30f;
+        for (int64_t i = 0; i < n / 2; i++) x[i] = n % 2 ? -fabsf(x[i]) : -0x1p-140f;
         zr_exact want = {.limb = {5}}, got = total_of(x, n, want);
         assert_int_equal(cpu->ops->total(cpu, x, n, &want), ZR_OK);
         assert_memory_equal(&want, &got, sizeof got);
@@ -307,7 +322,137 @@ static void queues(void **state)
     gpu->ops->free_host(gpu, r.host);
 }
 
+/* ---- rates ------------------------------------------------------------------------------------- */
+
+static zr_dtype measured_dtype;
+static int measured_products;
+
+/* In place of products: looks at the operands, and takes so long that no larger ones follow. */
+static zr_status look_at_operands(const zr_kernel_args *args)
+{
+    enum { LOOK = 1024 };
+    uint32_t raw[LOOK];
+    const double begin = zr_clock_sec();
+    for (int i = 0; i < 2; i++) {
+        double sum = 0, squares = 0;
+        assert_int_equal(args->in[i].dtype, measured_dtype);
+        assert_int_equal(
+            args->device->ops->copy(args->device, raw, args->in[i].data, LOOK * zr_dtype_bytes(measured_dtype)), ZR_OK);
+        for (int j = 0; j < LOOK; j++) {
+            const double x = array_get(raw, measured_dtype, j);
+            sum += x, squares += x * x;
+        }
+        assert_true(fabs(sum / LOOK) < 0.003 && fabs(sqrt(squares / LOOK) - 0.02) < 0.002);
+    }
+    measured_products++;
+    while (zr_clock_sec() - begin < 2e-3) continue;
+    return ZR_OK;
+}
+
+/* What is multiplied to measure the peak are normal numbers of the type. */
+static void measured_operands(void **state)
+{
+    (void)state;
+    static const zr_kernel own[] = {{.op = "linear", .run = look_at_operands}, {NULL}};
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device;
+    config.kernels = own;
+    assert_int_equal(zr_device_create_cuda(&config, &device), ZR_OK);
+    for (int t = 0; t < 2; t++) {
+        measured_dtype = types[t];
+        measured_products = 0;
+        device->ops->measure(device, types[t]);
+        assert_true(measured_products > 1);
+    }
+    assert_true(device->profile.machine.flops_f32 > 0 && device->profile.machine.flops_bf16 > 0);
+    zr_device_destroy(&device);
+}
+
+/* ---- two GPUs ---------------------------------------------------------------------------------- */
+
+/* A thread may have devices of several GPUs, and use them in turn: sums of what lies on the other one, tasks, a kernel
+ * that is prepared and run outside tasks. */
+static zr_status sum_there(void *arg, zr_device *device, int64_t index)
+{
+    float *const *x = arg;
+    const void *pieces[] = {x[0], x[1]};
+    return device->ops->sum(device, x[index], ZR_F32, false, pieces, 2, ZR_F32, 1000);
+}
+
+static void multiply_there(zr_device *device)
+{
+    kernel_call call = {.name = "linear", .n_in = 3, .n_out = 1};
+    float *x = array_random(ZR_F32, 16, 1.0), *w = array_random(ZR_F32, 16, 1.0), *y = array_new(ZR_F32, 16);
+    call.in[0] = (zr_tensor){x, ZR_F32, {2, {4, 4}}};
+    call.in[1] = (zr_tensor){w, ZR_F32, {2, {4, 4}}};
+    call.out[0] = (zr_tensor){y, ZR_F32, {2, {4, 4}}};
+    assert_int_equal(kernel_run(device, &call), ZR_OK);
+    for (int i = 0; i < 16; i++) {
+        float want = 0;
+        for (int k = 0; k < 4; k++) want += x[i / 4 * 4 + k] * w[k * 4 + i % 4];
+        assert_true(fabsf(want - y[i]) <= 1e-6f);
+    }
+}
+
+static void two_gpus(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    zr_device *device[2];
+    zr_queue *queue[2];
+    zr_queue_config at_once = {.beside = false};
+    float *x[2], want[2][N];
+    if (zr_device_cuda_count(NULL) < 2) skip();
+    for (int d = 0; d < 2; d++) {
+        config.gpu = d;
+        assert_int_equal(zr_device_create_cuda(&config, &device[d]), ZR_OK);
+    }
+    for (int d = 0; d < 2; d++) {
+        const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
+        assert_int_equal(device[d]->ops->queue_create(device[d], &at_once, &queue[d]), ZR_OK);
+        assert_int_equal(device[d]->ops->alloc(device[d], N * sizeof(float), (void **)&x[d]), ZR_OK);
+        device[d]->ops->normal(device[d], &rng, (uint64_t)(N * d), N, 1.0f, x[d]);
+        cpu->ops->normal(cpu, &rng, (uint64_t)(N * d), N, 1.0f, want[d]);
+    }
+    for (int d = 0; d < 2; d++) {
+        assert_int_equal(gpu->ops->finish(gpu), ZR_OK); /* GPU 0 is the thread's again */
+        const zr_task task = {sum_there, NULL, x, d};
+        assert_int_equal(device[d]->ops->issue(queue[d], &task), ZR_OK);
+        assert_int_equal(device[d]->ops->sync(queue[d]), ZR_OK);
+        for (int i = 0; i < N; i++) want[d][i] = want[0][i] + want[1][i];
+    }
+    for (int d = 0; d < 2; d++) {
+        float got[N];
+        assert_int_equal(device[d]->ops->cast(device[d], x[d], ZR_F32, x[d], ZR_F32, 0), ZR_OK);
+        assert_int_equal(device[d]->ops->copy(device[1 - d], got, x[d], sizeof got), ZR_OK);
+        assert_memory_equal(want[d], got, sizeof got);
+        multiply_there(device[d]);
+    }
+    for (int d = 0; d < 2; d++) {
+        device[d]->ops->queue_destroy(queue[d]);
+        device[d]->ops->free(device[d], x[d]);
+    }
+    pool_clear();
+    for (int d = 0; d < 2; d++) zr_device_destroy(&device[d]);
+}
+
 #ifndef ZR_GPU
+
+/* To ask what a GPU is changes nothing for the thread that asks. */
+static void asking(void **state)
+{
+    (void)state;
+    zr_gpu found;
+    int64_t left = 0;
+    int current = -1;
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(zr_device_cuda_gpu(0, &found), ZR_OK);
+    assert_int_equal(zr_device_cuda_free(0, &left), ZR_OK);
+    assert_true(left > 0 && left <= found.memory_bytes);
+    assert_int_equal(cudaGetDevice(&current), cudaSuccess);
+    assert_int_equal(current, 1);
+}
 
 /* ---- failures ---------------------------------------------------------------------------------- */
 
@@ -354,17 +499,48 @@ static void failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
 }
 
+/* What returns no status: `finish` does, once; a queue that waits for such a mark fails. */
+static void lost_failures(void **state)
+{
+    (void)state;
+    const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
+    zr_queue *queue[2];
+    zr_queue_config config[2] = {{.beside = false}, {.beside = true, .most = 4}};
+    relay r = {0};
+    void *memory;
+    assert_int_equal(gpu->ops->alloc(gpu, HOP, &memory), ZR_OK);
+    zr_stand_in_fail("launch", 0, cudaErrorLaunchFailure);
+    gpu->ops->normal(gpu, &rng, 0, HOP / 4, 1.0f, memory);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+    assert_fails(ZR_ERR_IO, "cudaGetLastError", gpu->ops->finish(gpu));
+    assert_int_equal(gpu->ops->finish(gpu), ZR_OK);
+    for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->queue_create(gpu, &config[q], &queue[q]), ZR_OK);
+    assert_int_equal(gpu->ops->alloc_host(gpu, HOP, (void **)&r.host), ZR_OK);
+    r.device = memory;
+    assert_int_equal(gpu->ops->issue(queue[0], &(zr_task){hop, NULL, &r, 0}), ZR_OK);
+    zr_stand_in_fail("cudaEventRecord", 0, cudaErrorECCUncorrectable);
+    const zr_mark mark = gpu->ops->mark(queue[0]);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+    assert_int_equal(gpu->ops->await(queue[1], mark), ZR_OK);
+    assert_fails(ZR_ERR_PEER, "has failed", gpu->ops->sync(queue[1]));
+    assert_fails(ZR_ERR_IO, "uncorrectable ECC error", gpu->ops->sync(queue[0]));
+    assert_int_equal(gpu->ops->sync(queue[0]), ZR_OK);
+    for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    gpu->ops->free_host(gpu, r.host);
+    gpu->ops->free(gpu, memory);
+}
+
 #endif
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),           cmocka_unit_test(squares),
-        cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(initial_values), cmocka_unit_test(updates),
-        cmocka_unit_test(queues),
+        cmocka_unit_test(sums),     cmocka_unit_test(squares),         cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),   cmocka_unit_test(casts_and_fills), cmocka_unit_test(initial_values),
+        cmocka_unit_test(updates),  cmocka_unit_test(queues),          cmocka_unit_test(measured_operands),
+        cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(failures),
+        cmocka_unit_test(asking),   cmocka_unit_test(failures),        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

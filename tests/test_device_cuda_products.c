@@ -374,6 +374,12 @@ static void test_library(void **state)
     char text[48];
     zr_device_cuda_matmul(text, sizeof text);
     assert_memory_equal(text, "cuBLASLt ", 9);
+#ifndef ZR_GPU
+    zr_stand_in_fail("zr__library_open", 0, cudaErrorInvalidValue);
+    zr_device_cuda_matmul(text, sizeof text);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+    assert_string_equal(text, "");
+#endif
 }
 
 int main(void)

@@ -11,8 +11,10 @@
 static size_t taken(void)
 {
     zr_gpu gpu;
+    int64_t left;
     assert_int_equal(zr_device_cuda_gpu(0, &gpu), ZR_OK);
-    return (size_t)(gpu.memory_bytes - gpu.free_bytes);
+    assert_int_equal(zr_device_cuda_free(0, &left), ZR_OK);
+    return (size_t)(gpu.memory_bytes - left);
 }
 #else
 #include "cuda/cuda_runtime.h"

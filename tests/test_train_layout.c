@@ -146,6 +146,17 @@ static const char small[] = "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_emb
                             "\"vocab_size\": 64}, \"train_micro_batch_size_per_gpu\": 4}";
 
 /* Plan the small model with overrides, for two ranks. NULL: the configuration refuses them. */
+static zr_plan *plan_for(const zr_profile *profile, const char *const *overrides, int n)
+{
+    zr_config *config = NULL;
+    zr_plan *plan = NULL;
+    zr_status st = zr_config_parse(small, sizeof(small) - 1, "c.json", overrides, n, &config);
+    if (st == ZR_OK) st = zr_train_prepare(config, 2, 0);
+    if (st == ZR_OK && zr_train_plan(config, 2, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_config_destroy(&config);
+    return plan;
+}
+
 static zr_plan *plan_of(const char *const *overrides, int n)
 {
     static const zr_profile profile = {.facts = {.name = "test",
@@ -153,13 +164,7 @@ static zr_plan *plan_of(const char *const *overrides, int n)
                                                  .bf16_products = true,
                                                  .panel_bytes = 1 << 20,
                                                  .scratch_bytes = zr_device_cpu_scratch}};
-    zr_config *config = NULL;
-    zr_plan *plan = NULL;
-    zr_status st = zr_config_parse(small, sizeof(small) - 1, "c.json", overrides, n, &config);
-    if (st == ZR_OK) st = zr_train_prepare(config, 2, 0);
-    if (st == ZR_OK && zr_train_plan(config, 2, -1, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    zr_config_destroy(&config);
-    return plan;
+    return plan_for(&profile, overrides, n);
 }
 
 /* Whatever keys are put together, the configuration says no by their names, or there is a plan. */
@@ -267,6 +272,13 @@ static void the_limit_of_auto(void **state)
         assert_true(zr_train_process_bytes(l.limit_bytes, 1) <= limit[i]);
         assert_true(zr_train_process_bytes(l.limit_bytes + 2, 1) > limit[i]);
     }
+    /* Of a GPU's memory CUDA takes its part, and the process nothing. */
+    const zr_profile gpu = {.facts = {.threads = 1, .apart = true, .scratch_bytes = zr_device_cuda_scratch}};
+    const char *const limited[] = {"activation_checkpointing.policy=auto", "memory.limit=1100000000"};
+    zr_plan *plan = plan_for(&gpu, limited, 2);
+    assert_int_equal(plan->layout.limit_bytes, 1100000000 - ((int64_t)1 << 30));
+    assert_int_equal(zr_train_rank_bytes(plan->layout.limit_bytes, &gpu.facts), 1100000000);
+    zr_plan_destroy(&plan);
     /* Less than a process takes by itself: a limit all the same, which nothing meets. */
     zr_layout l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}, \"memory\": {\"limit\": 1}}", 1);
     assert_int_equal(l.limit_bytes, 1);

@@ -219,7 +219,7 @@ ZR_API void zr_device_cuda_matmul(char *text, int64_t bytes);
 
 typedef struct zr_gpu {
     char name[64];
-    int64_t memory_bytes, free_bytes;
+    int64_t memory_bytes;
     int major, minor; /* compute capability */
 } zr_gpu;
 
@@ -228,7 +228,10 @@ ZR_API const char *zr_device_cuda_built(void);
 /** How many GPUs this process may use; 0 where there is none, and *why says so in a few words (constant text, NULL: not
  *  asked). */
 ZR_API int zr_device_cuda_count(const char **why);
+/** Neither takes memory of the GPU nor makes it the thread's own. */
 ZR_API ZR_NODISCARD zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found);
+/** Memory of it that nobody has taken. To ask takes some, as long as the process runs: a context. */
+ZR_API ZR_NODISCARD zr_status zr_device_cuda_free(int gpu, int64_t *bytes);
 
 #ifdef __cplusplus
 }

@@ -102,7 +102,8 @@ typedef struct zr_layout {
     bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* of zr_memory_taken, for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO; 0: none */
+    int64_t limit_bytes; /* of zr_memory_limited, for ZR_RECOMPUTE_AUTO; with a copy, for ZR_SAVE_AUTO, of
+                            zr_memory_taken; 0: none */
     /* What recompute keeps of the forward pass (ZeRO section 6.1): in pieces, one of each rank that shares the layer
      * (P_a); in the host's space (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
@@ -403,6 +404,8 @@ typedef struct zr_memory {
 /** What of a rank's memory grows with model and batch, where the device's memory is the host's: its total, and what is
  *  kept or copied to the host's space. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
+/** What of it counts against a limit: that, or of a device with memory of its own (facts.apart) the total alone. */
+ZR_API int64_t zr_memory_limited(const zr_memory *memory, const zr_device_facts *facts);
 
 /** From the spaces to what device and staging take together. */
 ZR_API void zr_memory_sum(zr_memory *memory);
@@ -545,7 +548,7 @@ ZR_API ZR_NODISCARD zr_status zr_plan_price_by(const zr_plan *plan, const zr_pri
 /** Does what a plan takes fit the limit of its layout (zr_layout.limit_bytes)? */
 static inline bool zr_plan_fits(const zr_plan *plan)
 {
-    return zr_memory_taken(&plan->memory) <= plan->layout.limit_bytes;
+    return zr_memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;
 }
 
 /** Is `plan` to be had rather than `other`, with the same limit and as many samples a step? What fits is; of what fits,
@@ -573,8 +576,9 @@ typedef struct zr_step_time {
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 ZR_API ZR_NODISCARD zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time);
 
-/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. Of its
- *  kernels nothing is known: one thread, no panels; facts.scratch_bytes is NULL, and may be set to plan others'. */
+/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. A GPU has
+ *  facts.apart. Of kernels nothing is known: one thread, no panels; facts.scratch_bytes is NULL, to be set to that of
+ *  the device (zr_device_cuda_scratch, zr_device_cpu_scratch). */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Their names, NULL at the end. */
 ZR_API const char *const *zr_profile_names(void);

@@ -215,7 +215,8 @@ ZR_API bool zr_train_saves_behind(const zr_config *config);
 /** Compute threads of a rank: train.threads, or auto = max(1, processors of this host / local_ranks). */
 ZR_API int zr_train_threads(const zr_config *config, int local_ranks);
 
-/** Plan the model of a resolved configuration with a layout that began as zr_train_layout's. */
+/** Plan the model of a resolved configuration with a layout that began as its zr_train_layout; a limit is set anew for
+ * a device that has memory of its own. */
 ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout,
                                                    const zr_profile *profile, zr_plan **plan);
 
@@ -236,6 +237,9 @@ ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
+/** What a rank takes of memory.limit, of a plan that takes limited_bytes (zr_memory_limited): zr_train_process_bytes;
+ * or, of a device with memory of its own, these and 1 GiB for CUDA and its libraries. */
+ZR_API int64_t zr_train_rank_bytes(int64_t limited_bytes, const zr_device_facts *facts);
 
 /** The device that a rank computes on: the processor with so many threads, or the GPU that is its turn among the ranks
  *  of its host. auto: the processor where no GPU can be used. ZR_ERR_UNSUPPORTED: a GPU was asked for, and there is

@@ -45,7 +45,8 @@ static double scale_bytes(const cli_choices *choices)
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->limit_bytes && i < bar_cells(choices); i++) {
-        if (zr_train_process_bytes((int64_t)((i + 1) * cell_bytes), 1) > choices->limit_bytes) return i;
+        if (zr_train_rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->profile->facts) > choices->limit_bytes)
+            return i;
     }
     return -1;
 }
@@ -124,7 +125,8 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     print_legend(out, choices, color);
     fputs("  * configured  > advised", out);
     if (limit_cell(choices, cell_bytes) >= 0) {
-        fprintf(out, "  | where %s end (3 %% and 50.33 MB aside)", cli_bytes((double)choices->limit_bytes, limit));
+        fprintf(out, "  | where %s end (%s aside)", cli_bytes((double)choices->limit_bytes, limit),
+                cli_beside(&choices->profile->facts));
     }
     fputc('\n', out);
     if (choices->shares_layers)

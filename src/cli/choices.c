@@ -51,7 +51,8 @@ static void add_light(cli_choices *choices, const zr_config *config, const zr_la
                       .every = layout->recompute_every,
                       .asked = kept_of(layout)};
     if (plan_one(config, layout, choices->profile, c) != ZR_OK) return;
-    c->needs_bytes = zr_train_process_bytes(zr_memory_taken(&c->report.memory), 1);
+    const zr_device_facts *facts = &choices->profile->facts;
+    c->needs_bytes = zr_train_rank_bytes(zr_memory_limited(&c->report.memory, facts), facts);
     c->fits = choices->limit_bytes == 0 || c->needs_bytes <= choices->limit_bytes;
     if (configured) choices->configured = choices->n;
     choices->n++;
@@ -97,7 +98,7 @@ static bool may_mix(const cli_choices *choices, int first)
     return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].fits;
 }
 
-static zr_layout mixed_layout(const cli_choices *choices, const zr_config *config, int stage)
+static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
 {
     zr_config mixed = *config;
     mixed.recompute.policy = ZR_POLICY_AUTO;
@@ -105,10 +106,15 @@ static zr_layout mixed_layout(const cli_choices *choices, const zr_config *confi
     mixed.memory.limit_bytes = choices->limit_bytes;
     zr_layout layout = zr_train_layout(&mixed, choices->ranks);
     layout.stage = stage;
-    return layout;
+    add(choices, &mixed, &layout, false);
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
+
+const char *cli_beside(const zr_device_facts *facts)
+{
+    return facts->apart ? "1.07 GB" : "3 % and 50.33 MB";
+}
 
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
 {
@@ -219,10 +225,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
         const zr_layout usual = common_layout(choices, &layout, i);
         add(choices, config, &usual, stage == base->stage && i == configured);
     }
-    if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) {
-        layout = mixed_layout(choices, config, stage);
-        add(choices, config, &layout, false);
-    }
+    if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) add_mixed(choices, config, stage);
     layout = *base;
     layout.stage = stage;
     add_lighter(choices, config, layout, first);
@@ -316,7 +319,8 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.seq = seq;
     lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
     ZR_TRY(zr_train_plan_layout(config, &layout, choices->profile, &plan));
-    *bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1);
+    const zr_device_facts *facts = &plan->profile.facts;
+    *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, facts), facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }

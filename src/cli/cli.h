@@ -134,9 +134,12 @@ typedef struct cli_table {
     zr_report report[4];
     bool planned[4];
     int chosen;           /* its column is marked */
-    int64_t memory_bytes; /* of a rank, to say what fits; 0: not asked */
+    int64_t memory_bytes; /* of a rank, to say what fits on a device of these facts; 0: not asked */
+    const zr_device_facts *facts;
 } cli_table;
 
+/** What a rank takes beside its plan's total, in words (zr_train_rank_bytes). */
+const char *cli_beside(const zr_device_facts *facts);
 /** What a category holds, in words. */
 const char *cli_category_words(zr_category category);
 /** "none", "unit/4"; returns text. */

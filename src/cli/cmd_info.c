@@ -47,24 +47,34 @@ static void print_rates_json(const info *i)
 /** Until a GPU has run it, everybody is told so. */
 #define CUDA_STATE "compiled, not yet run on a GPU"
 
+/** The library of products on GPUs; without a GPU it is not looked for. Returns `text`. */
+static const char *gpu_matmul(char text[64])
+{
+    text[0] = '\0';
+    if (zr_device_cuda_count(NULL) > 0) zr_device_cuda_matmul(text, 64);
+    return text;
+}
+
 /** GPUs of this machine, and whether zr could use any. */
 static void print_gpus_json(void)
 {
     const char *why = "", *built = zr_device_cuda_built();
     const int n = zr_device_cuda_count(&why);
+    char matmul[64];
     zr_gpu gpu;
     printf("\"devices\":[\"cpu\"%s], \"cuda\":", n > 0 ? ", \"cuda\"" : "");
     if (built[0])
-        printf("{\"built\":\"%s\", \"state\":\"%s\"}", built, CUDA_STATE);
+        printf("{\"built\":\"%s\", \"state\":\"%s\", \"matmul\":\"%s\"}", built, CUDA_STATE, gpu_matmul(matmul));
     else
         printf("null");
     printf(", \"gpus\":[");
     for (int g = 0; g < n; g++) {
-        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK) continue;
+        int64_t left;
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left) != ZR_OK) continue;
         printf("%s{\"gpu\":%d, \"name\":", g ? ", " : "", g);
         cli_json_print(stdout, gpu.name, (int64_t)strlen(gpu.name));
         printf(", \"memory\":%lld, \"memory_free\":%lld, \"capability\":\"%d.%d\"}", (long long)gpu.memory_bytes,
-               (long long)gpu.free_bytes, gpu.major, gpu.minor);
+               (long long)left, gpu.major, gpu.minor);
     }
     printf("], ");
 }
@@ -74,16 +84,17 @@ static void print_gpus(void)
     const char *why = "", *built = zr_device_cuda_built();
     const int n = zr_device_cuda_count(&why);
     char memory[32], left[32];
+    int64_t left_bytes;
     zr_gpu gpu;
     if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
     if (n == 0) printf("gpus        none: %s\n", why);
     for (int g = 0; g < n; g++) {
-        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK) {
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left_bytes) != ZR_OK) {
             printf("gpu %-7d %s\n", g, zr_error_message());
             continue;
         }
         printf("gpu %-7d %s, compute capability %d.%d, %s, %s free\n", g, gpu.name, gpu.major, gpu.minor,
-               cli_bytes((double)gpu.memory_bytes, memory), cli_bytes((double)gpu.free_bytes, left));
+               cli_bytes((double)gpu.memory_bytes, memory), cli_bytes((double)left_bytes, left));
     }
 }
 
@@ -108,7 +119,8 @@ static void print_json(const info *i)
 
 static void print_text(const info *i)
 {
-    char memory[32], rates[192];
+    char memory[32], rates[192], matmul[64];
+    const bool gpus = zr_device_cuda_count(NULL) > 0, products = gpu_matmul(matmul)[0];
     printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->cores,
            i->cores == 1 ? "" : "s");
     printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
@@ -118,7 +130,9 @@ static void print_text(const info *i)
     print_gpus();
     printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
-    printf("libraries   %s, jansson %s\ncompiler    %s\n", zr_device_cpu_matmul(), jansson_version_str(), __VERSION__);
+    printf("libraries   %s, %s%sjansson %s\ncompiler    %s\n", zr_device_cpu_matmul(),
+           gpus && !products ? "no cuBLASLt, which GPUs need" : matmul, gpus ? ", " : "", jansson_version_str(),
+           __VERSION__);
 }
 
 /** What libraries may take in a benchmark beside its own operands. */

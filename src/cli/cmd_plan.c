@@ -21,11 +21,11 @@ typedef struct plan_options {
 typedef struct planning {
     const cli_args *args;
     const plan_options *o;
-    int ranks, local_ranks;
+    int ranks, local_ranks, in_process; /* all; of this host; of this process */
     zr_config *config;
     zr_profile profile;
-    int64_t limit_bytes; /* of a process, 0: none */
-    bool host_limit;     /* it is what this host has left */
+    int64_t limit_bytes; /* of a rank, 0: none */
+    bool own_limit;      /* it is a rank's share of what this machine has */
     cli_max max;
 } planning;
 
@@ -113,7 +113,7 @@ static zr_status print_saving(const planning *p)
 static zr_status print_text(const planning *p)
 {
     bool color = cli_colored_out(p->args->color);
-    cli_table table = {.memory_bytes = p->limit_bytes};
+    cli_table table = {.memory_bytes = p->limit_bytes, .facts = &p->profile.facts};
     cli_choices choices = choices_of(p);
     cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
     if (choices.configured < 0) { /* planned again for the reason */
@@ -123,7 +123,7 @@ static zr_status print_text(const planning *p)
         return ZR_FAIL(ZR_ERR_INTERNAL, "the configured plan is not among the choices");
     }
     cli_choices_table(&choices, &table);
-    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, p->limit_bytes);
+    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->profile.facts, p->limit_bytes);
     print_head(p, table.report[table.chosen].params);
     cli_table_print(stdout, &table, color);
     ZR_TRY(print_within(p));
@@ -221,17 +221,17 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
-/** What bounds the memory: what is asked for, or what the machine has. Policy auto without either takes what `zr train`
- *  would, from what this host has left. */
+/** What bounds the memory: what is asked for, or what the machine has. Policy auto without the first, on this machine,
+ *  takes what `zr train` would: from what this host has left, or of its GPU what other ranks leave. */
 static void settle_limit(planning *p)
 {
     p->limit_bytes = p->config->memory.limit_bytes;
     bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
-    if (p->limit_bytes == 0) p->limit_bytes = p->profile.machine.memory_bytes;
-    if (must && p->limit_bytes == 0) {
-        p->limit_bytes = zr_train_limit(&p->profile, p->local_ranks, p->local_ranks);
-        p->host_limit = p->limit_bytes > 0;
+    if (must && (!p->o->profile || p->profile.machine.memory_bytes == 0)) {
+        p->limit_bytes = zr_train_limit(&p->profile, p->local_ranks, p->in_process);
+        p->own_limit = p->limit_bytes > 0;
     }
+    if (p->limit_bytes == 0) p->limit_bytes = p->profile.machine.memory_bytes;
     if (must) p->config->memory.limit_bytes = p->limit_bytes;
 }
 
@@ -284,10 +284,11 @@ static void say_notes(const planning *p)
     char limit[32];
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
-    if (p->host_limit) {
+    if (p->own_limit) {
         cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
-                "rank%s in what this host has left; --memory SIZE gives another",
-                cli_bytes((double)p->limit_bytes, limit), p->local_ranks, p->local_ranks == 1 ? "" : "s");
+                "rank%s in what this %s; --memory SIZE gives another",
+                cli_bytes((double)p->limit_bytes, limit), p->local_ranks, p->local_ranks == 1 ? "" : "s",
+                p->profile.facts.apart ? "machine's GPUs have" : "host has left");
     }
 }
 
@@ -360,7 +361,11 @@ static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *
     if (o->configs) return cli_papers_configs(stdout, args->json);
     ZR_TRY(check(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
-    planning p = {.args = args, .o = o, .ranks = ranks, .local_ranks = comm ? comm->local_size : ranks};
+    planning p = {.args = args,
+                  .o = o,
+                  .ranks = ranks,
+                  .local_ranks = comm ? comm->local_size : ranks,
+                  .in_process = comm ? zr_comm_process_ranks(comm) : ranks};
     return plan(args, &p);
 }
 

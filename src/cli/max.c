@@ -24,7 +24,7 @@ zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes)
     zr_plan *plan = NULL;
     set(s, n);
     ZR_TRY(zr_train_plan(s->config, s->ranks, -1, s->profile, &plan));
-    *bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1);
+    *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, &s->profile->facts), &s->profile->facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -123,9 +123,10 @@ static zr_status from_one(const cli_search *s, int64_t limit_bytes, cli_point *f
     *fails = (cli_point){.n = most_of(s) + 1};
     ZR_TRY(cli_max_needs(s, 1, &fits->needs));
     ZR_CHECK(fits->needs <= limit_bytes, ZR_ERR_MEMORY,
-             "nothing fits %s: %s 1 needs %s a rank (3 %% and 50.33 MB for the program included); use a higher "
+             "nothing fits %s: %s 1 needs %s a rank (%s for the program included); use a higher "
              "stage, more ranks, recompute policy unit, or a smaller %s",
              cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), cli_bytes((double)fits->needs, need),
+             cli_beside(&s->profile->facts),
              s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, limit_bytes, *fits, *fails, &guess));
     ZR_TRY(cli_max_between(s, guess, limit_bytes, fits, fails));
@@ -183,16 +184,17 @@ zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, 
 }
 
 /** In MB throughout: two neighbours are told apart. */
-void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes)
+void cli_max_print(FILE *out, const cli_max *max, const zr_device_facts *facts, int64_t limit_bytes)
 {
     char params[32];
+    const char *beside = cli_beside(facts);
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
             (double)max->needs / MB, (double)limit_bytes / MB);
     if (max->next_needs) {
-        fprintf(out, "(1.03 x total + 50.33 MB for the program); %lld needs %.1f", (long long)max->n + 1,
+        fprintf(out, "(the total, and %s for the program); %lld needs %.1f", beside, (long long)max->n + 1,
                 (double)max->next_needs / MB);
     } else {
-        fprintf(out, "(1.03 x total + 50.33 MB for the program); more may fit, but no more are tried");
+        fprintf(out, "(the total, and %s for the program); more may fit, but no more are tried", beside);
     }
     if (max->what == CLI_MAX_MODEL)
         fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",

@@ -35,7 +35,7 @@ const char *cli_max_key(cli_max_what what);
 ZR_NODISCARD zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
                                     cli_max *max);
 /** Two lines. */
-void cli_max_print(FILE *out, const cli_max *max, int64_t limit_bytes);
+void cli_max_print(FILE *out, const cli_max *max, const zr_device_facts *facts, int64_t limit_bytes);
 /** Member "max" of a JSON object, behind a comma. */
 void cli_max_json(FILE *out, const cli_max *max);
 

@@ -136,6 +136,9 @@ static zr_status take_bench(const json_t *root, const char *file, zr_profile *pr
                       .triad = same(profile->machine.memory_bytes_sec),
                       .link = same(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
+    /* The one level of its own that a GPU's rates have. */
+    const char *level = json_string_value(json_object_get(root, "level"));
+    profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
@@ -182,7 +185,7 @@ static zr_status named(const char *name, zr_profile *profile)
 zr_status cli_profile(const char *name, zr_profile *profile)
 {
     ZR_TRY(zr__json_is_file_name(name) ? read_file(name, profile) : named(name, profile));
-    profile->facts.scratch_bytes = zr_device_cpu_scratch; /* another machine's kernels are not here */
+    profile->facts.scratch_bytes = profile->facts.apart ? zr_device_cuda_scratch : zr_device_cpu_scratch;
     return ZR_OK;
 }
 

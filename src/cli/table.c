@@ -109,7 +109,8 @@ static void print_fits(FILE *out, const cli_table *table)
     snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        int64_t bytes = zr_train_process_bytes(zr_memory_taken(&table->report[stage].memory), 1);
+        int64_t limited = zr_memory_limited(&table->report[stage].memory, table->facts);
+        int64_t bytes = zr_train_rank_bytes(limited, table->facts);
         bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }

@@ -86,7 +86,10 @@ static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy, finish, device, device->stream};
-    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups && device->profile.facts.apart; g++) {
+    if (!device->profile.facts.apart) return ZR_OK;
+    /* Communicators of NCCL's are made on the calling thread's GPU, which the device's last operation has set. */
+    ZR_TRY(zr_comm_agree(e->comm, finish(e->device)));
+    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
         if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* it moves no pieces */
         ZR_TRY(zr_comm_agree(e->comm, zr_comm_copy_with(comm, &copier)));

@@ -53,6 +53,11 @@ int64_t zr_memory_taken(const zr_memory *memory)
     return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM];
 }
 
+int64_t zr_memory_limited(const zr_memory *memory, const zr_device_facts *facts)
+{
+    return facts->apart ? memory->total_bytes : zr_memory_taken(memory);
+}
+
 void zr_memory_sum(zr_memory *memory)
 {
     const zr_space_memory *device = &memory->space[ZR_SPACE_DEVICE], *staging = &memory->space[ZR_SPACE_STAGING];

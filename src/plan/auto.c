@@ -34,7 +34,7 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     zr_plan *plan = NULL;
     bool is_better = false;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
-    *bytes = zr_memory_taken(&plan->memory);
+    *bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
     zr_status st = better(s, plan, &is_better);
     if (is_better) {
         zr_plan *worse = s->best;

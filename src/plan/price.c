@@ -318,7 +318,8 @@ zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better
     *better = fits;
     if (fits != zr_plan_fits(other)) return ZR_OK;
     if (fits) return is_faster(plan, other, better);
-    *better = zr_memory_taken(&plan->memory) < zr_memory_taken(&other->memory);
+    *better = zr_memory_limited(&plan->memory, &plan->profile.facts) <
+              zr_memory_limited(&other->memory, &other->profile.facts);
     return ZR_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Machines by name: rates of one rank, and facts that ask for no more scratch than kernels take anywhere: one thread,
- * no panels.
+ * Machines by name: rates of one rank, and facts: a GPU has memory of its own; a processor asks for no more scratch
+ * than kernels take anywhere, with one thread and no panels.
  */
 #include "base/text.h"
 #include "zr/plan.h"
@@ -21,18 +21,18 @@
  * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
  *            its memory, so bytes come from a peer as they come from memory.
  */
-/* name, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, the link's level and bytes/s, memory bytes (0:
- * not known) */
+/* name, is it a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, the link's level and bytes/s,
+ * memory bytes (0: not known) */
 #define PROFILE_LIST(X)                                                                                                \
-    X("v100-dgx2", 15.7e12, 125e12, 900e9, HOSTS, 8 * 12.5e9 / 16, 32000000000)                                        \
-    X("a100-40gb", 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                                  \
-    X("a100-80gb", 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000)                                                  \
-    X("h100", 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000)                                                         \
-    X("h200", 67e12, 989e12, 4800e9, HOST, 450e9, 141000000000)                                                        \
-    X("zen3", 200e9, 0, 28e9, PROCESS, 28e9, 0)
+    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOSTS, 8 * 12.5e9 / 16, 32000000000)                                  \
+    X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \
+    X("a100-80gb", true, 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000)                                            \
+    X("h100", true, 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000)                                                   \
+    X("h200", true, 67e12, 989e12, 4800e9, HOST, 450e9, 141000000000)                                                  \
+    X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0)
 
-#define PROFILE_ROW(name_, f32, bf16, memory, level, rate, bytes)                                                      \
-    {.facts = {.name = name_, .threads = 1, .bf16_products = (bf16) > 0},                                              \
+#define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes)                                                 \
+    {.facts = {.name = name_, .threads = 1, .apart = gpu, .bf16_products = (bf16) > 0},                                \
      .machine = {.flops_f32 = f32,                                                                                     \
                  .flops_bf16 = bf16,                                                                                   \
                  .memory_bytes_sec = memory,                                                                           \

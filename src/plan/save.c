@@ -87,6 +87,7 @@ zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, 
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
+    /* Also where the copy is in other memory than the device's: of that nobody said how much there is. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

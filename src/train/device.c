@@ -6,10 +6,8 @@
 #include "base/text.h"
 #include "zr/train.h"
 
-/** What a rank takes of a GPU beside its plan, the context and the libraries' code; what these take of the process: the
- *  driver and the libraries with its first GPU, a context and its pinned memory with each further one. Bounds that
- *  were not measured yet. */
-#define GPU_EXTRA_BYTES (1LL << 30)
+/** What CUDA takes of the process: the driver and the libraries with its first GPU, a context and its pinned memory
+ * with each further one. Bounds that were not measured yet. */
 #define GPU_HOST_BYTES (2LL << 30)
 #define GPU_HOST_MORE_BYTES (1LL << 29)
 
@@ -75,7 +73,7 @@ zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_p
 {
     char needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], extra[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
-                  bytes = plan->memory.total_bytes + GPU_EXTRA_BYTES;
+                  bytes = zr_train_rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
     const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
     ZR_CHECK(
         bytes <= limit, ZR_ERR_MEMORY,
@@ -83,8 +81,8 @@ zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_p
         "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
         "each)",
         zr__text_size((double)bytes, needs), zr__text_size((double)plan->memory.total_bytes, total),
-        zr__text_size((double)GPU_EXTRA_BYTES, extra), limit == there ? "its part of the GPU is" : "memory.limit is",
-        zr__text_size((double)limit, most));
+        zr__text_size((double)ZR__GPU_EXTRA_BYTES, extra),
+        limit == there ? "its part of the GPU is" : "memory.limit is", zr__text_size((double)limit, most));
     return ZR_OK;
 }
 

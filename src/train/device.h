@@ -7,6 +7,10 @@
 /** Of a rank's staging, what lies in memory of the host, where `ranks` ranks are in one process: with several processes
  *  on GPUs only a small part. */
 int64_t zr__train_staging_bytes(const zr_plan *plan, int ranks);
+/** What a rank takes of a GPU beside its plan, the context and the libraries' code: a bound that was not measured yet.
+ */
+#define ZR__GPU_EXTRA_BYTES (1LL << 30)
+
 /** What a process of `ranks` ranks of a plan may take (zr_train_process_bytes). */
 int64_t zr__train_process_bytes(const zr_plan *plan, int ranks);
 /** Does each of a process's ranks of the plan fit on its GPU, and within memory.limit (0: none)? ZR_ERR_MEMORY with the

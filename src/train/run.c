@@ -97,11 +97,9 @@ static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
     if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
-    snprintf(text, sizeof(text),
-             "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of nine tenths of what "
-             "the host "
-             "has left",
-             zr__text_size((double)r->settled.memory.limit_bytes, limit));
+    snprintf(text, sizeof(text), "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of %s",
+             zr__text_size((double)r->settled.memory.limit_bytes, limit),
+             r->plan->profile.facts.apart ? "its GPU" : "nine tenths of what the host has left");
     zr__run_note(r,
                  r->settled.memory.limit_bytes > 0
                      ? text

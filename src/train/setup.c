@@ -128,11 +128,12 @@ static zr_dtype wire_dtype_of(zr_config_dtype dtype)
     return ZR_F32;
 }
 
-/** The largest arena whose process stays within `limit_bytes` per rank; 0: no limit. */
-static int64_t arena_limit(int64_t limit_bytes)
+/** The largest arena with which a rank stays within `limit_bytes` (zr_train_rank_bytes); 0: no limit. */
+static int64_t arena_limit(int64_t limit_bytes, bool apart)
 {
     if (limit_bytes == 0) return 0;
-    double bytes = ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
+    double bytes = apart ? (double)(limit_bytes - ZR__GPU_EXTRA_BYTES)
+                         : ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
     return bytes > 1.0 ? (int64_t)bytes : 1;
 }
 
@@ -163,7 +164,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
     if (zr_train_saves_behind(config))
         layout->save = zr_config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
-        layout->limit_bytes = arena_limit(config->memory.limit_bytes);
+        layout->limit_bytes = arena_limit(config->memory.limit_bytes, false);
 }
 
 /** A number of ranks that no layout has stays one. */
@@ -263,10 +264,12 @@ zr_status zr_train_plan_layout(const zr_config *config, const zr_layout *layout,
                                zr_plan **plan)
 {
     zr_family_model model;
+    zr_layout l = *layout;
     ZR_TRY(zr_train_model(config, &model));
     zr_model builder = zr_family_builder(&model);
-    zr_status st = zr_plan_create(&builder, layout, profile, plan);
-    return st == ZR_ERR_SHAPE ? too_large(layout, &model.sizes) : st;
+    if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = arena_limit(config->memory.limit_bytes, true);
+    zr_status st = zr_plan_create(&builder, &l, profile, plan);
+    return st == ZR_ERR_SHAPE ? too_large(&l, &model.sizes) : st;
 }
 
 zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
@@ -281,6 +284,11 @@ int64_t zr_train_process_bytes(int64_t total_bytes, int ranks)
 {
     double bytes = PROCESS_SHARE * (double)total_bytes * ranks + PROCESS_EXTRA_BYTES;
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+}
+
+int64_t zr_train_rank_bytes(int64_t limited_bytes, const zr_device_facts *facts)
+{
+    return facts->apart ? limited_bytes + ZR__GPU_EXTRA_BYTES : zr_train_process_bytes(limited_bytes, 1);
 }
 
 int64_t zr_train_host_limit(int local_ranks)

@@ -9,7 +9,7 @@
 #include "zr/tensor.h"
 
 struct cublasLtContext {
-    int device;
+    int device; /* that was current when it was made */
 };
 
 struct zr_stand_in_product {
@@ -132,6 +132,13 @@ bool takes_bias(const problem &p)
 bool bias_lies(const problem &p)
 {
     return p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || lies(p.desc.bias, 16);
+}
+
+/* The library launches kernels as anybody does, and its handle is of one device. */
+bool is_current(cublasLtHandle_t handle, cudaStream_t stream)
+{
+    int device;
+    return zr_stand_in_current(stream) && cudaGetDevice(&device) == cudaSuccess && device == handle->device;
 }
 
 /* ---- the algorithm ----------------------------------------------------------------------------- */
@@ -283,7 +290,9 @@ long zr_stand_in_cublas_biases(void)
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    return make("cublasLtCreate", handle, cublasLtContext{0});
+    int device;
+    if (cudaGetDevice(&device) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+    return make("cublasLtCreate", handle, cublasLtContext{device});
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
@@ -405,7 +414,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         if (!at[i] || !lies(at[i], data[ALIGNED] >> 16 * i & 0xffff)) return CUBLAS_STATUS_INVALID_VALUE;
     if (data[SHAPE] != shape_of(p) || !takes_bias(p) || workspace_bytes < data[WORKSPACE] || !lies(workspace, 256))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!bias_lies(p)) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!bias_lies(p) || !is_current(handle, stream)) return CUBLAS_STATUS_EXECUTION_FAILED;
     const job j = {p,
                    A,
                    B,
@@ -422,3 +431,30 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_SUCCESS;
 }
 }
+
+namespace
+{
+
+/* Known to who loads the library. */
+struct loaded {
+    loaded()
+    {
+#define KNOWN(function) zr_stand_in_function(#function, (void (*)(void))function)
+        KNOWN(cublasLtCreate);
+        KNOWN(cublasLtDestroy);
+        KNOWN(cublasLtGetStatusString);
+        KNOWN(cublasLtGetVersion);
+        KNOWN(cublasLtMatmul);
+        KNOWN(cublasLtMatmulAlgoGetHeuristic);
+        KNOWN(cublasLtMatmulDescCreate);
+        KNOWN(cublasLtMatmulDescDestroy);
+        KNOWN(cublasLtMatmulDescSetAttribute);
+        KNOWN(cublasLtMatmulPreferenceCreate);
+        KNOWN(cublasLtMatmulPreferenceDestroy);
+        KNOWN(cublasLtMatmulPreferenceSetAttribute);
+        KNOWN(cublasLtMatrixLayoutCreate);
+        KNOWN(cublasLtMatrixLayoutDestroy);
+    }
+} at_start;
+
+} // namespace

@@ -38,18 +38,53 @@ constexpr size_t most_protected = (size_t)4 << 20;
 
 /* ---- memory of the device ---------------------------------------------------------------------- */
 
-struct memory_of_device {
-    std::mutex lock;
-    std::map<void *, size_t> block;
-    size_t taken = 0;
-    int running = 0; /* streams whose work is being done */
+constexpr int devices = 2, everybody = devices;
 
-    void protect(int access)
+struct block_of_device {
+    size_t bytes;
+    int device;
+};
+
+struct memory_of_devices {
+    std::mutex lock;
+    std::map<void *, block_of_device> block;
+    size_t taken[devices] = {};
+    int running[devices + 1] = {}; /* streams of a device whose work is being done; what may touch all memory */
+    bool access[devices][devices] = {{true, false}, {false, true}}; /* of a device to another's memory */
+
+    bool is_open(int owner) const
     {
-        for (const auto &b : block)
-            if (b.second <= most_protected) mprotect(b.first, b.second, access);
+        bool open = running[everybody] > 0;
+        for (int d = 0; d < devices; d++) open |= running[d] > 0 && access[d][owner];
+        return open;
     }
-} device;
+    /* One more or one less runs. */
+    void change(int who, int by)
+    {
+        bool was[devices];
+        for (int d = 0; d < devices; d++) was[d] = is_open(d);
+        running[who] += by;
+        update(was);
+    }
+    /* `device` may touch memory of `owner` from now on; false: it could before. */
+    bool give_access(int device, int owner)
+    {
+        bool was[devices];
+        for (int d = 0; d < devices; d++) was[d] = is_open(d);
+        if (access[device][owner]) return false;
+        access[device][owner] = true;
+        update(was);
+        return true;
+    }
+    void update(const bool *was)
+    {
+        for (const auto &b : block) {
+            const bool open = is_open(b.second.device);
+            if (open == was[b.second.device] || b.second.bytes > most_protected) continue;
+            mprotect(b.first, b.second.bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+        }
+    }
+} memory;
 
 constexpr size_t total_bytes = (size_t)8 << 30;
 
@@ -59,17 +94,19 @@ size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* While one is there, memory of the device may be touched. */
+/* While one is there, memory that a device has access to may be touched. */
 struct running {
-    running()
+    int who;
+
+    explicit running(int who_) : who(who_)
     {
-        std::lock_guard<std::mutex> hold(device.lock);
-        if (device.running++ == 0) device.protect(PROT_READ | PROT_WRITE);
+        std::lock_guard<std::mutex> hold(memory.lock);
+        memory.change(who, 1);
     }
     ~running()
     {
-        std::lock_guard<std::mutex> hold(device.lock);
-        if (--device.running == 0) device.protect(PROT_NONE);
+        std::lock_guard<std::mutex> hold(memory.lock);
+        memory.change(who, -1);
     }
 };
 
@@ -82,12 +119,14 @@ struct zr_stand_in_stream {
     std::mutex list_lock;
     std::deque<std::function<bool()>> list; /* false: not yet, call it again */
     long issued = 0, done = 0;
+    int device;
 };
 
 struct zr_stand_in_event {
     zr_stand_in_stream *stream = nullptr;
     long ticket = 0;
     clock_type::time_point at;
+    int device;
 };
 
 namespace
@@ -114,7 +153,7 @@ bool work_one(zr_stand_in_stream *s)
 void work(zr_stand_in_stream *s, long ticket)
 {
     std::lock_guard<std::recursive_mutex> hold(s->lock);
-    running now;
+    running now(s->device);
     while (s->done < ticket)
         if (!work_one(s)) sched_yield();
 }
@@ -178,7 +217,7 @@ static running *anybody;
 void zr_stand_in_touchable(int touchable)
 {
     delete anybody;
-    anybody = touchable ? new running : nullptr;
+    anybody = touchable ? new running(everybody) : nullptr;
 }
 
 void zr_stand_in_fail(const char *function, int skip, cudaError_t error)
@@ -187,15 +226,20 @@ void zr_stand_in_fail(const char *function, int skip, cudaError_t error)
     asked = {function ? function : "", skip, function ? error : cudaSuccess};
 }
 
+int zr_stand_in_current(cudaStream_t stream)
+{
+    return stream->device == current_device;
+}
+
 size_t zr_stand_in_taken(void)
 {
-    std::lock_guard<std::mutex> hold(device.lock);
-    return device.taken;
+    std::lock_guard<std::mutex> hold(memory.lock);
+    return memory.taken[0] + memory.taken[1];
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 2;
+    *count = devices;
     return fail("cudaGetDeviceCount");
 }
 
@@ -212,7 +256,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int number)
 
 cudaError_t cudaSetDevice(int number)
 {
-    if (number < 0 || number >= 2) return cudaErrorInvalidDevice;
+    if (number < 0 || number >= devices) return cudaErrorInvalidDevice;
     current_device = number;
     return fail("cudaSetDevice");
 }
@@ -244,59 +288,62 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 {
     *all_bytes = total_bytes;
-    *free_bytes = total_bytes - zr_stand_in_taken();
+    std::lock_guard<std::mutex> hold(memory.lock);
+    *free_bytes = total_bytes - memory.taken[current_device];
     return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes)
+cudaError_t cudaMalloc(void **out, size_t bytes)
 {
     const cudaError_t error = fail("cudaMalloc");
     if (error != cudaSuccess) return last_error = error;
     const size_t pages = whole_pages(bytes ? bytes : 1);
-    std::lock_guard<std::mutex> hold(device.lock);
-    if (device.taken + pages > total_bytes) return cudaErrorMemoryAllocation;
-    const int access = device.running ? PROT_READ | PROT_WRITE : PROT_NONE;
+    const int own = current_device;
+    std::lock_guard<std::mutex> hold(memory.lock);
+    if (memory.taken[own] + pages > total_bytes) return cudaErrorMemoryAllocation;
+    const int access = memory.is_open(own) ? PROT_READ | PROT_WRITE : PROT_NONE;
     const size_t guard = whole_pages(1); /* behind it, which nobody may ever touch */
     void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return cudaErrorMemoryAllocation;
     mprotect(made, pages, PROT_READ | PROT_WRITE);
     if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* as a GPU's, it is not zero */
     if (pages <= most_protected) mprotect(made, pages, access);
-    device.block[made] = pages;
-    device.taken += pages;
-    *memory = made;
+    memory.block[made] = {pages, own};
+    memory.taken[own] += pages;
+    *out = made;
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *memory)
+cudaError_t cudaFree(void *x)
 {
-    if (!memory) return cudaSuccess;
-    std::lock_guard<std::mutex> hold(device.lock);
-    const auto found = device.block.find(memory);
-    if (found == device.block.end()) return cudaErrorInvalidValue;
-    munmap(memory, found->second + whole_pages(1));
-    device.taken -= found->second;
-    device.block.erase(found);
+    if (!x) return cudaSuccess;
+    std::lock_guard<std::mutex> hold(memory.lock);
+    const auto found = memory.block.find(x);
+    if (found == memory.block.end()) return cudaErrorInvalidValue;
+    munmap(x, found->second.bytes + whole_pages(1));
+    memory.taken[found->second.device] -= found->second.bytes;
+    memory.block.erase(found);
     return cudaSuccess;
 }
 
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
 {
     const cudaError_t error = fail("cudaHostAlloc");
     if (error != cudaSuccess) return error;
-    *memory = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
-    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+    *out = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
+    return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-cudaError_t cudaFreeHost(void *memory)
+cudaError_t cudaFreeHost(void *x)
 {
-    free(memory);
+    free(x);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     *stream = new zr_stand_in_stream;
+    (*stream)->device = current_device;
     return fail("cudaStreamCreateWithFlags");
 }
 
@@ -316,7 +363,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     const long wanted = issued(stream);
     std::unique_lock<std::recursive_mutex> hold(stream->lock, std::try_to_lock);
-    running now;
+    running now(stream->device);
     while (hold.owns_lock() && stream->done < wanted && work_one(stream)) continue;
     if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
     last_error = cudaErrorNotReady;
@@ -326,6 +373,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
     *event = new zr_stand_in_event;
+    (*event)->device = current_device;
     return fail("cudaEventCreateWithFlags");
 }
 
@@ -337,6 +385,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    if (event->device != stream->device) return last_error = cudaErrorInvalidResourceHandle;
     event->stream = stream;
     event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
     return fail("cudaEventRecord");
@@ -358,29 +407,34 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
+    if (from->device != to->device) return last_error = cudaErrorInvalidResourceHandle;
     *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
     return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
-    issue(stream, [=] { memmove(to, from, bytes); });
+    issue(stream, [=] { /* also between devices that have no access to each other */
+                        running now(everybody);
+                        memmove(to, from, bytes);
+    });
     return fail("cudaMemcpyAsync");
 }
 
-cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream)
+cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
-    issue(stream, [=] { memset(memory, byte, bytes); });
+    issue(stream, [=] { memset(x, byte, bytes); });
     return fail("cudaMemsetAsync");
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *x)
 {
-    std::lock_guard<std::mutex> hold(device.lock);
-    auto after = device.block.upper_bound((void *)memory);
+    std::lock_guard<std::mutex> hold(memory.lock);
+    auto after = memory.block.upper_bound((void *)x);
     const bool there =
-        after != device.block.begin() && (--after, (const char *)memory < (const char *)after->first + after->second);
-    *attributes = {there || anybody ? cudaMemoryTypeDevice : cudaMemoryTypeHost, 0};
+        after != memory.block.begin() && (--after, (const char *)x < (const char *)after->first + after->second.bytes);
+    *attributes = {there || anybody ? cudaMemoryTypeDevice : cudaMemoryTypeHost,
+                   there ? after->second.device : current_device};
     return fail("cudaPointerGetAttributes");
 }
 
@@ -390,9 +444,11 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
 {
-    return cudaSuccess;
+    std::lock_guard<std::mutex> hold(memory.lock);
+    if (peer == current_device) return last_error = cudaErrorInvalidDevice;
+    return memory.give_access(current_device, peer) ? cudaSuccess : last_error = cudaErrorPeerAccessAlreadyEnabled;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -448,6 +504,7 @@ struct machine {
     const std::function<void()> *kernel;
     std::vector<unsigned char> shared;
     int current;
+    bool backward; /* this launch runs from the last block and thread to the first */
 
     machine()
     {
@@ -507,9 +564,16 @@ bool release(machine &m, int first, int end, thread_state at)
     return waiting > 0;
 }
 
+/* The n-th of [first, end), or the n-th from its end. */
+int nth(int first, int end, int n, bool backward)
+{
+    return backward ? end - 1 - n : first + n;
+}
+
 void run_ready(machine &m, int first, int end)
 {
-    for (int t = first; t < end; t++) {
+    for (int i = 0; i < end - first; i++) {
+        const int t = nth(first, end, i, m.backward);
         if (m.thread[t].state != thread_state::ready) continue;
         m.current = t;
         zr_stand_in_here = m.thread[t].place;
@@ -519,10 +583,11 @@ void run_ready(machine &m, int first, int end)
 
 void run_block(machine &m, int threads)
 {
+    const int warps = (threads + 31) / 32;
     for (bool goes_on = true; goes_on;) {
         goes_on = false;
-        for (int first = 0; first < threads; first += 32) {
-            const int end = first + 32 < threads ? first + 32 : threads;
+        for (int w = 0; w < warps; w++) {
+            const int first = 32 * nth(0, warps, w, m.backward), end = first + 32 < threads ? first + 32 : threads;
             do run_ready(m, first, end);
             while (release(m, first, end, thread_state::at_warp));
         }
@@ -535,43 +600,95 @@ void run_block(machine &m, int threads)
         }
 }
 
-void run_blocks(const std::function<void()> &kernel, dim3 blocks, dim3 threads, size_t shared_bytes)
+/* What is launched. */
+struct launch {
+    dim3 blocks, threads;
+    size_t shared_bytes;
+    bool backward;
+    std::function<void()> run;
+};
+
+void start_block(machine &m, const launch &l, dim3 block)
+{
+    const int n = (int)(l.threads.x * l.threads.y * l.threads.z);
+    m.shared.assign(l.shared_bytes + 16, 0xa5);
+    for (int t = 0; t < n; t++) {
+        block_thread &one = m.thread[t];
+        one.state = thread_state::ready;
+        one.turn = 0;
+        one.place.thread = dim3((unsigned)t % l.threads.x, (unsigned)t / l.threads.x % l.threads.y,
+                                (unsigned)t / l.threads.x / l.threads.y);
+        one.place.block = block;
+        one.place.threads = l.threads;
+        one.place.blocks = l.blocks;
+        coroutine_start(&one.own, stack_bytes, thread_main, &m);
+    }
+    run_block(m, n);
+}
+
+void run_blocks(const launch &l)
 {
     machine &m = here();
-    const int n = (int)(threads.x * threads.y * threads.z);
-    m.kernel = &kernel;
-    for (unsigned z = 0; z < blocks.z; z++)
-        for (unsigned y = 0; y < blocks.y; y++)
-            for (unsigned x = 0; x < blocks.x; x++) {
-                m.shared.assign(shared_bytes + 16, 0xa5);
-                for (int t = 0; t < n; t++) {
-                    block_thread &one = m.thread[t];
-                    one.state = thread_state::ready;
-                    one.turn = 0;
-                    one.place.thread = dim3((unsigned)t % threads.x, (unsigned)t / threads.x % threads.y,
-                                            (unsigned)t / threads.x / threads.y);
-                    one.place.block = dim3(x, y, z);
-                    one.place.threads = threads;
-                    one.place.blocks = blocks;
-                    coroutine_start(&one.own, stack_bytes, thread_main, &m);
-                }
-                run_block(m, n);
-            }
+    const uint64_t x = l.blocks.x, y = l.blocks.y, n = x * y * l.blocks.z;
+    m.kernel = &l.run;
+    m.backward = l.backward;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t b = l.backward ? n - 1 - i : i;
+        start_block(m, l, dim3((unsigned)(b % x), (unsigned)(b / x % y), (unsigned)(b / x / y)));
+    }
+}
+
+/* Of kernels: how often they were launched, and how much shared memory they may ask for on a device. */
+struct {
+    std::mutex lock;
+    std::map<const void *, int> launches;
+    std::map<std::pair<const void *, int>, int> shared_bytes;
+} kernels;
+
+/* What a kernel may have anyway, and what any may ask for on the smallest GPU that zr runs on (compute capability 8.6;
+ * of 8.0 it is 163 KiB, of 9.0 227). */
+constexpr int shared_usual = 48 << 10, shared_most = 99 << 10;
+
+int shared_allowed(const void *kernel)
+{
+    const auto found = kernels.shared_bytes.find({kernel, current_device});
+    return found == kernels.shared_bytes.end() ? shared_usual : found->second;
+}
+
+bool possible(dim3 blocks, dim3 threads)
+{
+    const size_t n = (size_t)threads.x * threads.y * threads.z;
+    return n >= 1 && n <= most_threads && blocks.x >= 1 && blocks.y >= 1 && blocks.z >= 1 && blocks.x <= INT32_MAX &&
+           blocks.y <= 65535 && blocks.z <= 65535;
 }
 
 } // namespace
 
-void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
-                        std::function<void()> kernel)
+extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value)
 {
-    const size_t n = (size_t)threads.x * threads.y * threads.z;
-    if (n < 1 || n > most_threads || blocks.x < 1 || blocks.y < 1 || blocks.z < 1 || blocks.y > 65535 ||
-        blocks.z > 65535 || shared_bytes > (size_t)227 << 10) {
-        fprintf(stderr, "a launch of %u x %u x %u blocks of %zu threads with %zu bytes: a GPU would refuse it\n",
-                blocks.x, blocks.y, blocks.z, n, shared_bytes);
+    std::lock_guard<std::mutex> hold(kernels.lock);
+    if (value < 0 || value > shared_most) return last_error = cudaErrorInvalidValue;
+    kernels.shared_bytes[{kernel, current_device}] = value;
+    return fail("cudaFuncSetAttribute");
+}
+
+void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                        std::function<void()> run)
+{
+    const cudaError_t asked_for = fail("launch");
+    if (asked_for != cudaSuccess || stream->device != current_device) {
+        last_error = asked_for != cudaSuccess ? asked_for : cudaErrorInvalidResourceHandle;
+        return;
+    }
+    std::unique_lock<std::mutex> hold(kernels.lock);
+    if (!possible(blocks, threads) || shared_bytes > (size_t)shared_allowed(kernel)) {
+        fprintf(stderr, "a launch of %u x %u x %u blocks of %u threads with %zu bytes: a GPU would refuse it\n",
+                blocks.x, blocks.y, blocks.z, threads.x * threads.y * threads.z, shared_bytes);
         abort();
     }
-    issue(stream, [=] { run_blocks(kernel, blocks, threads, shared_bytes); });
+    const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
+    hold.unlock();
+    issue(stream, [=] { run_blocks(l); });
 }
 
 void *zr_stand_in_shared()

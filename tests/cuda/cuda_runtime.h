@@ -2,9 +2,13 @@
  * A stand-in for CUDA's runtime, so that src/device/cuda is compiled for the processor and tested where no GPU is.
  *
  * What is issued to a stream happens only when somebody waits for it, or asks whether it has, on that thread: whoever
- * forgets to wait gets other bits. Memory of the device may be touched by what runs in a stream and by nobody else:
- * elsewhere it is protected. A kernel's blocks run one after the other, the threads of a block as coroutines that meet
- * where the kernel synchronises them.
+ * forgets to wait gets other bits. Memory of a device may be touched by what runs in that device's streams, or those of
+ * one that was given access, and by nobody else: elsewhere it is protected. A kernel's blocks run one after the other,
+ * the threads of a block as coroutines that meet where the kernel synchronises them. From one launch of a kernel to the
+ * next the order of both turns round: what rests on it shows.
+ *
+ * Streams, events and memory belong to the device that was current when they were made. As on GPUs, a kernel is
+ * launched only to a stream of the current device, and an event recorded only in a stream of its own.
  *
  * Names and meanings are those of the CUDA Runtime API's reference; of it, what src/device/cuda uses.
  */
@@ -28,6 +32,7 @@ typedef enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorECCUncorrectable = 214,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorLaunchFailure = 719
@@ -37,7 +42,14 @@ typedef struct zr_stand_in_stream *cudaStream_t;
 typedef struct zr_stand_in_event *cudaEvent_t;
 typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
-enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocMapped = 2 };
+enum {
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventBlockingSync = 1,
+    cudaEventDisableTiming = 2,
+    cudaHostAllocMapped = 2
+};
+typedef enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 } cudaFuncAttribute;
 
 typedef struct cudaDeviceProp {
     char name[256];
@@ -84,6 +96,7 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t s
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
@@ -101,6 +114,8 @@ cudaError_t zr_stand_in_failure(const char *function);
 void zr_stand_in_function(const char *name, void (*function)(void));
 /** 1: memory of the device may be touched by anybody, and all memory is the device's, until the next call with 0. */
 void zr_stand_in_touchable(int touchable);
+/** Is a stream of the current device? Stand-ins of libraries that launch kernels ask. */
+int zr_stand_in_current(cudaStream_t stream);
 /** Device memory that was taken and not freed, bytes. */
 size_t zr_stand_in_taken(void);
 
@@ -142,8 +157,15 @@ extern thread_local zr_stand_in_place zr_stand_in_here;
 #define blockDim (zr_stand_in_here.threads)
 #define gridDim (zr_stand_in_here.blocks)
 
-void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
-                        std::function<void()> kernel);
+/** `kernel` is the function, `run` calls it with its operands. */
+void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                        std::function<void()> run);
+
+template <typename... Params>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute, int value)
+{
+    return cudaFuncSetAttribute((const void *)kernel, attribute, value);
+}
 /** Shared memory of the block, as many bytes as the launch asked for. */
 void *zr_stand_in_shared();
 /** All threads of the block; all of the warp. */

@@ -118,11 +118,7 @@ __device__ __forceinline__ float zr__exp2(float x)
 /* Let a kernel have more than the 48 KiB of shared memory that each may have. */
 template <typename... Params> zr_status zr__allow_shared(void (*kernel)(Params...), int bytes)
 {
-#ifdef __CUDACC__
     if (bytes > 48 << 10) ZR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-#else
-    (void)kernel, (void)bytes;
-#endif
     return ZR_OK;
 }
 

@@ -33,9 +33,30 @@ static zr_status no_memory(const char *what)
 
 zr_status zr__cuda_failed(cudaError_t error, const char *what)
 {
+    (void)cudaGetLastError(); /* it would be taken for the failure of a later launch */
     if (error == cudaErrorMemoryAllocation) return no_memory(what);
     bool here = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice;
     return ZR_FAIL(here ? ZR_ERR_UNSUPPORTED : ZR_ERR_IO, "the GPU: %s (in %.40s)", cudaGetErrorString(error), what);
+}
+
+void zr__cuda_lose(zr__cuda_device *cuda, zr_status status)
+{
+    zr__cuda_lost *lost = &cuda->lost;
+    if (status == ZR_OK) return;
+    pthread_mutex_lock(&lost->lock);
+    if (lost->status == ZR_OK) snprintf(lost->text, sizeof lost->text, "%s", zr_error_message());
+    if (lost->status == ZR_OK) lost->status = status;
+    pthread_mutex_unlock(&lost->lock);
+}
+
+zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
+{
+    zr__cuda_lost *lost = &cuda->lost;
+    pthread_mutex_lock(&lost->lock);
+    const zr_status status = lost->status == ZR_OK ? ZR_OK : ZR_FAIL(lost->status, "%s", lost->text);
+    if (forget) lost->status = ZR_OK;
+    pthread_mutex_unlock(&lost->lock);
+    return status;
 }
 
 /* ---- what is there ----------------------------------------------------------------------------- */
@@ -71,16 +92,38 @@ zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
     ZR_CHECK(n > 0, ZR_ERR_UNSUPPORTED, "no GPU: %s", why);
     ZR_CHECK(gpu >= 0 && gpu < n, ZR_ERR_UNSUPPORTED, "no GPU %d: there are %d, numbered from 0", gpu, n);
     struct cudaDeviceProp prop;
-    size_t free_bytes, total_bytes;
-    ZR_CUDA(cudaSetDevice(gpu));
     ZR_CUDA(cudaGetDeviceProperties(&prop, gpu));
-    ZR_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-    *found = (zr_gpu){.memory_bytes = (int64_t)total_bytes,
-                      .free_bytes = (int64_t)free_bytes,
-                      .major = prop.major,
-                      .minor = prop.minor};
+    *found = (zr_gpu){.memory_bytes = (int64_t)prop.totalGlobalMem, .major = prop.major, .minor = prop.minor};
     snprintf(found->name, sizeof found->name, "%.63s", prop.name);
     return ZR_OK;
+}
+
+zr_status zr_device_cuda_free(int gpu, int64_t *bytes)
+{
+    int current;
+    size_t free_bytes = 0, total_bytes;
+    ZR_CUDA(cudaGetDevice(&current));
+    ZR_CUDA(cudaSetDevice(gpu));
+    const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+    ZR_CUDA(cudaSetDevice(current));
+    ZR_CUDA(error);
+    *bytes = (int64_t)free_bytes;
+    return ZR_OK;
+}
+
+/* ---- the device of the calling thread ---------------------------------------------------------- */
+
+/* CUDA keeps one GPU for each thread of the host, to whose streams alone it launches kernels. */
+zr_status zr__cuda_enter(zr_device *device)
+{
+    ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
+    return ZR_OK;
+}
+
+/* What is asked for outside a task begins with this; a task has begun with it. */
+static zr_status enter(zr_device *device)
+{
+    return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
@@ -103,7 +146,7 @@ static zr_status cuda_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     char what[64];
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
-    ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
+    ZR_TRY(zr__cuda_enter(device));
     const cudaError_t error = cudaMalloc(memory, bytes > 0 ? (size_t)bytes : 1);
     snprintf(what, sizeof what, "%lld bytes", (long long)bytes);
     if (error != cudaSuccess) (void)cudaGetLastError();
@@ -124,7 +167,7 @@ static void cuda_free(zr_device *device, void *memory)
 static zr_status cuda_alloc_host(zr_device *device, int64_t bytes, void **memory)
 {
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
-    ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
+    ZR_TRY(zr__cuda_enter(device));
     const cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? (size_t)bytes : 1, cudaHostAllocMapped);
     if (error != cudaSuccess) (void)cudaGetLastError();
     ZR_CHECK(error != cudaErrorMemoryAllocation, ZR_ERR_MEMORY, "no memory of the host for %lld bytes that a GPU reads",
@@ -159,22 +202,37 @@ static zr_status tell_outside(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
+/* The thread that computes spins, as CUDA does where there are cores for it: the GPU has nothing to do until this goes
+ * on. A thread beside it sleeps: it waits for copies and for others for most of a step, and its core is wanted by ranks
+ * and loaders; to be woken some 20 us late delays only what runs beside computing anyway. */
+static zr_status wait(zr__cuda_device *cuda)
+{
+    if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
+    ZR_CUDA(cuda->ended ? cudaEventSynchronize(cuda->ended) : cudaStreamSynchronize(cuda->stream));
+    return ZR_OK;
+}
+
 static zr_status cuda_finish(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
-    ZR_CUDA(cudaStreamSynchronize(cuda->stream));
+    ZR_TRY(enter(device));
+    const zr_status lost = zr__cuda_lost_failure(cuda, true);
+    ZR_TRY(wait(cuda));
+    ZR_TRY(lost);
     if (cuda->times) ZR_TRY(zr__cuda_tell_times(cuda));
     return tell_outside(cuda);
 }
 
 static zr_status cuda_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
+    ZR_TRY(enter(device));
     if (bytes > 0) ZR_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, zr__cuda(device)->stream));
     return asked(device, ZR_OK);
 }
 
 static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
 {
+    ZR_TRY(enter(device));
     return asked(device, fill(device, x, byte, bytes));
 }
 
@@ -198,6 +256,7 @@ static zr_status reach(int gpu, const void *piece)
 static zr_status cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                           int n_pieces, zr_dtype dtype, int64_t n)
 {
+    ZR_TRY(enter(device));
     for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach(zr__cuda(device)->ordinal, pieces[r]));
     return asked(device, zr__cuda_sum(device, out, out_dtype, accumulate, pieces, n_pieces, dtype, n));
 }
@@ -205,32 +264,40 @@ static zr_status cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool
 static zr_status cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                              zr_square *square)
 {
+    ZR_TRY(enter(device));
     return asked(device, zr__cuda_square(device, x, dtype, n, exact, first, square));
 }
 
 static zr_status cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
+    ZR_TRY(enter(device));
     return asked(device, zr__cuda_total(device, x, n, sum));
 }
 
 static zr_status cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
+    ZR_TRY(enter(device));
     return asked(device, zr__cuda_update(device, optimizer, args));
 }
 
 static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
     if (out_dtype == dtype) return cuda_copy(device, out, in, n * zr_dtype_bytes(dtype));
+    ZR_TRY(enter(device));
     return asked(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
 }
 
 static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
-    (void)!asked(device, zr__cuda_normal(device, rng, first, n, std, out)); /* the stream keeps its failure */
+    zr_status st = enter(device);
+    if (st == ZR_OK) st = asked(device, zr__cuda_normal(device, rng, first, n, std, out));
+    zr__cuda_lose(zr__cuda(device), st);
 }
 
+/* Whoever asks for a kernel goes on to prepare it: on the GPU for which it is to run. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
+    (void)!enter(device); /* where it cannot be had, what comes next fails */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -239,19 +306,22 @@ static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 static void cuda_destroy(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
-    (void)cudaSetDevice(cuda->ordinal);
+    (void)!zr__cuda_enter(device);
     zr__cuda_marks_destroy(cuda);
     zr__cuda_products_close(cuda);
     if (cuda->outside) (void)cudaFreeHost(cuda->outside);
     if (cuda->room) (void)cudaFree(cuda->room);
+    if (cuda->ended) (void)cudaEventDestroy(cuda->ended);
     if (cuda->stream) (void)cudaStreamDestroy(cuda->stream);
+    pthread_mutex_destroy(&cuda->lost.lock);
     zr_free(cuda);
 }
 
 /* Its stream, and memory that its steps pass results through. */
 static zr_status take_own(zr__cuda_device *cuda)
 {
-    ZR_CUDA(cudaSetDevice(cuda->ordinal));
+    pthread_mutex_init(&cuda->lost.lock, NULL);
+    ZR_TRY(zr__cuda_enter(&cuda->base));
     ZR_CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     cuda->base.stream = cuda->stream;
     void *room, *outside;
@@ -259,6 +329,12 @@ static zr_status take_own(zr__cuda_device *cuda)
     cuda->room = room;
     ZR_TRY(cuda_alloc_host(&cuda->base, sizeof *cuda->outside, &outside));
     cuda->outside = outside;
+    return ZR_OK;
+}
+
+static zr_status create_ended(zr__cuda_device *cuda)
+{
+    ZR_CUDA(cudaEventCreateWithFlags(&cuda->ended, cudaEventDisableTiming | cudaEventBlockingSync));
     return ZR_OK;
 }
 
@@ -270,6 +346,7 @@ zr_status zr__cuda_side(zr_device *device, zr_device **side)
     cuda->ordinal = zr__cuda(device)->ordinal;
     cuda->in_task = true;
     zr_status st = take_own(cuda);
+    if (st == ZR_OK) st = create_ended(cuda);
     if (st != ZR_OK) {
         cuda_destroy(&cuda->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

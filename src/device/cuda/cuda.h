@@ -5,6 +5,7 @@
 #define ZR_DEVICE_CUDA_H
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 
 #include "zr/device.h"
 
@@ -15,11 +16,14 @@ extern "C" {
 /** Partial sums of one square or total: blocks of fixed size, whatever the GPU. */
 #define ZR__CUDA_PARTS 1024
 
+/** Exponents of an F32. */
+#define ZR__CUDA_EXACT_BINS 256
+
 /** Memory of the device that its own steps pass results through; each queue's device has one. */
 typedef struct zr__cuda_room {
-    double part[ZR__CUDA_PARTS]; /* sums of a block */
-    int64_t bad[ZR__CUDA_PARTS]; /* the first element of a block that is not finite, -1: none */
-    unsigned long long bin[256]; /* exact sums, by exponent */
+    double part[ZR__CUDA_PARTS];                    /* sums of a block */
+    int64_t bad[ZR__CUDA_PARTS];                    /* the first element of a block that is not finite, -1: none */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums by exponent: what is below 2^32 of terms, and above */
 } zr__cuda_room;
 
 /** The first index of a table, in an operand, that lies outside it. A kernel finds it; `finish` fails with it. */
@@ -34,6 +38,13 @@ typedef struct zr__cuda_times zr__cuda_times;
 typedef struct zr__cuda_marks zr__cuda_marks;
 typedef struct zr__cuda_products zr__cuda_products;
 
+/** The first failure of what returns none: the next `finish` does. */
+typedef struct zr__cuda_lost {
+    pthread_mutex_t lock; /* one thread fails, another waits for a mark */
+    zr_status status;
+    char text[256];
+} zr__cuda_lost;
+
 /** A device, or the side of one that a queue with a thread of its own has: the same GPU, another stream. */
 typedef struct zr__cuda_device {
     zr_device base;
@@ -42,8 +53,10 @@ typedef struct zr__cuda_device {
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* in memory of the host that the GPU writes to */
     zr__cuda_products *products; /* the library; NULL until a product is prepared (products.c) */
-    zr__cuda_marks *marks;       /* NULL in a side, whose queue's thread waits for each task's end */
+    zr__cuda_marks *marks;       /* NULL in a side, whose queue's thread waits for each task's end ... */
+    cudaEvent_t ended;           /* ... by this; else NULL */
     zr__cuda_times *times;
+    zr__cuda_lost lost;
     bool in_task; /* what is asked for happens later; else it has happened when a function returns */
 } zr__cuda_device;
 
@@ -55,12 +68,20 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
 /** A failure of the runtime as a status: ZR_ERR_MEMORY where memory is out, ZR_ERR_UNSUPPORTED where the driver or the
  *  GPU does not do, else ZR_ERR_IO: a device of this machine failed. `what` was being done. */
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
+/** Keep a failure, and its message, that nobody can be told now. */
+void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);
+/** That of the first that was kept, ZR_OK: none; forget: no more from now on. */
+ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget);
 #define ZR_CUDA(call)                                                                                                  \
     do {                                                                                                               \
         const cudaError_t zr__error = (call);                                                                          \
         if (zr__error != cudaSuccess)                                                                                  \
             return zr_error_frame(zr__cuda_failed(zr__error, #call), __func__, __FILE__, __LINE__);                    \
     } while (0)
+
+/** Make the device's GPU the one that the calling thread launches to, and makes things on. Every task begins with it,
+ *  and so does whatever asks for work outside tasks: a thread may have several devices. */
+ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 
 /* ---- queues (queue.c) -------------------------------------------------------------------------- */
 

@@ -14,6 +14,10 @@
 
 #include "device/cuda/cuda.h"
 
+#ifndef __CUDACC__
+#include <algorithm>
+#endif
+
 #ifdef __CUDACC__
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
     kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__)
@@ -21,12 +25,22 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
+/* Bytes of parameters that a kernel has room for: so many everywhere, unless one of them says that it needs more. */
+template <typename T> constexpr size_t zr__parameter_room()
+{
+    if constexpr (requires { T::parameter_room; })
+        return T::parameter_room;
+    else
+        return 4096;
+}
+
 /* Operands are evaluated where the kernel is launched, as CUDA copies them then. */
 template <typename... Params, typename... Args>
 void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
                 Args... args)
 {
-    zr_stand_in_launch(stream, blocks, threads, shared_bytes, [=] { kernel(args...); });
+    static_assert((sizeof(Params) + ... + 0) <= std::max({zr__parameter_room<Params>()...}), "too many parameters");
+    zr_stand_in_launch(stream, blocks, threads, shared_bytes, (const void *)kernel, [=] { kernel(args...); });
 }
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
     zr__launch((stream), (blocks), (threads), (shared_bytes), kernel, __VA_ARGS__)

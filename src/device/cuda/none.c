@@ -25,6 +25,12 @@ zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);
 }
 
+zr_status zr_device_cuda_free(int gpu, int64_t *bytes)
+{
+    (void)gpu, (void)bytes;
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);
+}
+
 zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device)
 {
     (void)config, (void)device;

@@ -36,24 +36,18 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-#ifdef ZR_TESTS_CUDA_RUNTIME_H
-static zr_status open_library(functions *lt)
-{
-#define BIND(function) function,
-    *lt = (functions){FUNCTIONS(BIND)};
-    return ZR_OK;
-}
-#else
+/* First that of the CUDA that zr was built with, whose header this is; then others that may be there instead. */
 static zr_status open_library(functions *lt)
 {
 #define NAME(function) #function,
-    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+    char own[32];
+    const char *const files[] = {own, "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
     static const char *const names[] = {FUNCTIONS(NAME) NULL};
-    static const zr__library cublaslt = {"cuBLASLt", "products of matrices", files, names};
+    const zr__library cublaslt = {"cuBLASLt", "products of matrices", files, names};
+    snprintf(own, sizeof own, "libcublasLt.so.%d", CUDART_VERSION / 1000);
     ZR_TRY(zr__library_open(&cublaslt, lt));
     return ZR_OK;
 }
-#endif
 
 static zr_status failed(const functions *lt, cublasStatus_t status, const char *what)
 {
@@ -96,8 +90,7 @@ static zr_status share(zr__cuda_device *cuda)
     if (cuda->products) return ZR_OK;
     zr__cuda_products *shared = zr_alloc(sizeof *shared);
     ZR_CHECK(shared, ZR_ERR_MEMORY, "no memory for a library's %zu bytes", sizeof *shared);
-    const cudaError_t error = cudaSetDevice(cuda->ordinal);
-    const zr_status st = error == cudaSuccess ? open_handle(shared) : zr__cuda_failed(error, "cudaSetDevice");
+    const zr_status st = open_handle(shared);
     if (st == ZR_OK)
         cuda->products = shared;
     else
@@ -242,6 +235,7 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
                                   const zr__cuda_product_operands *used, zr__cuda_product **product)
 {
     ZR_TRY(check_types(spec));
+    ZR_TRY(zr__cuda_enter(device)); /* the library's handle is of one GPU */
     ZR_TRY(share(zr__cuda(device)));
     zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);

@@ -40,7 +40,10 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
     cuda->marks = zr_alloc(sizeof *cuda->marks);
     ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
     pthread_mutex_init(&cuda->marks->lock, NULL);
-    for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], cudaEventDisableTiming));
+    /* Who waits for one is a queue's thread, mostly for computing: it sleeps, as it does for its own stream's end
+     * (cuda_finish). */
+    const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
+    for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], flags));
     return ZR_OK;
 }
 
@@ -64,13 +67,14 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda)
     zr_free(cuda->marks);
 }
 
-/* A failure is the stream's, which whoever waits for it is told. */
+/* A failure is told by whoever waits for the mark, and by `finish`. */
 static void mark(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     pthread_mutex_lock(&cuda->marks->lock);
-    (void)cudaEventRecord(cuda->marks->event[ticket % MARKS], cuda->stream);
+    const cudaError_t error = cudaEventRecord(cuda->marks->event[ticket % MARKS], cuda->stream);
     pthread_mutex_unlock(&cuda->marks->lock);
+    if (error != cudaSuccess) zr__cuda_lose(cuda, zr__cuda_failed(error, "cudaEventRecord"));
 }
 
 static zr_status reach(zr_device *device, int64_t ticket)
@@ -79,6 +83,7 @@ static zr_status reach(zr_device *device, int64_t ticket)
     pthread_mutex_lock(&cuda->marks->lock);
     cudaEvent_t event = cuda->marks->event[ticket % MARKS];
     pthread_mutex_unlock(&cuda->marks->lock);
+    ZR_TRY(zr__cuda_lost_failure(cuda, false));
     ZR_CUDA(cudaEventSynchronize(event));
     return ZR_OK;
 }
@@ -153,6 +158,7 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
 static zr_status run(zr_device *device, const zr_task *task)
 {
     zr__cuda_device *cuda = zr__cuda(device);
+    ZR_TRY(zr__cuda_enter(device));
     cuda->in_task = true;
     zr_status st = task->ended ? run_timed(cuda, task) : task->run(task->arg, device, task->index);
     cuda->in_task = false;
@@ -161,14 +167,8 @@ static zr_status run(zr_device *device, const zr_task *task)
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static zr_status enter(zr_device *side)
-{
-    ZR_CUDA(cudaSetDevice(zr__cuda(side)->ordinal));
-    return ZR_OK;
-}
-
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
-    static const zr__queue_kind kind = {zr__cuda_side, enter, run, mark, reach};
+    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run, mark, reach};
     return zr__queue_create(&kind, device, config, queue);
 }

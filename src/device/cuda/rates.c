@@ -93,18 +93,29 @@ static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, c
     return st;
 }
 
+/* Normal numbers: zeros, and bits that are no numbers of the type, would flatter or slow a chip whose clock depends on
+ * its load. In 16 bits they are rounded from fp32, which takes the room of the two matrices behind the first. */
+static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, char *memory)
+{
+    const int64_t n = edge * edge, bytes = n * zr_dtype_bytes(dtype);
+    const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
+    char *wide = dtype == ZR_F32 ? memory : memory + bytes;
+    device->ops->normal(device, &rng, 0, n, 0.02f, (float *)wide);
+    if (dtype != ZR_F32) ZR_TRY(device->ops->cast(device, memory, dtype, wide, ZR_F32, n));
+    ZR_TRY(device->ops->copy(device, memory + bytes, memory, bytes));
+    return ZR_OK;
+}
+
 /* 0 where it cannot be measured, which is no failure: rates are for those who look. */
 static double product_rate(zr_device *device, zr_dtype dtype)
 {
     double best = 0, sec = 0;
     for (int64_t edge = FIRST_EDGE; edge <= LAST_EDGE && sec < LONG_SEC; edge *= 2) {
         const int64_t bytes = 3 * edge * edge * zr_dtype_bytes(dtype) + SCRATCH_BYTES;
-        const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
         void *memory;
         if (device->ops->alloc(device, bytes, &memory) != ZR_OK) return best;
-        /* Normal numbers: zeros would flatter a chip whose clock depends on its load. */
-        device->ops->normal(device, &rng, 0, (bytes - SCRATCH_BYTES) / 4, 0.02f, memory);
-        const zr_status st = time_product(device, dtype, edge, memory, &sec);
+        zr_status st = fill_operands(device, dtype, edge, memory);
+        if (st == ZR_OK) st = time_product(device, dtype, edge, memory, &sec);
         device->ops->free(device, memory);
         if (st != ZR_OK) return best;
         const double flops = 2.0 * (double)edge * (double)edge * (double)edge / sec;

@@ -19,6 +19,10 @@ template <int MOST> struct piece_list {
 /* out = [out +] the tree sum: subtrees that are whole stand at the level of their size, as the ones of a number in
  * binary form; two of a size become one at once, and at the end those that are left are joined, the smallest first. */
 template <typename Out, typename In, int MOST> struct sum_each {
+    /* The list of 2,048 pieces is 16 KiB of parameters: from CUDA 12.1 and driver 530 on, for which docs/gpu.md asks, a
+     * kernel has 32,764 bytes of them, before it had 4,096. */
+    enum { parameter_room = MOST > 16 ? 32764 : 4096 };
+
     Out *out;
     piece_list<MOST> list;
     int pieces;
@@ -152,50 +156,79 @@ __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first,
 
 /* ---- exact sums -------------------------------------------------------------------------------- */
 
-constexpr int bins = 256;
+/* Terms are integers times powers of two: they are counted by their exponent, in whatever order, since integers add
+ * exactly. A block counts a run of elements in shared memory, each warp in bins of its own so that fewer meet. A bin
+ * has three sums of 16 bits of a term each: atomics of 32 bits are the fast ones there, and a run's terms fit them.
+ * What is not finite lands in the bin of the last exponent, where it leaves its leading bit at least. */
+constexpr int bins = ZR__CUDA_EXACT_BINS, pieces_of_term = 3, exact_threads = 256;
+constexpr int exact_warps = exact_threads / ZR__WARP, exact_run = 1 << 14;
 
-/* What a term adds to the bin of its exponent, an integer: in whatever order they come. What is not finite lands in the
- * last bin, where it leaves its leading bit at least. */
-template <bool SQUARED> __device__ __forceinline__ unsigned long long term_of(float x)
+struct warp_bins {
+    int sum[pieces_of_term][bins];
+};
+
+template <bool SQUARED> __device__ __forceinline__ void count_term(warp_bins *own, float x)
 {
     const uint32_t u = __float_as_uint(x), exponent = u >> 23 & 0xff;
-    const unsigned long long bits = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
-    if (SQUARED) return bits * bits;
-    return u >> 31 && exponent != 0xff ? 0 - bits : bits;
+    const unsigned long long fraction = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
+    const unsigned long long bits = SQUARED ? fraction * fraction : fraction;
+    const bool negative = !SQUARED && u >> 31 && exponent != bins - 1;
+    for (int p = 0; p < (SQUARED ? 3 : 2); p++) {
+        const int piece = (int)(bits >> 16 * p & 0xffff);
+        if (piece != 0) atomicAdd(&own->sum[p][exponent], negative ? -piece : piece);
+    }
 }
 
-/* Elements of a launch: a bin holds 2^16 squares of 48 bits. */
-constexpr int64_t exact_run = (int64_t)1 << 16;
+/* Of all warps: what a run of 2^14 terms of 48 bits adds up to. */
+__device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
+{
+    int64_t sum = 0;
+    for (int w = 0; w < exact_warps; w++)
+        for (int p = 0; p < pieces_of_term; p++) sum += (int64_t)own[w].sum[p][e] * ((int64_t)1 << 16 * p);
+    return sum;
+}
 
+/* The room's bins have two halves, the lower with 32 bits of each run's sum: 2^32 runs do not fill it. */
 template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
 {
-    __shared__ unsigned long long own[bins];
-    for (int e = (int)threadIdx.x; e < bins; e += (int)blockDim.x) own[e] = 0;
-    __syncthreads();
-    for (int64_t i = zr__first(); i < n; i += zr__step()) {
-        const float value = zr__get(x, i);
-        atomicAdd(&own[__float_as_uint(value) >> 23 & 0xff], term_of<SQUARED>(value));
+    ZR_SHARED(warp_bins, own);
+    const int warp = (int)threadIdx.x / ZR__WARP;
+    for (int64_t at = (int64_t)blockIdx.x * exact_run; at < n; at += (int64_t)gridDim.x * exact_run) {
+        for (int i = (int)threadIdx.x; i < exact_warps * pieces_of_term * bins; i += exact_threads)
+            (&own->sum[0][0])[i] = 0;
+        __syncthreads();
+        for (int64_t i = at + threadIdx.x; i < at + exact_run && i < n; i += exact_threads)
+            count_term<SQUARED>(own + warp, zr__get(x, i));
+        __syncthreads();
+        for (int e = (int)threadIdx.x; e < bins; e += exact_threads) {
+            const int64_t sum = sum_of_bin(own, e);
+            if (sum == 0) continue;
+            atomicAdd(&room->bin[0][e], (unsigned long long)(sum & 0xffffffff));
+            atomicAdd(&room->bin[1][e], (unsigned long long)(sum >> 32));
+        }
+        __syncthreads();
     }
-    __syncthreads();
-    for (int e = (int)threadIdx.x; e < bins; e += (int)blockDim.x)
-        if (own[e] != 0) atomicAdd(&room->bin[e], own[e]);
 }
 
-/* One thread brings the bins into the sum and leaves them empty. */
+/* One thread brings the bins into the sum; they are left empty. */
 template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact *sum)
 {
+    __shared__ unsigned long long bin[2][bins];
+    const int own = (int)threadIdx.x;
+    for (int half = 0; half < 2; half++) {
+        bin[half][own] = room->bin[half][own];
+        room->bin[half][own] = 0;
+    }
+    __syncthreads();
+    if (own != 0) return;
     zr_exact total = *sum;
-    for (int e = 0; e < bins; e++) {
-        const unsigned long long bits = room->bin[e];
-        room->bin[e] = 0;
-        if (bits == 0) continue;
-        if (e == bins - 1) {
-            total.not_finite = true;
-            continue;
-        }
-        const bool negative = !SQUARED && bits >> 63;
+    if (bin[0][bins - 1] != 0 || bin[1][bins - 1] != 0) total.not_finite = true;
+    for (int e = 0; e < bins - 1; e++) {
         const int power = (SQUARED ? 2 : 1) * ((e ? e : 1) - 150);
-        zr__exact_term(&total, negative ? -1 : 1, negative ? 0 - bits : bits, power - ZR__EXACT_UNIT);
+        const bool negative = bin[1][e] >> 63; /* the upper half has the sign */
+        const unsigned long long upper = negative ? 0 - bin[1][e] : bin[1][e];
+        if (bin[0][e] != 0) zr__exact_term(&total, 1, bin[0][e], power - ZR__EXACT_UNIT);
+        if (upper != 0) zr__exact_term(&total, negative ? -1 : 1, upper, power - ZR__EXACT_UNIT + 32);
     }
     zr__exact_carry(&total);
     *sum = total;
@@ -204,12 +237,11 @@ template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact
 template <bool SQUARED, typename T>
 zr_status exact_add(const zr__cuda_device *cuda, const T *x, int64_t n, zr_exact *sum)
 {
-    for (int64_t first = 0; first < n; first += exact_run) {
-        const int64_t length = n - first < exact_run ? n - first : exact_run;
-        ZR_LAUNCH(cuda->stream, (exact_count<SQUARED, T>), zr__blocks(length, 1024), 256, 0, cuda->room, x + first,
-                  length);
-        ZR_LAUNCH(cuda->stream, (exact_join<SQUARED>), 1, 1, 0, cuda->room, sum);
-    }
+    const int64_t runs = zr__ceil_div(n, exact_run);
+    if (n <= 0) return ZR_OK;
+    ZR_LAUNCH(cuda->stream, (exact_count<SQUARED, T>), (unsigned)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS),
+              exact_threads, exact_warps * sizeof(warp_bins), cuda->room, x, n);
+    ZR_LAUNCH(cuda->stream, (exact_join<SQUARED>), 1, bins, 0, cuda->room, sum);
     return zr__launched();
 }
 
