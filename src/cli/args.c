@@ -33,6 +33,14 @@ static zr_status read_real(const cli_args *args, const cli_option *option, const
     return ZR_OK;
 }
 
+static zr_status read_list(const cli_option *option, const char *text)
+{
+    cli_list *list = option->out;
+    ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
+    list->text[list->n++] = text;
+    return ZR_OK;
+}
+
 static zr_status read_color(cli_args *args, const char *text)
 {
     static const char *const names[] = {"auto", "always", "never"};
@@ -54,6 +62,8 @@ static zr_status read_value(cli_args *args, const cli_option *option, const char
     case CLI_TEXT:
         *(const char **)option->out = text;
         return ZR_OK;
+    case CLI_LIST:
+        return read_list(option, text);
     case CLI_FLAG:
         break;
     }

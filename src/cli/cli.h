@@ -15,7 +15,14 @@ typedef enum cli_kind {
     CLI_TEXT, /* const char * */
     CLI_INT,  /* int64_t */
     CLI_REAL, /* double */
+    CLI_LIST, /* cli_list: once for each time that it is given */
 } cli_kind;
+
+#define CLI_LIST_MOST 16
+typedef struct cli_list {
+    const char *text[CLI_LIST_MOST];
+    int n;
+} cli_list;
 
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
@@ -180,11 +187,22 @@ ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 /** Likewise the run configurations of the SC20 paper's appendix, and C1 to C5. */
 ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 
-/** Draw a training step (memory map, streams) as SVG into a file that is none of `inputs` (zr__output_open), over time
- * by the rates of `profile` where it has them. `model`: its name; whole_states_bytes: model states of a rank at stage
- * 0, 0: not known. ZR_ERR_CREATE, ZR_ERR_IO. */
+/** When the steps of a plan run, and who says so. */
+typedef struct cli_times {
+    zr_step_time *time; /* of each step of training; NULL: not known */
+    zr_price price;
+    const char *by; /* a machine or a cluster */
+} cli_times;
+/** By the rates of `profile`, where it has them; cli_times_clear. */
+ZR_NODISCARD zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times);
+void cli_times_clear(cli_times *times);
+
+/** Draw a training step (memory map, streams) as SVG into a file that is none of `inputs` (zr__output_open), over
+ *  `times` where they are known. ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
-                                         const zr_profile *profile, const char *model, int64_t whole_states_bytes);
+                                         const cli_times *times, const char *model, int64_t whole_states_bytes);
+/** Bytes of model states on a rank at stage 0, for that picture; 0: not known. */
+int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile);
 
 /** Settings of the libraries that compute, before they do. May start the program again, once. */
 void cli_set_process(void);

@@ -163,20 +163,15 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
 
 static zr_status draw(const planning *p, const zr_plan *plan)
 {
-    zr_plan *whole = NULL;
-    int64_t whole_states_bytes = 0;
+    cli_times times;
     bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
     const char *model = named ? p->config->model.preset : p->config->model.type, *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_layout layout = zr_train_layout(p->config, p->ranks);
-    layout.stage = 0;
-    layout.recompute = ZR_RECOMPUTE_NONE; /* states do not depend on it */
-    if (zr_train_plan_layout(p->config, &layout, &p->profile, &whole) == ZR_OK) {
-        whole_states_bytes = whole->memory.states_bytes;
-        zr_plan_destroy(&whole);
-    }
     zr_config_inputs(p->config, inputs);
-    ZR_TRY(cli_picture_write(p->o->svg, inputs, plan, &p->profile, model, whole_states_bytes));
-    return ZR_OK;
+    ZR_TRY(cli_times_make(plan, &p->profile, &times));
+    zr_status st = cli_picture_write(p->o->svg, inputs, plan, &times, model,
+                                     cli_whole_states_bytes(p->config, p->ranks, &p->profile));
+    cli_times_clear(&times);
+    return st;
 }
 
 /** What needs the plan itself, in the order in which it is shown. */

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 
+#include <string.h>
 #include <time.h>
 
 /** One call of the command. */
@@ -14,11 +15,6 @@ typedef struct simulating {
     zr_profile profile;
     zr_simulate_options options;
 } simulating;
-
-static double days_of(const simulating *c, const cli_simulated *made)
-{
-    return c->o->tokens / made->simulation.tokens_sec / 86400;
-}
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -64,7 +60,8 @@ static void print_text(const simulating *c, const cli_simulated *made)
     print_waits(s);
     print_memory(c, made);
     printf("bound by   %s\n", s->bound_by);
-    if (c->o->tokens > 0) printf("days       %.3g for %.3g tokens\n", days_of(c, made), c->o->tokens);
+    if (c->o->tokens > 0)
+        printf("days       %.3g for %.3g tokens\n", cli_simulated_days(made, c->o->tokens), c->o->tokens);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
@@ -100,20 +97,12 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
     const zr_simulation *s = &made->simulation;
     json_t *root = json_object();
     char *text = NULL;
-    set_real(root, "step_sec", s->price.step_sec);
-    set_real(root, "samples_per_sec", s->samples_sec);
-    set_real(root, "tokens_per_sec", s->tokens_sec);
-    set_real(root, "tflops", s->flops_sec / 1e12);
+    cli_simulated_json(root, made, c->o->tokens);
     set_real(root, "pflops_all", s->flops_sec * c->ranks / 1e15);
-    set_real(root, "mfu", s->mfu);
     set_real(root, "product_sec", s->product_sec);
     set_real(root, "memory_sec", s->memory_sec);
     set_real(root, "launch_sec", s->launch_sec);
-    set_real(root, "exposed_sec", s->price.exposed_sec);
     (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
-    (void)json_object_set_new(root, "bound_by", json_string(s->bound_by));
-    (void)json_object_set_new(root, "fits", json_boolean(made->fits));
-    if (c->o->tokens > 0) set_real(root, "days", days_of(c, made));
     zr_status st = set_report(root, &made->report);
     if (st == ZR_OK) st = zr__json_print(root, &text);
     json_decref(root);
@@ -125,24 +114,48 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
-static zr_status settle(simulating *c)
+/** The picture of `zr plan`, over the cluster's time. */
+static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times *times)
 {
-    char note[ZR_TRAIN_NOTE_BYTES];
-    ZR_TRY(cli_cluster(c->o->cluster, c->ranks, &c->cluster, &c->profile));
-    if (c->config->recompute.policy == ZR_POLICY_AUTO && c->config->memory.limit_bytes == 0)
-        c->config->memory.limit_bytes = c->cluster.device.memory_bytes;
-    c->options = (zr_simulate_options){.ranks_per_host = (int32_t)c->config->parallel.ranks_per_host,
-                                       .straggler = c->o->straggler};
-    ZR_TRY(zr_train_split(c->config, c->ranks, &c->profile, 0, note));
-    if (note[0]) ZR_TRY(zr_config_add_note(c->config, note));
+    const char *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(c->config, inputs);
+    ZR_TRY(cli_picture_write(c->o->svg, inputs, plan, times, model,
+                             cli_whole_states_bytes(c->config, c->ranks, &c->profile)));
+    return ZR_OK;
+}
+
+static zr_status make(const simulating *c, cli_simulated *made)
+{
+    zr_plan *plan = NULL;
+    cli_times times;
+    const bool drawn = c->o->svg != NULL;
+    ZR_TRY(cli_simulate_one(c->config, c->ranks, &c->cluster, &c->profile, &c->options, made, drawn ? &plan : NULL,
+                            drawn ? &times : NULL));
+    if (!drawn) return ZR_OK;
+    zr_status st = draw(c, plan, &times);
+    cli_times_clear(&times);
+    zr_plan_destroy(&plan);
+    return st;
+}
+
+static zr_status check_outputs(const simulating *c)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(c->config, inputs);
+    ZR_TRY(cli_check_stdout(inputs));
+    if (c->o->svg) ZR_TRY(zr__output_check(c->o->svg, &cli_svg_kind, inputs));
     return ZR_OK;
 }
 
 static zr_status show(simulating *c)
 {
     cli_simulated made;
-    ZR_TRY(settle(c));
-    ZR_TRY(cli_simulate_one(c->config, c->ranks, &c->cluster, &c->profile, &c->options, &made, NULL));
+    ZR_TRY(check_outputs(c));
+    ZR_TRY(cli_cluster(c->o->cluster, c->ranks, &c->cluster, &c->profile));
+    ZR_TRY(cli_simulate_settle(c->config, c->ranks, &c->cluster, &c->profile));
+    c->options = cli_simulate_options_of(c->o, c->config);
+    ZR_TRY(make(c, &made));
     if (c->args->json) ZR_TRY(print_json(c, &made));
     if (!c->args->json) print_text(c, &made);
     for (int i = 0; !c->args->quiet && i < zr_config_notes(c->config); i++)
@@ -153,22 +166,45 @@ static zr_status show(simulating *c)
 static zr_status simulate(cli_args *args, const cli_simulate_options *o)
 {
     char room[CLI_BRIEF_KEYS][256];
+    const cli_args typed = *args;
     simulating c = {.args = args, .o = o, .ranks = (int)o->ranks};
     ZR_TRY(cli_brief_overrides(&o->brief, args, room));
+    if (o->sweep.n) return cli_sweep(args, &typed, o);
+    if (o->search) return cli_search_fastest(args, &typed, o);
     ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
     zr_status st = show(&c);
     zr_config_destroy(&c.config);
     return st;
 }
 
+static bool sweeps(const cli_simulate_options *o, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 0; i < o->sweep.n; i++)
+        if (strncmp(o->sweep.text[i], name, length) == 0 && o->sweep.text[i][length] == '=') return true;
+    return false;
+}
+
+static zr_status check_together(const cli_simulate_options *o)
+{
+    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
+    ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
+             "--svg with --search: simulate what it finds, with its keys, and draw that");
+    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
+    return ZR_OK;
+}
+
 static zr_status check(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
-    ZR_TRY(cli_brief_check(&o->brief, args));
+    const bool preset = sweeps(o, "model.preset"); /* then the sweep brings it */
+    if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
-    ZR_CHECK(o->ranks > 0, ZR_ERR_ARG, "zr simulate needs --ranks N: how many devices of the cluster work");
+    ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
+             "zr simulate needs --ranks N: how many devices of the cluster work");
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
+    ZR_TRY(check_together(o));
     return ZR_OK;
 }
 
@@ -183,6 +219,11 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
         {"paper", CLI_FLAG, &o.paper, 0, NULL, "the ZeRO papers' runs beside what is simulated, and nothing else"},
         {"straggler", CLI_REAL, &o.straggler, 1, "F", "the slowest device computes so many times slower"},
+        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the step over time; with --sweep: the sweep as lines"},
+        {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
+         "all combinations as CSV: of a key, or ranks, batch, stage, tensor, seq; may be repeated"},
+        {"plot", CLI_TEXT, &o.plot, 0, "NAME", "the column of --sweep that --svg draws; tflops without"},
+        {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));
@@ -201,6 +242,9 @@ const cli_command cli_simulate = {
     .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
     .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
                 "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"
+                "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
+                "      --batch 8 --svg lines.svg >lines.csv\n"
+                "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
                 "  zr simulate --paper\n",
     .run = run,
 };

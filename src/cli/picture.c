@@ -175,11 +175,11 @@ static void time_text(const cli_picture *p, char text[256])
                  "NAME, or after `zr info --bench`, the axis is time.");
         return;
     }
-    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->profile->facts.name,
-                     cli_seconds(p->price.step_sec, step));
+    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->times->by,
+                     cli_seconds(p->times->price.step_sec, step));
     if (p->plan->ranks > 1 && n > 0)
         snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
-                 cli_seconds(p->price.comm_sec, comm), cli_seconds(p->price.exposed_sec, exposed));
+                 cli_seconds(p->times->price.comm_sec, comm), cli_seconds(p->times->price.exposed_sec, exposed));
     strcat(text, ".");
 }
 
@@ -431,19 +431,13 @@ static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_stat
 }
 
 /** Of each step as priced; where that is not known, its place in the schedule. */
-static zr_status set_times(cli_picture *p)
+static void set_times(cli_picture *p)
 {
-    const zr_machine *m = &p->profile->machine;
-    bool narrow = p->plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
-    bool link = p->plan->layout.ranks == 1 || zr_machine_link(m).bytes_sec > 0;
-    p->timed = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
-    if (p->timed) ZR_TRY(zr_plan_times(p->plan, p->profile, p->time));
-    if (p->timed) ZR_TRY(zr_plan_price(p->plan, p->profile, &p->price));
+    p->timed = p->times->time != NULL;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
-        if (!p->timed) p->time[i] = (zr_step_time){i, i + 1};
+        p->time[i] = p->timed ? p->times->time[i] : (zr_step_time){i, i + 1};
         if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;
     }
-    return ZR_OK;
 }
 
 /** A buffer is alive from its first use to its last, whatever the order of streams in the list. */
@@ -468,13 +462,52 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
     p->time = zr_alloc(((size_t)p->schedule->n_steps + 1) * sizeof(*p->time));
     p->alive = zr_alloc(((size_t)p->schedule->n_buffers + 1) * sizeof(*p->alive));
     ZR_CHECK(p->time && p->alive, ZR_ERR_MEMORY, "no memory to draw %d steps", p->schedule->n_steps);
-    ZR_TRY(set_times(p));
+    set_times(p);
     set_lives(p);
     ZR_TRY(draw_page(p, model, whole_states_bytes));
     return ZR_OK;
 }
 
-zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const zr_profile *profile,
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
+{
+    const zr_machine *m = &profile->machine;
+    const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
+    const bool link = plan->layout.ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
+    *times = (cli_times){.by = profile->facts.name};
+    if (!known) return ZR_OK;
+    ZR_TRY(zr_plan_price(plan, profile, &times->price));
+    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
+    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    const zr_status st = zr_plan_times(plan, profile, times->time);
+    if (st != ZR_OK) cli_times_clear(times);
+    return st;
+}
+
+void cli_times_clear(cli_times *times)
+{
+    zr_free(times->time);
+    times->time = NULL;
+}
+
+/** States do not depend on what is computed again. */
+int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
+{
+    zr_plan *whole = NULL;
+    zr_layout layout = zr_train_layout(config, ranks);
+    layout.stage = 0;
+    layout.recompute = ZR_RECOMPUTE_NONE;
+    layout.partition_checkpoints = false;
+    layout.shard_ranks = layout.hpz_ranks = 0;
+    if (zr_train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
+    const int64_t bytes = whole->memory.states_bytes;
+    zr_plan_destroy(&whole);
+    return bytes;
+}
+
+zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const cli_times *times,
                             const char *model, int64_t whole_states_bytes)
 {
     char *page = NULL;
@@ -485,7 +518,7 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
                            .plan = plan,
                            .schedule = &plan->schedule[ZR_SCHEDULE_TRAIN],
                            .graph = plan->graph[ZR_SCHEDULE_TRAIN],
-                           .profile = profile};
+                           .times = times};
     zr_status st = draw(&picture, model, whole_states_bytes);
     zr_free(picture.time);
     zr_free(picture.alive);

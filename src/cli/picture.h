@@ -18,8 +18,7 @@ typedef struct cli_picture {
     const zr_plan *plan;
     const zr_schedule *schedule; /* of training */
     const zr_graph *graph;
-    const zr_profile *profile;
-    zr_price price;
+    const cli_times *times;
     bool timed;          /* in seconds; otherwise in steps */
     zr_step_time *time;  /* of each step */
     zr_step_time *alive; /* of each buffer */

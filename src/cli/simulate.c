@@ -24,26 +24,65 @@ zr_status cli_cluster(const char *name, int ranks, zr_cluster *cluster, zr_profi
     return ZR_OK;
 }
 
-static zr_status simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options,
-                          cli_simulated *made)
+zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster, const zr_profile *profile)
 {
-    const int64_t there = cluster->device.memory_bytes;
-    ZR_TRY(zr_simulate(plan, cluster, options, &made->simulation, NULL));
-    made->report = zr_report_planned(plan);
-    made->params = plan->params;
-    made->fits = there == 0 || plan->memory.total_bytes <= there;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    if (config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0)
+        config->memory.limit_bytes = cluster->device.memory_bytes;
+    ZR_TRY(zr_train_split(config, ranks, profile, 0, note));
+    if (note[0]) ZR_TRY(zr_config_add_note(config, note));
+    return ZR_OK;
+}
+
+zr_simulate_options cli_simulate_options_of(const cli_simulate_options *o, const zr_config *config)
+{
+    return (zr_simulate_options){.ranks_per_host = (int32_t)config->parallel.ranks_per_host, .straggler = o->straggler};
+}
+
+/** What the ranks of a host take of its memory together. */
+static int64_t host_bytes_of(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options)
+{
+    const int32_t host = options->ranks_per_host > 0 ? options->ranks_per_host : cluster->host_devices;
+    return plan->memory.space[ZR_SPACE_HOST].total_bytes * (plan->ranks < host ? plan->ranks : host);
+}
+
+static bool fits(const zr_config *config, const zr_cluster *cluster, const cli_simulated *made)
+{
+    const zr_memory *m = &made->report.memory;
+    const int64_t device = cluster->device.memory_bytes, host = cluster->host_memory_bytes;
+    const int64_t limit = zr_config_given(config, "memory.limit") ? config->memory.limit_bytes : 0;
+    return (device == 0 || m->total_bytes <= device) && (host == 0 || made->host_bytes <= host) &&
+           (limit == 0 || zr_train_process_bytes(zr_memory_taken(m), 1) <= limit);
+}
+
+static zr_status simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options,
+                          cli_simulated *made, cli_times *times)
+{
+    *made = (cli_simulated){
+        .report = zr_report_planned(plan), .params = plan->params, .host_bytes = host_bytes_of(plan, cluster, options)};
+    zr_step_time *time = NULL;
+    if (times) {
+        time = times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*time));
+        ZR_CHECK(time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    }
+    ZR_TRY(zr_simulate(plan, cluster, options, &made->simulation, time));
+    if (times) times->price = made->simulation.price;
     return ZR_OK;
 }
 
 zr_status cli_simulate_one(const zr_config *config, int ranks, const zr_cluster *cluster, const zr_profile *profile,
-                           const zr_simulate_options *options, cli_simulated *made, zr_plan **plan)
+                           const zr_simulate_options *options, cli_simulated *made, zr_plan **plan, cli_times *times)
 {
     zr_plan *own = NULL;
+    if (times) *times = (cli_times){.by = cluster->name};
     ZR_TRY(zr_train_plan(config, ranks, -1, profile, &own));
-    zr_status st = simulate(own, cluster, options, made);
-    if (st == ZR_OK && plan)
+    zr_status st = simulate(own, cluster, options, made, times);
+    made->fits = st == ZR_OK && fits(config, cluster, made);
+    if (st == ZR_OK && times) {
         *plan = own;
-    else
-        zr_plan_destroy(&own);
+        return ZR_OK;
+    }
+    if (times) cli_times_clear(times);
+    zr_plan_destroy(&own);
     return st;
 }

@@ -7,10 +7,12 @@
 
 typedef struct cli_simulate_options {
     cli_brief brief;
-    const char *cluster;
+    const char *cluster, *svg, *plot;
     int64_t ranks;
     double straggler, tokens;
     bool paper;
+    cli_list sweep;
+    bool search;
 } cli_simulate_options;
 
 /** One configuration on one cluster. */
@@ -18,16 +20,45 @@ typedef struct cli_simulated {
     zr_report report;
     zr_simulation simulation;
     int64_t params;
-    bool fits; /* a device's memory */
+    int64_t host_bytes; /* of a host, that its ranks take together */
+    bool fits;          /* a device's memory, a host's, and memory.limit */
 } cli_simulated;
 
 /** The cluster of a name or a file; "this": what `zr info --bench` remembers of this machine. */
 ZR_NODISCARD zr_status cli_cluster(const char *name, int ranks, zr_cluster *cluster, zr_profile *profile);
-/** Plan a settled configuration and price it. *plan (may be NULL) is kept, to be destroyed. */
+/** Settle what a configuration leaves open: the limit of policy auto, and the split of a step's samples. */
+ZR_NODISCARD zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster,
+                                           const zr_profile *profile);
+/** Those of the command line and of a configuration. */
+zr_simulate_options cli_simulate_options_of(const cli_simulate_options *o, const zr_config *config);
+/** Plan a settled configuration and price it. `times` (may be NULL): when its steps run, and *plan is kept, to be
+ *  destroyed; cli_times_clear. */
 ZR_NODISCARD zr_status cli_simulate_one(const zr_config *config, int ranks, const zr_cluster *cluster,
                                         const zr_profile *profile, const zr_simulate_options *options,
-                                        cli_simulated *made, zr_plan **plan);
+                                        cli_simulated *made, zr_plan **plan, cli_times *times);
 /** What the ZeRO papers measured beside what is simulated; as aligned text or one JSON list. */
 ZR_NODISCARD zr_status cli_simulate_papers(FILE *out, bool json);
+/** Days that so many tokens take. */
+double cli_simulated_days(const cli_simulated *made, double tokens);
+
+/* ---- numbers by their names, as in CSV, JSON and --plot ----------------------------------------- */
+
+/** Number i of a simulation, NULL at the end: its name, and what an axis is called that shows it. */
+const char *cli_value_name(int i);
+const char *cli_value_words(int i);
+double cli_value_of(int i, const cli_simulated *made);
+/** Members of a JSON object: all of these, what fits and what binds, and days where `tokens` is not 0. */
+struct json_t;
+void cli_simulated_json(struct json_t *object, const cli_simulated *made, double tokens);
+
+/* ---- several at once ---------------------------------------------------------------------------- */
+
+/** Was this key given on the command line, by itself, by its section, or by a brief option? `typed`: the arguments as
+ *  they were before the brief options became keys. */
+bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const char *key);
+/** All combinations of --sweep. `args` has the keys of the brief options, `typed` does not. */
+ZR_NODISCARD zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simulate_options *o);
+/** The fastest that fits, and what comes next. */
+ZR_NODISCARD zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const cli_simulate_options *o);
 
 #endif

@@ -1,0 +1,240 @@
+#TEST timeout=240
+# `zr simulate`: what is printed, --sweep, --svg and --search, which finds what a sweep over the same space finds.
+. tests/command.inc
+
+prints() { # PATTERN COMMAND...
+    pattern=$1
+    shift
+    "$@" >printed && grep -q -- "$pattern" printed || { cat printed; return 1; }
+}
+fails() { # CODE PATTERN COMMAND...
+    want=$1 pattern=$2
+    shift 2
+    code "$want" "$@" 2>message && grep -q -- "$pattern" message || { cat message >&2; return 1; }
+}
+xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
+
+cat >c.json <<'END_CONFIG'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 256, "n_positions": 128, "vocab_size": 512},
+ "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}}
+END_CONFIG
+cat >small.json <<'END_CLUSTER'
+{"name": "small", "devices": 8,
+ "device": {"memory_bytes": 60000000, "flops_f32_per_sec": 1e12, "flops_bf16_per_sec": 8e12,
+            "memory_bytes_per_sec": 1e11, "launch_sec": 2e-6, "product_share": 0.8, "product_half_size": 64},
+ "host": {"devices": 4, "memory_bytes": 400000000, "device_bytes_per_sec": 4e9},
+ "links": [{"name": "bus", "devices": 4, "bytes_per_sec": 1e10, "latency_sec": 2e-6},
+           {"name": "net", "devices": 8, "bytes_per_sec": 5e8, "latency_sec": 1e-5}]}
+END_CLUSTER
+simulate() { "$ZR" simulate --quiet --cluster ./small.json "$@"; }
+on8() { simulate c.json --ranks 8 "$@"; }
+
+# ---- one configuration
+
+keys() {
+    on8 --stage 2 --batch 4 --tokens 1e9 --json >one.json && python3 - <<'END'
+import json
+one = json.load(open("one.json"))
+for key in ("step_sec", "samples_per_sec", "tokens_per_sec", "tflops", "mfu", "exposed_sec", "memory", "traffic",
+            "bound_by", "fits", "days"):
+    assert key in one, key
+assert abs(one["samples_per_sec"] * one["step_sec"] - 32) < 1e-6, one
+assert abs(one["days"] * 86400 * one["tokens_per_sec"] / 1e9 - 1) < 1e-9, one
+assert abs(sum(one["exposed"].values()) - one["exposed_sec"]) <= 1e-9 * one["step_sec"], one
+END
+}
+check "the keys of JSON" keys
+check "in words" prints 'bound by' on8 --stage 2 --batch 4
+check "the step over time, as SVG" on8 --stage 3 --batch 4 --json --svg step.svg
+check "... that is well-formed" xml step.svg
+check "... and by the cluster's time" grep -q 'as priced for small' step.svg
+check "a picture over the cluster's file" fails 73 'small.json' on8 --svg small.json
+check "no cluster" fails 2 'needs --cluster' "$ZR" simulate c.json --ranks 8
+check "no ranks" fails 2 'needs --ranks' simulate c.json
+check "more ranks than devices" fails 78 'do not fit the 8 devices' simulate c.json --ranks 16
+
+# ---- sweeps
+
+sweep() { on8 "$@" >sweep.csv; }
+rows() {
+    sweep --sweep stage=0,1,2,3 --sweep tensor=1,2,3 --sweep batch=1,8 --tokens 1e9 && python3 - <<'END'
+import csv
+rows = list(csv.reader(open("sweep.csv")))
+assert rows[0] == ["stage", "tensor", "batch", "step_sec", "samples_per_sec", "tokens_per_sec", "tflops", "mfu",
+                   "exposed_sec", "memory_bytes", "days", "fits", "bound_by", "error"], rows[0]
+assert len(rows) == 1 + 4 * 3 * 2 and all(len(row) == 14 for row in rows)
+assert [row[:3] for row in rows[1:4]] == [["0", "1", "1"], ["0", "1", "8"], ["0", "2", "1"]]
+for row in rows[1:]:
+    assert (row[1] == "3") == bool(row[13]) == (not row[3]) == (not row[11]), row
+END
+}
+check "a row for each combination, with a reason where there is none" rows
+same() {
+    sweep --sweep batch=4 --sweep zero_optimization.stage=2 && python3 - <<'END'
+import csv, json
+one, row = json.load(open("one.json")), list(csv.DictReader(open("sweep.csv")))[0]
+for key in ("step_sec", "samples_per_sec", "tflops", "exposed_sec"):
+    assert abs(float(row[key]) - one[key]) <= 1e-8 * one[key], key
+assert int(row["memory_bytes"]) == one["memory"]["total"]
+END
+}
+check "a row is what one simulation says" same
+listed() {
+    sweep --sweep ranks=2,8 --sweep optimizer.params.betas='[0.9,0.95]','[0.9,0.99]' --json && return 1 # --ranks too
+    simulate c.json --sweep ranks=2,8 --sweep optimizer.params.betas='[0.9,0.95],[0.9,0.99]' --json >list.json &&
+        python3 - <<'END'
+import json
+rows = json.load(open("list.json"))
+assert [row["ranks"] for row in rows] == [2, 2, 8, 8]
+assert rows[1]["optimizer.params.betas"] == [0.9, 0.99] and rows[1]["error"] is None
+END
+}
+check "a list as JSON, values with commas" listed
+check "an unknown key" fails 2 'did you mean' on8 --sweep zero_optimization.stag=1
+check "an empty list" fails 2 'empty value' on8 --sweep stage=
+check "an empty value" fails 2 'empty value' on8 --sweep stage=1,,2
+check "no list" fails 2 'KEY=a,b,c was wanted' on8 --sweep stage
+check "a value twice" fails 2 'twice' on8 --sweep stage=1,1
+check "a key twice" fails 2 'twice' on8 --sweep stage=1 --sweep zero_optimization.stage=2
+check "a key that is given as well" fails 2 'leave one of the two out' on8 --sweep stage=1,2 --stage 1
+check "... with its section" fails 2 'leave one of the two out' on8 --sweep stage=1,2 '--zero_optimization={"stage":1}'
+many() {
+    list=1 i=2
+    while [ $i -le 101 ]; do list=$list,$i; i=$((i + 1)); done
+    fails 2 '10201 combinations; at most 10000' on8 --sweep batch=$list --sweep seq=$list
+}
+check "too many" many
+check "nothing can be planned" fails 78 'none of the 2 combinations' on8 --sweep tensor=3,5
+check "lines, as SVG" sweep --sweep batch=1,2,4,16 --sweep stage=1,2,3 --svg lines.svg
+check "... that are well-formed" xml lines.svg
+check "... with a name each" sh -c 'for s in 1 2 3; do grep -q ">stage $s<" lines.svg || exit 1; done'
+check "... of another column" sweep --sweep stage=1,2,3 --svg lines.svg --plot samples_per_sec
+check "... which its axis names" grep -q 'samples a second' lines.svg
+check "of an unknown column" fails 2 'tflops' on8 --sweep stage=1 --svg lines.svg --plot tflop
+check "a column without a picture" fails 2 'with --svg' on8 --plot mfu
+
+# ---- search
+
+# every BATCHES ACCUMULATION OPTION...: all combinations of the space that is searched, into all.*.csv
+every() {
+    batches=$1 accum=$2
+    shift 2
+    rm -f all.*.csv
+    for policy in none selective unit; do
+        on8 --activation_checkpointing.policy=$policy --sweep stage=0,1,2,3 --sweep tensor=1,2,4 --sweep batch=$batches \
+            ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
+            --sweep activation_checkpointing.partition_activations=false,true \
+            --sweep activation_checkpointing.cpu_checkpointing=false,true \
+            --sweep zero_optimization.mics_shard_size=-1,4 >all.$policy.csv || return 1
+        on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=1 --sweep batch=$batches \
+            ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
+            --sweep activation_checkpointing.cpu_checkpointing=false,true \
+            --sweep zero_optimization.zero_hpz_partition_size=4 >all.hpz.$policy.csv || return 1
+    done
+}
+# optimum STAGES TENSORS OPTION...: what is found are the fastest of all those ways, each at its best batch
+optimum() {
+    stages=$1 tensors=$2
+    shift 2
+    on8 --search --json "$@" >search.json || return 1
+    python3 - "$stages" "$tensors" <<'END'
+import csv, glob, json, sys
+stages, tensors = (text.split(",") for text in sys.argv[1:])
+best = {}
+too_large = 0
+for name in glob.glob("all.*.csv"):
+    for row in csv.DictReader(open(name)):
+        if row["stage"] not in stages or row["tensor"] not in tensors:
+            continue
+        too_large += row["fits"] == "false"
+        mics = row.get("zero_optimization.mics_shard_size", "-1")
+        host = row["activation_checkpointing.cpu_checkpointing"]
+        pieces = row.get("activation_checkpointing.partition_activations", "false")
+        # Groups share no states at stage 0; checkpoints go to the host in pieces where there are any (P_a+cpu).
+        whole = host == "true" and pieces == "false" and row["tensor"] != "1"
+        if row["fits"] != "true" or (mics != "-1" and row["stage"] == "0") or whole:
+            continue
+        way = (name, row["stage"], row["tensor"], mics, host, pieces)
+        best[way] = max(best.get(way, 0), float(row["samples_per_sec"]))
+def distinct(speeds): # plans may have several names
+    kept = []
+    for x in sorted(speeds, reverse=True):
+        if not kept or x < kept[-1] * (1 - 1e-7):
+            kept.append(x)
+    return kept
+wanted = distinct(best.values())
+found = distinct(way["samples_per_sec"] for way in json.load(open("search.json")) if way["fits"])
+print(len(best), "ways; wanted", wanted[:11], "found", found)
+assert too_large and (len(found) >= 6 or len(found) == len(wanted))
+assert all(abs(x / y - 1) < 1e-7 for x, y in zip(wanted, found))
+END
+}
+grid=1,2,3,4,6,8,12,16,24,32,48,64,96,128
+check "all combinations" every $grid 1,2,4,8
+for stage in 0 1 2 3; do
+    for tensor in 1 2 4; do
+        check "what is found is the fastest of them: stage $stage, $tensor ranks share a layer" \
+            optimum $stage $tensor --stage $stage --tensor $tensor
+    done
+done
+check "... of all" optimum 0,1,2,3 1,2,4
+cp search.json all.json
+best() {
+    python3 - <<'END'
+import json
+found = json.load(open("all.json"))
+fits = [way for way in found if way["fits"]]
+speeds = [way["samples_per_sec"] for way in fits]
+assert len(fits) == 11 and found[:11] == fits and speeds == sorted(speeds, reverse=True), speeds
+assert fits[0]["why"] is None and all(way["why"] for way in found[1:])
+for way in fits[1:]: # what it loses is what it takes longer
+    lost = speeds[0] / way["samples_per_sec"] - 1
+    assert abs(sum(way["loses"].values()) - lost) < 1e-6, way
+END
+}
+check "... then ten, each with what it loses" best
+pasted() { # the first and the fifth, as keys and as sections
+    for i in 0 4; do
+        python3 -c '
+import json, sys
+way = json.load(open("all.json"))[int(sys.argv[1])]
+value = lambda x: x if isinstance(x, str) else json.dumps(x)
+print("\n".join(f"--{key}={value(x)}" for key, x in way["keys"].items()))
+config = json.load(open("c.json"))
+for key, x in way["config"].items():
+    config[key] = {**config.get(key, {}), **x} if isinstance(x, dict) else x
+json.dump(config, open("pasted.json", "w"))' $i >keys.txt || return 1
+        on8 --json $(cat keys.txt) >as_keys.json && simulate pasted.json --ranks 8 --json >as_file.json || return 1
+        python3 -c '
+import json, sys
+way = json.load(open("all.json"))[int(sys.argv[1])]
+for name in ("as_keys.json", "as_file.json"):
+    one = json.load(open(name))
+    assert one["samples_per_sec"] == way["samples_per_sec"] and one["fits"], (one, way)' $i || return 1
+    done
+}
+check "its keys give it" pasted
+check "all combinations of the same samples a step" every $grid '' --train_batch_size=768
+check "... the fastest of them" optimum 0,1,2,3 1,2,4 --train_batch_size=768
+check "... at stage 3" optimum 3 1,2,4 --train_batch_size=768 --stage 3
+check "... among ranks that share layers" optimum 0,1,2,3 4 --train_batch_size=768 --tensor 4
+check "what is given is kept" on8 --search --json --stage 2 --tensor 2 --activation_checkpointing.policy=unit
+kept() {
+    on8 --search --json --stage 1 --tensor 2 --batch 4 >search.json && python3 - <<'END'
+import json
+for way in json.load(open("search.json")):
+    keys = way["keys"]
+    assert (keys["zero_optimization.stage"], keys["parallel.tensor"], keys["train_micro_batch_size_per_gpu"]) == (1, 2, 4)
+END
+}
+check "... in all that is found" kept
+again() { on8 --search "$@" >first && on8 --search "$@" >second && cmp first second; }
+check "twice the same" again
+check "in words" sh -c 'grep -q "^the fastest of" first && grep -q -- "--zero_optimization.stage=" first &&
+    grep -q "^ 11 " first'
+check "nothing fits" fails 71 'nothing fits; stage' on8 --search --model.n_embd=8192
+check "a memory limit is kept" sh -c "'$ZR' simulate --quiet --cluster ./small.json c.json --ranks 8 --search --json --memory 90MB >l.json &&
+    python3 -c 'import json; assert max(w[\"memory_bytes\"] * 1.03 + 50331648 for w in json.load(open(\"l.json\")) if w[\"fits\"]) <= 90e6'"
+check "both at once" fails 2 'one at a time' on8 --search --sweep stage=1
+
+echo "1..$n"
