@@ -212,7 +212,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 {
     cli_simulate_options o = {.brief = CLI_BRIEF_INIT};
     const cli_option options[] = {
-        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or this: this machine"},
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, or a file"},
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
         CLI_BRIEF_PRESET(o.brief),
         CLI_BRIEF_OPTIONS(o.brief),

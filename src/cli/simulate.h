@@ -24,7 +24,7 @@ typedef struct cli_simulated {
     bool fits;          /* a device's memory, a host's, and memory.limit */
 } cli_simulated;
 
-/** The cluster of a name or a file; "this": what `zr info --bench` remembers of this machine. */
+/** The cluster of a name or a file, and the profile that plans for its devices are made by. */
 ZR_NODISCARD zr_status cli_cluster(const char *name, int ranks, zr_cluster *cluster, zr_profile *profile);
 /** Settle what a configuration leaves open: the limit of policy auto, and the split of a step's samples. */
 ZR_NODISCARD zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster,
