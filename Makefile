@@ -67,7 +67,7 @@ ifneq ($(NVCC),)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
 CUDA_ARCHS := $(filter $(NVCC_KNOWS:compute_%=%),80 90)
-CUDA_PTX := $(lastword $(CUDA_ARCHS))
+CUDA_PTX := $(firstword $(CUDA_ARCHS))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt
 # NCCL moves memory of GPUs between processes; of it only the header is wanted here.
@@ -185,10 +185,10 @@ $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_lis
 	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) \
 	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
-# Kernels of GPUs. -fmad=false: as on processors, what is fused is written so.
+# Kernels of GPUs. -fmad=false: as on processors, what is fused is written so. Nothing in them is of the newer GPUs
+# alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once.
 NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(DEBUG)),-lineinfo) -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
-             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-             -gencode arch=compute_$(CUDA_PTX),code=compute_$(CUDA_PTX) -Iinclude -Isrc
+             $(foreach code,$(CUDA_ARCHS:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
 $(B)/obj/%.o: src/%.cu $(STAMP)
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  NVCC  $<')

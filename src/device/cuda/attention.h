@@ -22,7 +22,37 @@ template <typename T> struct zr__tokens {
     int64_t stride;
     int n, width; /* tokens, elements of one */
     bool wide;    /* 16 bytes at a time lie on 16 bytes, and so do the ends of tokens */
+    bool f16;     /* of zr__narrow: which it is */
 };
+
+/* An element of bf16 or fp16, for kernels that are used too rarely to be there for both. */
+struct zr__narrow {
+    uint16_t bits;
+};
+
+/* Element i of the array that the tokens are in. */
+template <typename T> __device__ __forceinline__ float zr__get(const zr__tokens<T> &x, int64_t i)
+{
+    return zr__get(x.data, i);
+}
+
+__device__ __forceinline__ float zr__get(const zr__tokens<const zr__narrow> &x, int64_t i)
+{
+    return x.f16 ? zr__get((const zr__f16 *)x.data, i) : zr__get((const zr__bf16 *)x.data, i);
+}
+
+template <typename T> __device__ __forceinline__ void zr__put(const zr__tokens<T> &x, int64_t i, float value)
+{
+    zr__put(x.data, i, value);
+}
+
+__device__ __forceinline__ void zr__put(const zr__tokens<zr__narrow> &x, int64_t i, float value)
+{
+    if (x.f16)
+        zr__put((zr__f16 *)x.data, i, value);
+    else
+        zr__put((zr__bf16 *)x.data, i, value);
+}
 
 struct zr__attention {
     int T, D;
@@ -33,7 +63,9 @@ struct zr__attention {
     bool fours; /* the element of a score whose key is a multiple of 4 is one as well */
     zr__dropout dropout;
     int64_t first_head, all_heads; /* elements of dropout: those of row b and head h begin behind those of */
-};                                 /* first_head + b * all_heads + h others */
+                                   /* first_head + b * all_heads + h others */
+    bool f16;                      /* which 16 bits: for zr__narrow */
+};
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)
 {
@@ -47,6 +79,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     a.D = (int)(a.C / a.n_head);
     a.scale = (float)attr->f[0];
     a.drops = attr->f[1] > 0.0;
+    a.f16 = qkv->dtype == ZR_F16;
     a.fours = a.T % 4 == 0;
     if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
     /* Where other ranks have some of the heads, i[2] is the number of all. */
@@ -80,14 +113,14 @@ __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t 
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__part(const zr__attention &a, const zr__head &h, T *qkv, int part)
 {
-    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide};
+    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide, a.f16};
 }
 
 /* A head of an array like y. */
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, const zr__head &h, T *y)
 {
-    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide};
+    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide, a.f16};
 }
 
 /* Element of dropout that the score of query 0 and key 0 has. */

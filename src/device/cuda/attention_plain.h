@@ -1,5 +1,6 @@
 /*
- * Attention in plain fp32: for fp32, whose products are to be fp32's, and for heads of any width.
+ * Attention in plain fp32: for fp32, whose products are to be fp32's, and for heads of any width. Dropout is a branch
+ * that all threads take alike, beside products that are far more: no kernels of its own.
  *
  * A block of threads has a tile of 64 rows x 64 columns of scores, each thread 8 x 4 of them. They are summed over the
  * head's width a stretch at a time, then lie in shared memory as weights, and multiply a part of the columns' elements.
@@ -56,7 +57,7 @@ __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr
     for (int i = (int)threadIdx.x; i < ZR__PLAIN_TILE * WIDTH; i += ZR__PLAIN_THREADS) {
         const int row = i / WIDTH, d = i % WIDTH, token = first + (PERMUTED ? row % 16 * 4 + row / 16 : row);
         const bool there = token < x.n && d0 + d < x.width;
-        tile[row * stride + d] = there ? zr__get(x.data, token * x.stride + d0 + d) : 0.0f;
+        tile[row * stride + d] = there ? zr__get(x, token * x.stride + d0 + d) : 0.0f;
     }
 }
 
@@ -167,7 +168,7 @@ __device__ __forceinline__ void zr__plain_store(const zr__tokens<T> &x, int firs
 #pragma unroll
             for (int c = 0; c < 4; c++) {
                 const int d = d0 + zr__plain_column(64 * p + c);
-                if (d < x.width) zr__put(x.data, token * x.stride + d, sum[r][p].x[c] * factor[r]);
+                if (d < x.width) zr__put(x, token * x.stride + d, sum[r][p].x[c] * factor[r]);
             }
     }
 }

@@ -216,18 +216,25 @@ __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const ui
 
 /* ---- dropout ------------------------------------------------------------------------------------- */
 
+/* factor[i] = x, where i is not known when this is compiled: registers have no index. */
+__device__ __forceinline__ void zr__put_factor(float (&factor)[4], int i, float x)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++) factor[j] = i == j ? x : factor[j];
+}
+
 /* The factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of its first score. One
  * block of random numbers is that of four keys: two lanes have these, and each makes the block of another query. */
 __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();
     if (!a.fours) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float two[2];
-            zr__dropout_factors<2>(a.dropout, first + (uint64_t)(at.g + 8 * h) * (uint64_t)a.T + 2 * at.t, two);
-            factor[2 * h] = two[0];
-            factor[2 * h + 1] = two[1];
+#pragma unroll 1 /* lengths that are no multiple of 4 are few, and the code would be there for each tile */
+        for (int i = 0; i < 4; i++) {
+            float one[1];
+            const int query = at.g + i / 2 * 8, key = 2 * at.t + i % 2;
+            zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
+            zr__put_factor(factor, i, one[0]);
         }
         return;
     }
@@ -248,12 +255,12 @@ __device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr_
 {
     const zr__lane at = zr__lane_here();
     if (!a.fours) {
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < 4; i++) {
             float one[1];
             const int key = at.g + i / 2 * 8, query = 2 * at.t + i % 2;
             zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
-            factor[i] = one[0];
+            zr__put_factor(factor, i, one[0]);
         }
         return;
     }

@@ -28,19 +28,24 @@ static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t st
     return d;
 }
 
-/* out[v] = factor of element first + v. */
+/* out[v] = factor of element first + v. Every block of random numbers that is touched is made once: it is long code. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {
-    uint32_t word[4];
+    constexpr int blocks = (V + 2) / 4 + 1; /* where `first` is the last of its block */
+    const int shift = (int)(first % 4);
+    uint32_t word[4 * blocks] = {};
+#pragma unroll
+    for (int b = 0; b < blocks; b++)
+        if (b == 0 || 4 * b < shift + V) {
+            uint32_t four[4];
+            zr__rng_block(&dropout.rng, first / 4 + (uint64_t)b, four);
+            for (int i = 0; i < 4; i++) word[4 * b + i] = four[i];
+        }
+#pragma unroll
     for (int v = 0; v < V; v++) {
-        const uint64_t element = first + (uint64_t)v;
-        if (v == 0 || element % 4 == 0) zr__rng_block(&dropout.rng, element / 4, word);
-        const uint32_t w = element % 4 == 0   ? word[0]
-                           : element % 4 == 1 ? word[1]
-                           : element % 4 == 2 ? word[2]
-                                              : word[3];
-        out[v] = (w >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
+        const uint32_t low = shift % 2 == 0 ? word[v] : word[v + 1], high = shift % 2 == 0 ? word[v + 2] : word[v + 3];
+        out[v] = ((shift < 2 ? low : high) >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
     }
 }
 

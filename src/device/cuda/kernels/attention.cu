@@ -223,8 +223,9 @@ __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__a
 }
 
 /* blockIdx.y: the part of the width. */
-template <typename T, int PART, bool DROPS>
-__global__ void __launch_bounds__(ZR__PLAIN_THREADS) forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
+template <typename T, int PART>
+__global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
+    forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
 {
     ZR_SHARED(float, shared);
     const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) forward_plain(zr__attention
     for (int j0 = 0; j0 < i0 + ZR__PLAIN_TILE && j0 < a.T; j0 += ZR__PLAIN_TILE) {
         zr__plain_score(score, shared, q, i0, k, j0);
         plain_weigh<PART>(score, sum, so_far, to_log2, i0, j0);
-        if (DROPS) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
+        if (a.drops) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
         zr__plain_weighted<PART>(sum, shared, score, v, j0, d0);
     }
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
@@ -256,23 +257,30 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) forward_plain(zr__attention
     zr__plain_store<PART>(zr__result(a, head, y), i0, d0, sum, factor);
 }
 
-template <typename T, int PART, bool DROPS> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a)
+template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a)
 {
     const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, PART));
-    ZR_TRY(zr__allow_shared(forward_plain<T, PART, DROPS>, zr__plain_shared(PART)));
-    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART, DROPS>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART),
-              a, (const T *)args->in[0].data, (T *)args->out[0].data, (float *)args->out[1].data);
+    ZR_TRY(zr__allow_shared(forward_plain<T, PART>, zr__plain_shared(PART)));
+    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART), a,
+              (const T *)args->in[0].data, (T *)args->out[0].data, (float *)args->out[1].data);
     return zr__launched();
 }
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-template <typename T, bool DROPS> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
+/* With dropout tiles take other sizes, since random numbers take registers. In 16 bits what does not suit tiles is
+ * wide, or rare. */
+template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
-    if constexpr (!std::is_same_v<T, float>)
-        if (zr__suits_tiles(&a))
-            return zr__with_width(a.D, [&](auto W) { return launch<T, decltype(W)::value, DROPS>(args, a); });
-    return a.D <= 64 ? launch_plain<T, 64, DROPS>(args, a) : launch_plain<T, 128, DROPS>(args, a);
+    if constexpr (std::is_same_v<T, float>)
+        return a.D <= 64 ? launch_plain<T, 64>(args, a) : launch_plain<T, 128>(args, a);
+    else if (!zr__suits_tiles(&a))
+        return launch_plain<zr__narrow, 128>(args, a);
+    else
+        return zr__with_width(a.D, [&](auto W) {
+            constexpr int width = decltype(W)::value;
+            return a.drops ? launch<T, width, true>(args, a) : launch<T, width, false>(args, a);
+        });
 }
 
 zr_status run(const zr_kernel_args *args)
@@ -280,7 +288,7 @@ zr_status run(const zr_kernel_args *args)
     const zr__attention a = zr__attention_make(args, &args->in[0]);
     return zr__typed(args->in[0].dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
-        return a.drops ? run_with<T, true>(args, a) : run_with<T, false>(args, a);
+        return run_with<T>(args, a);
     });
 }
 

@@ -312,7 +312,7 @@ zr_status launch(const zr_kernel_args *args, const zr__attention &a, const opera
 /* ---- in plain fp32 ------------------------------------------------------------------------------- */
 
 /* blockIdx.y: the part of the width. */
-template <typename T, int PART, bool DROPS>
+template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention a, operands<T> o)
 {
     ZR_SHARED(float, shared);
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
             const int query = i0 + zr__plain_row(r), key = j0 + zr__plain_column(0);
             const stat of = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T, query, a.T);
             float factor[ZR__PLAIN_COLUMNS] = {1.0f, 1.0f, 1.0f, 1.0f};
-            if (DROPS)
+            if (a.drops)
                 zr__dropout_factors<ZR__PLAIN_COLUMNS>(
                     a.dropout, zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T + (uint64_t)key, factor);
 #pragma unroll
@@ -349,12 +349,11 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 }
 
 /* Of one query and four keys below one another, rows r .. r + 3 of a thread. */
-template <bool DROPS>
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
                                              const zr__attention &a, uint64_t element, int query, int key)
 {
     float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-    if (DROPS) zr__dropout_factors<4>(a.dropout, element, factor);
+    if (a.drops) zr__dropout_factors<4>(a.dropout, element, factor);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         score_backward(score[r + i][c], gradient[r + i][c], factor[i], a.scale * ZR__LOG2_E, of);
@@ -362,7 +361,7 @@ __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_
     }
 }
 
-template <typename T, int PART, bool DROPS>
+template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dk_dv_plain(zr__attention a, operands<T> o)
 {
     ZR_SHARED(float, shared);
@@ -387,7 +386,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dk_dv_plain(zr__attent
 #pragma unroll
             for (int r = 0; r < ZR__PLAIN_ROWS; r += 4) {
                 const int key = j0 + zr__plain_row(r);
-                plain_by_key<DROPS>(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
+                plain_by_key(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
             }
         }
         zr__plain_weighted<PART>(dv, shared, score, dy, i0, d0);
@@ -399,16 +398,15 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dk_dv_plain(zr__attent
     zr__plain_store<PART>(zr__part(a, head, o.dqkv, 2), j0, d0, dv, factor);
 }
 
-template <typename T, bool DROPS>
-zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+template <typename T> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     constexpr int part = 64, shared = zr__plain_shared(part);
     const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, part));
-    ZR_TRY(zr__allow_shared(make_dk_dv_plain<T, part, DROPS>, shared));
-    ZR_TRY(zr__allow_shared(make_dq_plain<T, part, DROPS>, shared));
-    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part, DROPS>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    ZR_TRY(zr__allow_shared(make_dk_dv_plain<T, part>, shared));
+    ZR_TRY(zr__allow_shared(make_dq_plain<T, part>, shared));
+    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part>), blocks, ZR__PLAIN_THREADS, shared, a, o);
     ZR_TRY(zr__launched());
-    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part, DROPS>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part>), blocks, ZR__PLAIN_THREADS, shared, a, o);
     return zr__launched();
 }
 
@@ -422,14 +420,21 @@ template <typename T> zr_status launch_delta(const zr_kernel_args *args, const z
     return zr__launched();
 }
 
-template <typename T, bool DROPS>
-zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+/* With dropout tiles take other sizes, as in the forward pass; in 16 bits what does not suit tiles is rare. */
+template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     ZR_TRY(launch_delta(args, a, o));
-    if constexpr (!std::is_same_v<T, float>)
-        if (zr__suits_tiles(&a))
-            return zr__with_width(a.D, [&](auto W) { return launch<T, decltype(W)::value, DROPS>(args, a, o); });
-    return launch_plain<T, DROPS>(args, a, o);
+    if constexpr (std::is_same_v<T, float>)
+        return launch_plain<T>(args, a, o);
+    else if (!zr__suits_tiles(&a)) {
+        using N = zr__narrow;
+        return launch_plain<N>(args, a,
+                               {(const N *)o.dy, (const N *)o.qkv, (const N *)o.y, (N *)o.dqkv, o.lse, o.delta});
+    } else
+        return zr__with_width(a.D, [&](auto W) {
+            constexpr int width = decltype(W)::value;
+            return a.drops ? launch<T, width, true>(args, a, o) : launch<T, width, false>(args, a, o);
+        });
 }
 
 zr_status run(const zr_kernel_args *args)
@@ -440,7 +445,7 @@ zr_status run(const zr_kernel_args *args)
         const operands<T> o = {(const T *)args->in[0].data,     (const T *)args->in[1].data,
                                (const T *)args->in[2].data,     (T *)args->out[0].data,
                                (const float *)args->in[3].data, (float *)args->scratch};
-        return a.drops ? run_with<T, true>(args, a, o) : run_with<T, false>(args, a, o);
+        return run_with<T>(args, a, o);
     });
 }
 
