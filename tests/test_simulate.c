@@ -74,6 +74,16 @@ static void test_places(void **state)
     assert_int_equal(half.groups[1], 2);
     assert_int_equal(half.members[2], 8);
     zr_plan_destroy(&plan);
+    /* Three ranks on a host: ranks 2 and 3 share layers across a border, and all wait for them. */
+    const zr_layout odd = layout_of(2, 3, 2);
+    plan = plan_of(&odd);
+    const zr__spot apart = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 3),
+                   together = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
+    assert_int_equal(apart.members[1], 1);
+    assert_int_equal(apart.members[2], 2);
+    assert_int_equal(together.members[1], 2);
+    assert_true(zr__exchange_sec(&c, &apart, 100) > 4 * zr__exchange_sec(&c, &together, 100));
+    zr_plan_destroy(&plan);
 }
 
 static void test_exchanges(void **state)

@@ -203,6 +203,7 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
              "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
              "zr simulate needs --ranks N: how many devices of the cluster work");
+    ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler %g; at most 1e6", o->straggler);
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
     ZR_TRY(check_together(o));
     return ZR_OK;

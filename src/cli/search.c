@@ -23,8 +23,9 @@
 
 /** What may vary: where the command line gives a key, the one value that it gives. */
 typedef struct space {
-    bool stage, tensor, policy, groups, batch, accum, global; /* given; `global`: the samples of a step */
-    bool every_batch;                                         /* must be tried */
+    bool stage, tensor, policy, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are; `global`: the
+                                                                       samples of a step */
+    bool every_batch;                                               /* must be tried */
 } space;
 
 typedef struct search {
@@ -270,11 +271,29 @@ static zr_status add_way(search *s, const cli_way *way)
     return ZR_OK;
 }
 
+static cli_way as_configured(const zr_config *config)
+{
+    return (cli_way){.stage = config->zero.stage,
+                     .tensor = config->parallel.tensor,
+                     .policy = config->recompute.policy,
+                     .every = config->recompute.every,
+                     .pieces = config->recompute.partition,
+                     .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
+                     .mics = config->zero.mics_shard_ranks,
+                     .hpz = config->zero.hpz_partition_ranks};
+}
+
 /** Checkpoints whole, in pieces where ranks share layers, and on the host, where it can be reached. */
 static zr_status add_kept(search *s, cli_way way)
 {
     const bool host = s->base.cluster.host_bytes_sec > 0;
+    if (s->given.kept) {
+        const cli_way given = as_configured(s->config);
+        way.pieces = given.pieces;
+        way.host = given.host;
+    }
     ZR_TRY(add_way(s, &way));
+    if (s->given.kept) return ZR_OK;
     way.pieces = way.tensor > 1;
     if (way.pieces) ZR_TRY(add_way(s, &way));
     way.host = true;
@@ -331,22 +350,11 @@ static bool degree_works(const search *s, int64_t tensor)
     return shares && (!s->given.global || s->config->train_batch_size % (s->base.ranks / tensor) == 0);
 }
 
-static cli_way as_configured(const zr_config *config)
-{
-    return (cli_way){.stage = config->zero.stage,
-                     .tensor = config->parallel.tensor,
-                     .policy = config->recompute.policy,
-                     .every = config->recompute.every,
-                     .pieces = config->recompute.partition,
-                     .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
-                     .mics = config->zero.mics_shard_ranks,
-                     .hpz = config->zero.hpz_partition_ranks};
-}
-
 static zr_status add_ways(search *s)
 {
     const space *given = &s->given;
-    for (int64_t tensor = 1; tensor <= s->base.ranks; tensor++) {
+    const int64_t most = given->tensor ? INT64_MAX : 2 * (int64_t)s->base.cluster.host_devices;
+    for (int64_t tensor = 1; tensor <= s->base.ranks && tensor <= most; tensor++) {
         cli_way way = as_configured(s->config);
         if (given->tensor && tensor != way.tensor) continue;
         if (!given->tensor && !degree_works(s, tensor)) continue;
@@ -520,6 +528,9 @@ static space space_of(const search *s, const cli_args *typed)
                    .batch = cli_simulate_typed(typed, brief, "train_micro_batch_size_per_gpu"),
                    .accum = cli_simulate_typed(typed, brief, "gradient_accumulation_steps"),
                    .policy = cli_simulate_typed(typed, brief, "activation_checkpointing.policy"),
+                   .kept = cli_simulate_typed(typed, brief, "activation_checkpointing.partition_activations") ||
+                           cli_simulate_typed(typed, brief, "activation_checkpointing.cpu_checkpointing") ||
+                           cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
                    .groups = cli_simulate_typed(typed, brief, "zero_optimization.mics_shard_size") ||
                              cli_simulate_typed(typed, brief, "zero_optimization.zero_hpz_partition_size"),
                    .global = zr_config_given(s->config, "train_batch_size")};
@@ -539,6 +550,9 @@ static zr_status search_all(search *s, const cli_args *typed)
              "--search: the memory of a device of %s is not known, and so not what fits it", b->cluster.name);
     if (s->config->recompute.policy == ZR_POLICY_AUTO && s->config->memory.limit_bytes == 0)
         s->config->memory.limit_bytes = b->cluster.device.memory_bytes;
+    ZR_CHECK(b->ranks <= b->cluster.devices, ZR_ERR_CONFIG,
+             "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->ranks,
+             b->cluster.devices, b->cluster.name);
     s->given = space_of(s, typed);
     ZR_TRY(find(s));
     if (b->args->json) ZR_TRY(cli_searched_json(b));

@@ -15,7 +15,7 @@ static int32_t unit_devices(const zr_cluster *cluster, int level)
     return level == 0 ? 1 : cluster->link[level - 1].devices;
 }
 
-/* The rank at a place of rank 0's group: the first axis of the group counts slowest. */
+/* From a group's first rank to that at a place: the first axis of the group counts slowest. */
 static int64_t rank_at(const zr_plan *plan, const zr_group *group, int32_t place)
 {
     int64_t rank = 0;
@@ -35,15 +35,36 @@ static int32_t ranks_within(const zr_plan *plan, const zr_cluster *cluster, int3
     return n;
 }
 
+/* The fewest members that the group of `first` (at place 0) has in one of the units that it touches: the links into
+ * that unit are the slowest for it. */
+static int32_t fewest_within(const zr_plan *plan, const zr_group *group, const zr_cluster *cluster,
+                             int32_t ranks_per_host, int64_t first, int32_t devices)
+{
+    int32_t fewest = group->size, here = 0;
+    int64_t unit = -1;
+    for (int32_t place = 0; place < group->size; place++) {
+        const int64_t now = zr__device_of(cluster, ranks_per_host, first + rank_at(plan, group, place)) / devices;
+        if (now != unit && here > 0 && here < fewest) fewest = here;
+        here = now == unit ? here + 1 : 1;
+        unit = now;
+    }
+    return here < fewest ? here : fewest;
+}
+
 zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *cluster, int32_t ranks_per_host)
 {
     const zr_group *group = &plan->group[index];
     zr__spot spot = {.size = group->size};
     for (int level = 0; level <= cluster->n_links; level++) {
         const int32_t devices = unit_devices(cluster, level);
-        for (int32_t place = 0; place < group->size; place++)
-            spot.members[level] += zr__device_of(cluster, ranks_per_host, rank_at(plan, group, place)) < devices;
-        spot.groups[level] = ranks_within(plan, cluster, ranks_per_host, devices) / spot.members[level];
+        const int32_t within = ranks_within(plan, cluster, ranks_per_host, devices);
+        spot.members[level] = group->size;
+        for (int rank = 0; rank < plan->ranks; rank++) {
+            if (zr_plan_place(plan, index, rank) != 0) continue;
+            const int32_t fewest = fewest_within(plan, group, cluster, ranks_per_host, rank, devices);
+            if (fewest < spot.members[level]) spot.members[level] = fewest;
+        }
+        spot.groups[level] = (within + spot.members[level] - 1) / spot.members[level];
     }
     return spot;
 }

@@ -67,7 +67,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     }
     const double memory = bytes / (cluster->device.memory_bytes_sec * cluster->memory_share);
     const double most = fmax(compute, memory);
-    *by = most < cluster->launch_sec ? BY_LAUNCHES : compute >= memory ? BY_PRODUCTS : BY_MEMORY;
+    *by = compute >= memory ? BY_PRODUCTS : BY_MEMORY;
     if (most > 0 && me->options.straggler > 0) return most * me->options.straggler + cluster->launch_sec;
     return most > 0 ? most + cluster->launch_sec : 0;
 }
@@ -161,7 +161,9 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
         const double takes = step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by);
         const double runs = step->when == ZR_WHEN_LATER ? rounds - 1 : step->when == ZR_WHEN_ALWAYS ? rounds : 1;
         if (by != LIMITS) {
-            sec[by] += runs * takes;
+            const double launch = takes > 0 ? me->cluster->launch_sec : 0;
+            sec[by] += runs * (takes - launch);
+            sec[BY_LAUNCHES] += runs * launch;
             continue;
         }
         made->exposed_sec[cause_of(plan, ZR_SCHEDULE_TRAIN, i)] += runs * takes;

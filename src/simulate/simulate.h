@@ -20,7 +20,8 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Of rank 0's group: ranks fill hosts one after the other, so no unit has more of it. */
+/** Of the group, of all alike, that the links serve worst: all ranks meet in every exchange. Where degrees divide hosts
+ *  they are all the same; elsewhere some reach over a border. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Seconds until each of the group has `bytes` from the others, in equal parts: an all-gather, or a reduce-scatter. */
