@@ -52,7 +52,7 @@ shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 
 expect "no command"           2  "zr --help"          "$ZR"
 expect "unknown command"      2  'did you mean "train"' "$ZR" trian
-for command in simulate tokenize report init; do
+for command in tokenize report init; do
     expect "$command is to come"  69 "not built"          "$ZR" $command
 done
 expect "--resume without a directory" 2 "train.output_dir, which is not given" "$ZR" train c.json --resume --train.output_dir=null
