@@ -21,10 +21,10 @@ static zr_layout layout_of(int stage, int ranks, int tensor)
 }
 
 static const zr_gpt2_config sizes = {.n_layer = 2,
-                                     .n_head = 4,
-                                     .n_embd = 32,
+                                     .n_head = 12,
+                                     .n_embd = 48,
                                      .n_positions = 16,
-                                     .vocab_size = 64,
+                                     .vocab_size = 96,
                                      .layer_norm_epsilon = 1e-5,
                                      .initializer_range = 0.02};
 
@@ -52,55 +52,71 @@ static zr_cluster cluster_of(zr_algorithm algorithm)
 
 /* ---- exchanges by hand ------------------------------------------------------------------------- */
 
-/* 16 ranks, 2 to a layer: 8 data-parallel ones, 2 of them on each host, two such groups at once. */
-static void test_places(void **state)
+static double exchange_sec(const zr_layout *layout, int32_t group, const zr_cluster *c, int32_t host, double bytes)
 {
-    (void)state;
-    const zr_layout layout = layout_of(2, 8, 2);
-    zr_plan *plan = plan_of(&layout);
-    const zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
-    const zr__spot data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4), tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
-    static const int32_t members[] = {1, 2, 8}, groups[] = {1, 2, 2}, layer_members[] = {1, 2, 2}, layers[] = {1, 2, 8};
-    assert_memory_equal(data.members, members, sizeof(members));
-    assert_memory_equal(data.groups, groups, sizeof(groups));
-    assert_memory_equal(tensor.members, layer_members, sizeof(layer_members));
-    assert_memory_equal(tensor.groups, layers, sizeof(layers));
-    assert_int_equal(data.size, 8);
-    /* Hosts half full: the group has one rank on each. */
-    zr_cluster wide = c;
-    wide.devices = wide.link[1].devices = 64;
-    const zr__spot half = zr__spot_of(plan, ZR_GROUP_DATA, &wide, 2);
-    assert_int_equal(half.members[1], 1);
-    assert_int_equal(half.groups[1], 2);
-    assert_int_equal(half.members[2], 8);
+    zr_plan *plan = plan_of(layout);
+    const zr__spot spot = zr__spot_of(plan, group, c, host);
     zr_plan_destroy(&plan);
-    /* Three ranks on a host: ranks 2 and 3 share layers across a border, and all wait for them. */
-    const zr_layout odd = layout_of(2, 3, 2);
-    plan = plan_of(&odd);
-    const zr__spot apart = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 3),
-                   together = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
-    assert_int_equal(apart.members[1], 1);
-    assert_int_equal(apart.members[2], 2);
-    assert_int_equal(together.members[1], 2);
-    assert_true(zr__exchange_sec(&c, &apart, 100) > 4 * zr__exchange_sec(&c, &together, 100));
-    zr_plan_destroy(&plan);
+    return zr__exchange_sec(c, &spot, bytes);
 }
 
+/* Hosts that are half full, all of them. Two ranks to a layer. */
+static void test_few_on_each_host(void **state)
+{
+    (void)state;
+    zr_layout layout = layout_of(2, 8, 2);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.devices = c.link[1].devices = 64;
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2); /* one of each group on a host */
+    close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 2, 700), 700 / 100.0 + 0.5);
+    /* Three on a host: ranks 2 and 3 share layers over a border, alone on its links, and all wait for them. */
+    layout = layout_of(2, 3, 2);
+    close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 3, 700), 700 / 20.0 + 2);
+    close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 4, 700), 700 / 100.0 + 0.5);
+}
+
+/* 24 ranks on hosts of 16: the second is half full. */
+static void test_last_host_half_full(void **state)
+{
+    (void)state;
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.devices = c.link[1].devices = 32;
+    c.host_devices = c.link[0].devices = 16;
+    c.link[1].shared_bytes_sec = 100;
+    zr_layout layout = layout_of(2, 24, 1);
+    /* One group: 8 rings, as many as the second host has ranks, but no more than a host's 100. */
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 100.0 + 23 * 2);
+    /* Two ranks there: two rings of 20 each. */
+    layout = layout_of(2, 18, 1);
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 40.0 + 17 * 2);
+    /* Three ranks share layers. Of the groups only that of ranks 15 to 17 crosses the border. */
+    layout = layout_of(2, 8, 3);
+    close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 16, 700), 700 / 20.0 + 2 * 2);
+    /* Three data-parallel groups, of which one has 6 and 2 ranks on the hosts, the others 5 and 3. */
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / (100.0 / 3) + 7 * 2);
+    c.algorithm = ZR_ALGORITHM_EXCHANGE;
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 7.0 * 5 * 3 / (100.0 / 3) + 7 * 2);
+}
+
+/* 16 ranks, 2 to a layer: 8 data-parallel ones, 2 of them on each host, two such groups at once. */
 static void test_exchanges(void **state)
 {
     (void)state;
     const zr_layout layout = layout_of(2, 8, 2);
     zr_plan *plan = plan_of(&layout);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
-    const zr__spot data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4), tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
+    zr__spot data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
+    const zr__spot tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
     /* Network: two members have 2 x 20, but half of the host's 40: 20. 7 hops of 2 s. */
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 20.0 + 7 * 2);
     close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
     close_to(zr__broadcast_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
     c.step_sec = 3;
     c.link_share = 0.5;
+    data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 10.0 + 7 * 2 + 3);
     c = cluster_of(ZR_ALGORITHM_EXCHANGE);
+    data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
     /* Of 700 bytes 600 come from other hosts to each of two members: 1200 over 20. */
     close_to(zr__exchange_sec(&c, &data, 700), 1200 / 20.0 + 7 * 2);
     c.algorithm = ZR_ALGORITHM_TREE;
@@ -125,10 +141,13 @@ static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr
     return made;
 }
 
-/* One level of links, no shares and no latencies: the prices of a profile. */
+/* One level of links, no shares and no latencies: the prices of a profile. FLOPs of a micro-batch by the formula of
+ * Narayanan et al. (2021, equation 3, without what they compute again). */
 static void test_as_a_profile(void **state)
 {
     (void)state;
+    const double rows = 2 * 16, C = 48, L = 2, T = 16, V = 96;
+    const double model_flops = 72 * rows * L * C * C * (1 + T / (6 * C) + V / (12 * L * C));
     for (int stage = 0; stage <= 3; stage++)
         for (int64_t accum = 1; accum <= 3; accum++) {
             zr_layout layout = layout_of(stage, 4, 1);
@@ -144,7 +163,8 @@ static void test_as_a_profile(void **state)
             close_to(made.price.step_sec, price.step_sec);
             close_to(made.price.comm_sec, price.comm_sec);
             close_to(made.samples_sec, 8.0 * (double)accum / price.step_sec);
-            close_to(made.flops_sec, plan->flops_hardware / 4 / price.step_sec);
+            close_to(made.flops_sec, model_flops * (double)accum / price.step_sec);
+            close_to(made.mfu, model_flops * (double)accum / price.step_sec / 1e9);
             zr_plan_destroy(&plan);
         }
 }
@@ -226,6 +246,140 @@ static void test_causes(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* ---- ranks that differ --------------------------------------------------------------------------- */
+
+static bool exchanges(const zr_plan *plan, const zr_step *step)
+{
+    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE ||
+           (plan->group[step->group].size > 1 &&
+            (step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_BROADCAST ||
+             step->kind == ZR_STEP_REDUCE || step->kind == ZR_STEP_REDUCE_SCATTER));
+}
+
+/* Of layouts with `tensor` ranks to a layer. */
+static bool same_group(const zr_step *step, int tensor, int a, int b)
+{
+    if (step->group == ZR_GROUP_TENSOR) return a / tensor == b / tensor;
+    return step->group == ZR_GROUP_DATA ? a % tensor == b % tensor : step->group == ZR_GROUP_ALL || a == b;
+}
+
+enum { RANKS = 8, STEPS = 2000 };
+
+/* All ranks, each with clocks of its own: an exchange begins when the last of its group is there. Kernels of rank r
+ * take `factor[r]` times as long as in `time`. When does the last rank end? */
+static double walk_all(const zr_plan *plan, const zr_step_time *time, const double factor[RANKS])
+{
+    static double end[STEPS][RANKS], clock[ZR_STREAMS][RANKS];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double last = 0;
+    assert_true(s->n_steps <= STEPS);
+    memset(clock, 0, sizeof(clock));
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        double start[RANKS], takes = time[i].end_sec - time[i].begin_sec;
+        for (int r = 0; r < RANKS; r++) {
+            start[r] = clock[step->stream][r];
+            for (int32_t w = step->waits; w < step->waits + step->n_waits && step->when != ZR_WHEN_LATER; w++)
+                if (!s->wait[w].before) start[r] = fmax(start[r], end[s->wait[w].step][r]);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            double begin = start[r];
+            for (int other = 0; other < RANKS && exchanges(plan, step); other++)
+                if (same_group(step, (int)plan->layout.tensor, r, other)) begin = fmax(begin, start[other]);
+            end[i][r] = clock[step->stream][r] = begin + takes * (exchanges(plan, step) ? 1 : factor[r]);
+            last = fmax(last, end[i][r]);
+        }
+    }
+    return last;
+}
+
+static void test_slowest_is_last(void **state)
+{
+    (void)state;
+    static zr_step_time time[STEPS];
+    for (int stage = 0; stage <= 3; stage++)
+        for (int tensor = 1; tensor <= 4; tensor *= 2) {
+            const zr_layout layout = layout_of(stage, RANKS / tensor, tensor);
+            zr_plan *plan = plan_of(&layout);
+            zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+            zr_simulate_options o = {.jitter = 0.5, .seed = 7, .straggler = 1.25};
+            zr_simulation made;
+            double factor[RANKS], all[RANKS];
+            c.link[0].latency_sec = c.link[1].latency_sec = 1e-6;
+            c.link[0].bytes_sec = c.link[1].bytes_sec = 1e8;
+            for (int r = 0; r < RANKS; r++) {
+                float n;
+                zr_rng_normal(&(zr_rng){.seed = 7, .purpose = ZR_RNG_JITTER}, (uint64_t)r, 1, &n);
+                factor[r] = (r == 0 ? 1.25 : 1) * (1 + 0.5 * fabs((double)n));
+                all[r] = 1;
+            }
+            assert_int_equal(zr_simulate(plan, &c, NULL, &made, time), ZR_OK);
+            close_to(walk_all(plan, time, all), made.price.step_sec);
+            close_to(walk_all(plan, time, factor), simulate(plan, &c, o).price.step_sec);
+            zr_plan_destroy(&plan);
+        }
+}
+
+static void test_jitter(void **state)
+{
+    (void)state;
+    const zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    double alone = 0, before = 0;
+    for (int ranks = 1; ranks <= 16; ranks *= 4) {
+        const zr_layout layout = layout_of(1, ranks, 1);
+        zr_plan *plan = plan_of(&layout);
+        const zr_simulation none = simulate(plan, &c, (zr_simulate_options){0}),
+                            seeded = simulate(plan, &c, (zr_simulate_options){.seed = 3}),
+                            some = simulate(plan, &c, (zr_simulate_options){.jitter = 0.1, .seed = 3}),
+                            again = simulate(plan, &c, (zr_simulate_options){.jitter = 0.1, .seed = 3}),
+                            more = simulate(plan, &c, (zr_simulate_options){.jitter = 0.2, .seed = 3}),
+                            other = simulate(plan, &c, (zr_simulate_options){.jitter = 0.1, .seed = 4});
+        zr_plan_destroy(&plan);
+        assert_true(none.slowest == 1 && seeded.price.step_sec == none.price.step_sec);
+        assert_true(some.price.step_sec > none.price.step_sec && more.price.step_sec > some.price.step_sec);
+        assert_true(some.price.step_sec == again.price.step_sec && some.slowest == again.slowest);
+        assert_true(some.slowest != other.slowest);
+        close_to(more.slowest - 1, 2 * (some.slowest - 1));
+        assert_true(some.slowest >= before); /* of more ranks the slowest is no faster */
+        before = some.slowest;
+        if (ranks == 1) alone = before;
+    }
+    assert_true(before > alone);
+}
+
+/* ---- saving --------------------------------------------------------------------------------------- */
+
+static void test_saves(void **state)
+{
+    (void)state;
+    zr_layout layout = layout_of(2, 4, 1);
+    zr_plan *without = plan_of(&layout);
+    layout.save = ZR_SAVE_IN_PLACE;
+    zr_plan *in_place = plan_of(&layout);
+    layout.save = ZR_SAVE_COPY;
+    layout.ranks = 1; /* no exchange beside which it could be made */
+    zr_plan *copy = plan_of(&layout);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    const zr_simulate_options none = {0}, two = {.ranks_per_host = 2};
+    assert_int_equal(simulate(without, &c, none).save.bytes, 0);
+    const zr_save_price unknown = simulate(in_place, &c, none).save;
+    /* Parameters and two moments in fp32, a quarter each. */
+    assert_true(unknown.bytes >= 3 * 4 * in_place->params / 4 && unknown.bytes < 3 * 4 * in_place->params / 4 + 2000);
+    assert_true(isnan(unknown.write_sec) && isnan(unknown.stall_sec));
+    c.disk_bytes_sec = 10; /* slower than a step */
+    const zr_save_price alone = simulate(in_place, &c, none).save, shared = simulate(in_place, &c, two).save;
+    close_to(alone.write_sec, 4 * (double)alone.bytes / 10); /* four ranks of a host share its disk */
+    close_to(shared.write_sec, 2 * (double)alone.bytes / 10);
+    assert_true(alone.stall_sec > shared.stall_sec && alone.stall_sec < alone.write_sec);
+    assert_true(isnan(simulate(copy, &c, none).save.stall_sec)); /* how fast it is made is not known */
+    c.host_bytes_sec = 500;
+    const zr_save_price copied = simulate(copy, &c, none).save;
+    close_to(copied.stall_sec, (double)copied.bytes / 500);
+    zr_plan_destroy(&without);
+    zr_plan_destroy(&in_place);
+    zr_plan_destroy(&copy);
+}
+
 /* ---- refusals ----------------------------------------------------------------------------------- */
 
 static void refused(const zr_plan *plan, const zr_cluster *c, int32_t ranks_per_host, const char *says)
@@ -256,11 +410,77 @@ static void test_refusals(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* A cluster that no file could have given: each number that must be there, and what is said where it is not. */
+static void test_bad_clusters(void **state)
+{
+    (void)state;
+    const zr_layout layout = layout_of(2, 8, 1);
+    zr_plan *plan = plan_of(&layout);
+    const zr_cluster good = cluster_of(ZR_ALGORITHM_RING);
+    zr_cluster c;
+#define BAD(change, says) c = good, c.change, refused(plan, &c, 0, says)
+    refused(plan, &(zr_cluster){.name = "none"}, 0, "device.flops_f32_per_sec of the cluster none is 0");
+    BAD(device.flops_f32 = 0, "device.flops_f32_per_sec of the cluster test is 0; a number above 0 was wanted");
+    BAD(device.flops_f32 = NAN, "device.flops_f32_per_sec of the cluster test is nan");
+    BAD(device.memory_bytes_sec = 0, "device.memory_bytes_per_sec of");
+    BAD(product_share = 0, "device.product_share of");
+    BAD(memory_share = -1, "device.memory_share of the cluster test is -1");
+    BAD(product_half = -1, "device.product_half_size of the cluster test is -1; a number from 0 was wanted");
+    BAD(launch_sec = INFINITY, "device.launch_sec of");
+    BAD(devices = 0, "devices of the cluster test is 0");
+    BAD(host_devices = 0, "host.devices of the cluster test is 0");
+    BAD(host_bytes_sec = -1, "host.device_bytes_per_sec of");
+    BAD(disk_bytes_sec = -1, "host.disk_bytes_per_sec of");
+    BAD(link_share = 0, "link_share of the cluster test is 0");
+    BAD(step_sec = NAN, "collective_sec of");
+    BAD(n_links = 0, "links of the cluster test connect 1 of its 16 devices");
+    BAD(n_links = 1, "links of the cluster test connect 4 of its 16 devices");
+    BAD(n_links = 5, "links of the cluster test: 5 levels");
+    BAD(link[0].devices = 0, "links[0].devices of the cluster test is 0");
+    BAD(link[1].devices = 18, "links[1].devices of the cluster test is 18; a larger multiple of the 4 of");
+    BAD(link[1].bytes_sec = 0, "links[1].bytes_per_sec of the cluster test is 0; a number above 0");
+    BAD(link[0].shared_bytes_sec = -1, "links[0].shared_bytes_per_sec of the cluster test is -1; a number from 0");
+    BAD(link[0].latency_sec = NAN, "links[0].latency_sec of");
+#undef BAD
+    zr_plan_destroy(&plan);
+}
+
+static void test_bad_options(void **state)
+{
+    (void)state;
+    const zr_layout layout = layout_of(2, 4, 1);
+    zr_plan *plan = plan_of(&layout);
+    const zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    static const zr_simulate_options bad[] = {
+        {.straggler = 0.5}, {.straggler = NAN}, {.jitter = -1}, {.jitter = INFINITY}, {.scores_bytes = -1}};
+    static const char *const says[] = {"straggler is 0.5", "straggler is nan", "jitter is -1", "jitter is inf",
+                                       "scores_bytes is -1"};
+    zr_simulation made, without;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(zr_simulate(plan, &c, &bad[i], &made, NULL), ZR_ERR_ARG);
+        assert_non_null(strstr(zr_error_message(), says[i]));
+    }
+    made = simulate(plan, &c, (zr_simulate_options){0});
+    assert_int_equal(zr_simulate(plan, &c, NULL, &without, NULL), ZR_OK);
+    assert_true(without.price.step_sec == made.price.step_sec);
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places), cmocka_unit_test(test_exchanges),         cmocka_unit_test(test_as_a_profile),
-        cmocka_unit_test(test_causes), cmocka_unit_test(test_what_moves_a_step), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_few_on_each_host),
+        cmocka_unit_test(test_last_host_half_full),
+        cmocka_unit_test(test_as_a_profile),
+        cmocka_unit_test(test_slowest_is_last),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_bad_clusters),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_causes),
+        cmocka_unit_test(test_what_moves_a_step),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

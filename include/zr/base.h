@@ -206,7 +206,8 @@ typedef enum zr_rng_purpose {
     ZR_RNG_INIT,    /* stream 0, element = index over all parameters of the model */
     ZR_RNG_DROPOUT, /* stream = the dropout's number in the graph */
     ZR_RNG_SHUFFLE, /* data order */
-    ZR_RNG_SAMPLE   /* generation */
+    ZR_RNG_SAMPLE,  /* generation */
+    ZR_RNG_JITTER   /* simulated devices: element = rank */
 } zr_rng_purpose;
 
 typedef struct zr_rng {

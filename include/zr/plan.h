@@ -566,6 +566,7 @@ typedef struct zr_save_price {
 /** By those rates, where a rank's states go out at disk_bytes_sec. ZR_ERR_STATE where the plan saves nothing. */
 ZR_API ZR_NODISCARD zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
                                                  zr_save_price *price);
+ZR_API ZR_NODISCARD zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price);
 
 /** When a step of the schedule runs, by those rates. */
 typedef struct zr_step_time {

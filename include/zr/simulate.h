@@ -88,18 +88,26 @@ typedef struct zr_simulation {
     double samples_sec, tokens_sec;
     double flops_sec; /* of a device, with what is computed again */
     double mfu;       /* of its peak, without */
+    double slowest;   /* the slowest rank's kernels take so many times longer than the cluster's numbers say; 1 */
+    /** Behind a step, by the disk of a host that its ranks share; zeros where the plan saves nothing. Seconds are NAN
+     *  where the cluster does not say how fast its disks are, or copies to its hosts that the plan needs. */
+    zr_save_price save;
 } zr_simulation;
 
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* 0: as many as the host has devices */
-    double straggler;       /* the slowest rank computes so many times slower; 0: none is */
-    bool copies_hold;       /* nothing is computed while checkpoints go to the host and back */
-    double scores_bytes;    /* of memory that attention reads and writes for each pair of a query and a key, forward,
-                               where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
+    double straggler;       /* rank 0 computes so many times slower, at least 1; 0: as the others */
+    double jitter;          /* rank r computes 1 + jitter * |n| times slower, n its number of the standard normal
+                               sequence of ZR_RNG_JITTER by `seed` */
+    uint64_t seed;
+    bool copies_hold;    /* nothing is computed while checkpoints go to the host and back */
+    double scores_bytes; /* of memory that attention reads and writes for each pair of a query and a key, forward,
+                            where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
 } zr_simulate_options;
 
-/** ZR_ERR_CONFIG where the plan's ranks do not fit the cluster, or a rate that the plan needs is not known;
- *  ZR_ERR_STATE without a training step. `time`, NULL or room for each step, as zr_plan_times. */
+/** `options` NULL: zeros. `time`, NULL or room for each step, as zr_plan_times. ZR_ERR_CONFIG where the plan's ranks do
+ *  not fit the cluster, or a number of the cluster that the plan needs is not there, by its key; ZR_ERR_ARG for an
+ *  option; ZR_ERR_STATE without a training step. */
 ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
                                           const zr_simulate_options *options, zr_simulation *simulation,
                                           zr_step_time *time);

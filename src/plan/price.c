@@ -323,13 +323,11 @@ zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better
     return ZR_OK;
 }
 
-zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
-                             zr_save_price *price)
+zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
-    const profile_pricer pricer = pricer_of(profile, disk_bytes_sec);
-    pricing without = pricing_by(plan, &pricer.base), with = without;
+    pricing without = pricing_by(plan, pricer), with = without;
     with.saves = true;
     ZR_TRY(walk(&without, ZR_SCHEDULE_TRAIN));
     ZR_TRY(walk(&with, ZR_SCHEDULE_TRAIN));
@@ -337,6 +335,14 @@ zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, dou
                              .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr_plan_saved_bytes(plan, &s->step[i]);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
+                             zr_save_price *price)
+{
+    const profile_pricer pricer = pricer_of(profile, disk_bytes_sec);
+    ZR_TRY(zr_plan_price_save_by(plan, &pricer.base, price));
     return ZR_OK;
 }
 

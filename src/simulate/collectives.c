@@ -9,6 +9,15 @@
 
 /* ---- where ranks are ---------------------------------------------------------------------------- */
 
+/* The groups of one kind, and where their ranks are. */
+typedef struct placing {
+    const zr_plan *plan;
+    const zr_cluster *cluster;
+    int32_t ranks_per_host;
+    int32_t index; /* of the group */
+    const zr_group *group;
+} placing;
+
 /* Devices of one unit of a level; level 0 is a device, level l the links[l - 1]. */
 static int32_t unit_devices(const zr_cluster *cluster, int level)
 {
@@ -16,112 +25,100 @@ static int32_t unit_devices(const zr_cluster *cluster, int level)
 }
 
 /* From a group's first rank to that at a place: the first axis of the group counts slowest. */
-static int64_t rank_at(const zr_plan *plan, const zr_group *group, int32_t place)
+static int64_t rank_at(const placing *p, int32_t place)
 {
     int64_t rank = 0;
-    for (int32_t i = group->n_axes - 1; i >= 0; i--) {
-        const zr_axis *axis = &plan->axis[group->axis[i]];
+    for (int32_t i = p->group->n_axes - 1; i >= 0; i--) {
+        const zr_axis *axis = &p->plan->axis[p->group->axis[i]];
         rank += (int64_t)(place % axis->size) * axis->step;
         place /= axis->size;
     }
     return rank;
 }
 
-/* Ranks of all on the devices of the first unit. */
-static int32_t ranks_within(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host, int32_t devices)
+static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
 {
+    return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
+}
+
+/* The first place behind `place` that is in another unit. */
+static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
+{
+    const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
+    while (++place < p->group->size && unit_of(p, first + rank_at(p, place), devices) == unit) continue;
+    return place;
+}
+
+/* The first rank on this device or behind it. */
+static int64_t rank_from(const placing *p, int64_t device)
+{
+    const int32_t host = p->cluster->host_devices, rest = (int32_t)(device % host);
+    const int64_t rank = device / host * p->ranks_per_host + (rest < p->ranks_per_host ? rest : p->ranks_per_host);
+    return rank < p->plan->ranks ? rank : p->plan->ranks;
+}
+
+/* Groups of the kind that have members in a unit and others beyond it: they share the links into it. */
+static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
+{
+    const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
     int32_t n = 0;
-    while (n < plan->ranks && zr__device_of(cluster, ranks_per_host, n) < devices) n++;
+    for (int64_t rank = first; rank < end; rank++) {
+        const int32_t place = zr_plan_place(p->plan, p->index, (int)rank);
+        const int64_t zeroth = rank - rank_at(p, place), last = zeroth + rank_at(p, p->group->size - 1);
+        const bool counted = place > 0 && zeroth + rank_at(p, place - 1) >= first;
+        n += !counted && (zeroth < first || last >= end);
+    }
     return n;
 }
 
-/* The fewest members that the group of `first` (at place 0) has in one of the units that it touches: the links into
- * that unit are the slowest for it. */
-static int32_t fewest_within(const zr_plan *plan, const zr_group *group, const zr_cluster *cluster,
-                             int32_t ranks_per_host, int64_t first, int32_t devices)
+/* What the links of a level make of the group whose first rank is `first`. A ring enters each unit once, and there are
+ * as many rings as the unit with the fewest members has. */
+static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
-    int32_t fewest = group->size, here = 0;
-    int64_t unit = -1;
-    for (int32_t place = 0; place < group->size; place++) {
-        const int64_t now = zr__device_of(cluster, ranks_per_host, first + rank_at(plan, group, place)) / devices;
-        if (now != unit && here > 0 && here < fewest) fewest = here;
-        here = now == unit ? here + 1 : 1;
-        unit = now;
+    const zr_cluster_link *link = &p->cluster->link[level];
+    const int32_t below = unit_devices(p->cluster, level), size = p->group->size;
+    const double rate = link->bytes_sec * p->cluster->link_share,
+                 shared = link->shared_bytes_sec * p->cluster->link_share;
+    int32_t fewest = 0;
+    for (int32_t place = 0, end; place < size; place = end) {
+        end = unit_end(p, first, place, link->devices);
+        for (int32_t in = place, out; in < end; in = out) {
+            out = unit_end(p, first, in, below);
+            const int32_t members = out - in, others = end - place - members;
+            if (others == 0) continue; /* it crosses no link */
+            if (fewest == 0 || members < fewest) fewest = members;
+            spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
+            if (shared <= 0) continue;
+            const double each = groups_across(p, unit_of(p, first + rank_at(p, in), below), below) / shared;
+            spot->ring_sec = fmax(spot->ring_sec, each);
+            spot->direct_sec = fmax(spot->direct_sec, each * others * members / (size - 1));
+        }
     }
-    return here < fewest ? here : fewest;
+    if (fewest == 0) return;
+    spot->ring_sec = fmax(spot->ring_sec, 1 / (rate * fewest));
+    spot->latency_sec = fmax(spot->latency_sec, link->latency_sec);
 }
 
 zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *cluster, int32_t ranks_per_host)
 {
-    const zr_group *group = &plan->group[index];
-    zr__spot spot = {.size = group->size};
-    for (int level = 0; level <= cluster->n_links; level++) {
-        const int32_t devices = unit_devices(cluster, level);
-        const int32_t within = ranks_within(plan, cluster, ranks_per_host, devices);
-        spot.members[level] = group->size;
-        for (int rank = 0; rank < plan->ranks; rank++) {
-            if (zr_plan_place(plan, index, rank) != 0) continue;
-            const int32_t fewest = fewest_within(plan, group, cluster, ranks_per_host, rank, devices);
-            if (fewest < spot.members[level]) spot.members[level] = fewest;
-        }
-        spot.groups[level] = (within + spot.members[level] - 1) / spot.members[level];
-    }
+    const placing p = {plan, cluster, ranks_per_host, index, &plan->group[index]};
+    zr__spot spot = {.size = p.group->size};
+    for (int rank = 0; spot.size > 1 && rank < plan->ranks; rank++)
+        for (int level = 0; level < cluster->n_links && zr_plan_place(plan, index, rank) == 0; level++)
+            add_level(&p, rank, level, &spot);
     return spot;
 }
 
 /* ---- what they take ----------------------------------------------------------------------------- */
 
-/* Does the group cross the links of this level? */
-static bool crosses(const zr__spot *spot, int level)
+static double ring_sec(const zr__spot *spot, double bytes)
 {
-    return spot->members[level + 1] > spot->members[level];
+    return bytes * spot->ring_sec + (spot->size - 1) * spot->latency_sec;
 }
 
-static double device_rate(const zr_cluster *cluster, int level)
+static double tree_sec(const zr__spot *spot, double bytes)
 {
-    return cluster->link[level].bytes_sec * cluster->link_share;
-}
-
-/* Of the links into one unit below this level, for one of the groups that cross at the same time. */
-static double unit_rate(const zr_cluster *cluster, const zr__spot *spot, int level)
-{
-    const double own = device_rate(cluster, level) * spot->members[level];
-    const double shared = cluster->link[level].shared_bytes_sec * cluster->link_share / spot->groups[level];
-    return shared > 0 ? fmin(own, shared) : own;
-}
-
-static double latency(const zr_cluster *cluster, const zr__spot *spot)
-{
-    double most = 0;
-    for (int level = 0; level < cluster->n_links; level++)
-        if (crosses(spot, level)) most = fmax(most, cluster->link[level].latency_sec);
-    return most;
-}
-
-/* As many rings as a unit has members of the group share the bytes; all of them enter each unit once. */
-static double ring_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
-{
-    double sec = 0;
-    for (int level = 0; level < cluster->n_links; level++)
-        if (crosses(spot, level)) sec = fmax(sec, bytes / unit_rate(cluster, spot, level));
-    return sec + (spot->size - 1) * latency(cluster, spot);
-}
-
-/* Each member gets from beyond its unit what those there have. */
-static double direct_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
-{
-    double sec = 0;
-    for (int level = 0; level < cluster->n_links; level++) {
-        const int32_t others = spot->members[level + 1] - spot->members[level];
-        const double into_unit = bytes * others / (spot->size - 1) * spot->members[level];
-        if (others > 0) sec = fmax(sec, into_unit / unit_rate(cluster, spot, level));
-    }
-    return sec;
-}
-
-static double tree_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
-{
-    return direct_sec(cluster, spot, bytes) + ceil(log2(spot->size)) * latency(cluster, spot);
+    return bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
 }
 
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
@@ -130,16 +127,16 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
     if (spot->size < 2) return 0;
     switch (cluster->algorithm) {
     case ZR_ALGORITHM_RING:
-        sec = ring_sec(cluster, spot, bytes);
+        sec = ring_sec(spot, bytes);
         break;
     case ZR_ALGORITHM_TREE:
-        sec = tree_sec(cluster, spot, bytes);
+        sec = tree_sec(spot, bytes);
         break;
     case ZR_ALGORITHM_EXCHANGE:
-        sec = direct_sec(cluster, spot, bytes) + (spot->size - 1) * latency(cluster, spot);
+        sec = bytes * spot->direct_sec + (spot->size - 1) * spot->latency_sec;
         break;
     case ZR_ALGORITHM_AUTO:
-        sec = fmin(ring_sec(cluster, spot, bytes), tree_sec(cluster, spot, bytes));
+        sec = fmin(ring_sec(spot, bytes), tree_sec(spot, bytes));
         break;
     }
     return sec + cluster->step_sec;
@@ -148,5 +145,5 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
 /* Along the ring, in pieces that follow one another. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
-    return spot->size < 2 ? 0 : ring_sec(cluster, spot, bytes) + cluster->step_sec;
+    return spot->size < 2 ? 0 : ring_sec(spot, bytes) + cluster->step_sec;
 }

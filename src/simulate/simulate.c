@@ -20,14 +20,15 @@ typedef struct pricer {
     zr_pricer base;
     const zr_cluster *cluster;
     zr_simulate_options options;
+    int32_t ranks_per_host;
+    double slowest; /* zr_simulation's */
     zr__spot spot[ZR_GROUPS_MAX];
     double *exposed_sec; /* by cause */
 } pricer;
 
 /* ---- what a kernel takes ------------------------------------------------------------------------ */
 
-/* In the plan's type. */
-static double peak_of(const zr_plan *plan, const zr_machine *device)
+double zr__peak_of(const zr_plan *plan, const zr_machine *device)
 {
     return plan->layout.dtype != ZR_F32 && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_f32;
 }
@@ -43,7 +44,7 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
 {
     const zr_machine *device = &me->cluster->device;
     if (device->n_products > 0) return zr_plan_op_flops_sec(plan, def, device, cost->product);
-    const double peak = peak_of(plan, device);
+    const double peak = zr__peak_of(plan, device);
     const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
     return smallest > 0 ? peak * product_share(me->cluster, (double)smallest) : peak;
 }
@@ -68,8 +69,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     const double memory = bytes / (cluster->device.memory_bytes_sec * cluster->memory_share);
     const double most = fmax(compute, memory);
     *by = compute >= memory ? BY_PRODUCTS : BY_MEMORY;
-    if (most > 0 && me->options.straggler > 0) return most * me->options.straggler + cluster->launch_sec;
-    return most > 0 ? most + cluster->launch_sec : 0;
+    return most > 0 ? most * me->slowest + cluster->launch_sec : 0;
 }
 
 /* ---- what a step takes -------------------------------------------------------------------------- */
@@ -82,9 +82,15 @@ static bool uses_space(const zr_plan *plan, zr_schedule_kind kind, const zr_step
     return false;
 }
 
-static bool is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
+bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
 {
     return step->kind == ZR_STEP_COPY && uses_space(plan, kind, step, ZR_SPACE_HOST);
+}
+
+/* Ranks of a full host: they share its disk. */
+static int32_t host_ranks(const pricer *me, const zr_plan *plan)
+{
+    return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
 static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, limit *by)
@@ -92,6 +98,7 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
     const zr_step *step = &plan->schedule[kind].step[index];
     const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
     const zr__spot *spot = &me->spot[step->group];
+    const double saved = step->when == ZR_WHEN_SAVE ? (double)zr_plan_saved_bytes(plan, step) : 0;
     *by = LIMITS;
     switch (step->kind) {
     case ZR_STEP_GATHER:
@@ -107,10 +114,11 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
     case ZR_STEP_AGREE:
         return zr__exchange_sec(me->cluster, spot, 0);
     case ZR_STEP_COPY:
-        if (is_host_copy(plan, kind, step)) return cost.memory_bytes / me->cluster->host_bytes_sec;
+        if (zr__is_host_copy(plan, kind, step))
+            return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
         break;
     case ZR_STEP_SAVE:
-        return (double)zr_plan_saved_bytes(plan, step) / me->cluster->disk_bytes_sec * me->cluster->host_devices;
+        return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
     default:
         break;
     }
@@ -193,35 +201,37 @@ static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
     made->samples_sec = data_ranks * (double)(l->batch * l->accum) / sec;
     made->tokens_sec = made->samples_sec * (double)l->seq;
     made->flops_sec = plan->flops_hardware / plan->ranks / sec;
-    made->mfu = plan->flops_model / plan->ranks / sec / peak_of(plan, &me->cluster->device);
+    made->mfu = plan->flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
     split_busy(me, plan, made);
     made->bound_by = bound_of(made);
 }
 
-/* ---- whether it can be priced --------------------------------------------------------------------- */
-
-static bool has_host_copy(const zr_plan *plan)
+/* What a save costs, where all rates that it needs are known. */
+static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
-    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].when != ZR_WHEN_SAVE && is_host_copy(plan, ZR_SCHEDULE_TRAIN, &s->step[i])) return true;
-    return false;
+    const bool known =
+        me->cluster->disk_bytes_sec > 0 && (me->cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, true));
+    if (plan->save == ZR_SAVE_NONE) return ZR_OK;
+    ZR_TRY(zr_plan_price_save_by(plan, &me->base, price));
+    if (!known) price->write_sec = price->stall_sec = NAN;
+    return ZR_OK;
 }
 
-static zr_status check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host)
+/* ---- all ranks ------------------------------------------------------------------------------------ */
+
+/* All have the same steps, and none begins earlier where a kernel or another rank takes longer. So the rank whose
+ * kernels take longest is the last at every step: the others wait for it, and it waits for none. */
+static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
-    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
-             "this plan has no training step to simulate: set zr_layout.train");
-    ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
-             "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,
-             cluster->name, cluster->host_devices);
-    const int64_t last = zr__device_of(cluster, ranks_per_host, plan->ranks - 1);
-    ZR_CHECK(last < cluster->devices, ZR_ERR_CONFIG,
-             "%d ranks, %d on a host, do not fit the %d devices of %s: use fewer ranks or a larger cluster",
-             plan->ranks, ranks_per_host, cluster->devices, cluster->name);
-    ZR_CHECK(cluster->host_bytes_sec > 0 || !has_host_copy(plan), ZR_ERR_CONFIG,
-             "the plan copies to the host's memory, and host.device_bytes_per_sec of %s is not known", cluster->name);
-    return ZR_OK;
+    const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
+    const double straggler = options->straggler > 0 ? options->straggler : 1;
+    double slowest = straggler;
+    for (int32_t r = 0; options->jitter > 0 && r < ranks; r++) {
+        float n;
+        zr_rng_normal(&rng, (uint64_t)r, 1, &n);
+        slowest = fmax(slowest, (r == 0 ? straggler : 1) * (1 + options->jitter * fabs((double)n)));
+    }
+    return slowest;
 }
 
 static unsigned in_turn(const zr_cluster *cluster, const zr_simulate_options *options)
@@ -230,20 +240,36 @@ static unsigned in_turn(const zr_cluster *cluster, const zr_simulate_options *op
     return options->copies_hold ? 1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COPY : 0;
 }
 
-zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options,
+static zr_status check_options(const zr_simulate_options *o)
+{
+    ZR_CHECK(o->straggler == 0 || (o->straggler >= 1 && isfinite(o->straggler)), ZR_ERR_ARG,
+             "straggler is %g; 0, or a number from 1 on was wanted", o->straggler);
+    ZR_CHECK(o->jitter >= 0 && isfinite(o->jitter), ZR_ERR_ARG, "jitter is %g; a number from 0 on was wanted",
+             o->jitter);
+    ZR_CHECK(o->scores_bytes >= 0 && isfinite(o->scores_bytes), ZR_ERR_ARG,
+             "scores_bytes is %g; a number from 0 on was wanted", o->scores_bytes);
+    return ZR_OK;
+}
+
+zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *wanted,
                       zr_simulation *made, zr_step_time *time)
 {
-    const int32_t ranks_per_host = options->ranks_per_host > 0 ? options->ranks_per_host : cluster->host_devices;
-    ZR_TRY(check(plan, cluster, ranks_per_host));
-    *made = (zr_simulation){.bound_by = ""};
-    pricer me = {{.step_sec = step_sec, .waited = waited, .in_turn = in_turn(cluster, options)},
+    const zr_simulate_options options = wanted ? *wanted : (zr_simulate_options){0};
+    const int32_t ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : cluster->host_devices;
+    ZR_TRY(check_options(&options));
+    ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
+    *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
+    pricer me = {{.step_sec = step_sec, .waited = waited, .in_turn = in_turn(cluster, &options)},
                  .cluster = cluster,
-                 .options = *options,
+                 .options = options,
+                 .ranks_per_host = ranks_per_host,
+                 .slowest = made->slowest,
                  .exposed_sec = made->exposed_sec};
     for (int32_t g = 0; g < plan->n_groups; g++) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
     ZR_TRY(zr_plan_price_by(plan, &me.base, &made->price));
     finish(&me, plan, made);
     me.base.waited = NULL;
+    ZR_TRY(price_save(&me, plan, &made->save));
     if (time) ZR_TRY(zr_plan_times_by(plan, &me.base, time));
     return ZR_OK;
 }

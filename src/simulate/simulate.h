@@ -7,11 +7,11 @@
 
 #include "zr/simulate.h"
 
-/** A group in the cluster: of each level of links, and below them of a device (level 0). */
+/** What a group's place in the cluster makes of its exchanges. */
 typedef struct zr__spot {
-    int32_t members[ZR_CLUSTER_LINKS + 1]; /* of the group, within one unit of the level */
-    int32_t groups[ZR_CLUSTER_LINKS + 1];  /* such groups that have members there */
     int32_t size;
+    double ring_sec, direct_sec; /* for each byte: along a ring, and straight from every other member */
+    double latency_sec;          /* of one message over the slowest links that it crosses */
 } zr__spot;
 
 /** Where rank r of so many on each host is. */
@@ -20,14 +20,22 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Of the group, of all alike, that the links serve worst: all ranks meet in every exchange. Where degrees divide hosts
- *  they are all the same; elsewhere some reach over a border. */
+/** Of all groups of this kind, what the links serve worst: all ranks meet in the end. Where degrees divide hosts, and
+ *  hosts are full, they are all the same; elsewhere some reach over a border, or find fewer links into their host. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Seconds until each of the group has `bytes` from the others, in equal parts: an all-gather, or a reduce-scatter. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 /** Until all have what one of them has, or one has the sum of all. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
+
+/** Is everything there that pricing such a plan needs, and do its ranks fit? */
+ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);
+/** In the plan's type. */
+double zr__peak_of(const zr_plan *plan, const zr_machine *device);
+/** Does a step copy to the host's memory or back? Those that save are asked for by themselves. */
+bool zr__copies_to_host(const zr_plan *plan, bool saves);
+bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
 /** A number that was fitted, and by what. */
 typedef struct zr__simulate_constant {

@@ -1,0 +1,90 @@
+/*
+ * Whether a plan can be priced on a cluster. One that was read from a file has no number out of bounds; one that a
+ * program made may.
+ */
+#include "simulate/simulate.h"
+
+#include <math.h>
+
+static zr_status refuse_number(const zr_cluster *cluster, const char *key, double value, bool zero)
+{
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s of the cluster %s is %g; a number %s 0 was wanted", key, cluster->name, value,
+                   zero ? "from" : "above");
+}
+
+static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
+{
+    const bool measured = c->device.n_products > 0; /* products need no curve */
+    const struct {
+        const char *key;
+        double value;
+        bool zero; /* may be */
+    } numbers[] = {{"device.flops_f32_per_sec", zr__peak_of(plan, &c->device), false},
+                   {"device.memory_bytes_per_sec", c->device.memory_bytes_sec, false},
+                   {"device.product_share", c->product_share, measured},
+                   {"device.product_half_size", c->product_half, true},
+                   {"device.memory_share", c->memory_share, false},
+                   {"device.launch_sec", c->launch_sec, true},
+                   {"devices", c->devices, false},
+                   {"host.devices", c->host_devices, false},
+                   {"host.device_bytes_per_sec", c->host_bytes_sec, true},
+                   {"host.disk_bytes_per_sec", c->disk_bytes_sec, true},
+                   {"link_share", c->link_share, c->n_links == 0},
+                   {"collective_sec", c->step_sec, true}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        const double value = numbers[i].value;
+        if (!isfinite(value) || value < 0 || (value == 0 && !numbers[i].zero))
+            return refuse_number(c, numbers[i].key, value, numbers[i].zero);
+    }
+    return ZR_OK;
+}
+
+static zr_status check_links(const zr_cluster *c)
+{
+    ZR_CHECK(c->n_links >= 0 && c->n_links <= ZR_CLUSTER_LINKS, ZR_ERR_CONFIG,
+             "links of the cluster %s: %d levels; 0 to %d were wanted", c->name, c->n_links, ZR_CLUSTER_LINKS);
+    for (int i = 0; i < c->n_links; i++) {
+        const zr_cluster_link *link = &c->link[i];
+        const int32_t below = i ? link[-1].devices : 1;
+        ZR_CHECK(link->devices > below && link->devices % below == 0, ZR_ERR_CONFIG,
+                 "links[%d].devices of the cluster %s is %d; a larger multiple of the %d of the level below was wanted",
+                 i, c->name, link->devices, below);
+        const double numbers[] = {link->bytes_sec, link->shared_bytes_sec, link->latency_sec};
+        static const char *const keys[] = {"bytes_per_sec", "shared_bytes_per_sec", "latency_sec"};
+        for (int k = 0; k < 3; k++)
+            ZR_CHECK(isfinite(numbers[k]) && (numbers[k] > 0 || (numbers[k] == 0 && k > 0)), ZR_ERR_CONFIG,
+                     "links[%d].%s of the cluster %s is %g; a number %s 0 was wanted", i, keys[k], c->name, numbers[k],
+                     k > 0 ? "from" : "above");
+    }
+    const int32_t all = c->n_links ? c->link[c->n_links - 1].devices : 1;
+    ZR_CHECK(all >= c->devices, ZR_ERR_CONFIG, "links of the cluster %s connect %d of its %d devices; all were wanted",
+             c->name, all, c->devices);
+    return ZR_OK;
+}
+
+bool zr__copies_to_host(const zr_plan *plan, bool saves)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if ((s->step[i].when == ZR_WHEN_SAVE) == saves && zr__is_host_copy(plan, ZR_SCHEDULE_TRAIN, &s->step[i]))
+            return true;
+    return false;
+}
+
+zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host)
+{
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to simulate: set zr_layout.train");
+    ZR_TRY(check_numbers(plan, cluster));
+    ZR_TRY(check_links(cluster));
+    ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
+             "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,
+             cluster->name, cluster->host_devices);
+    const int64_t last = zr__device_of(cluster, ranks_per_host, plan->ranks - 1);
+    ZR_CHECK(last < cluster->devices, ZR_ERR_CONFIG,
+             "%d ranks, %d on a host, do not fit the %d devices of %s: use fewer ranks or a larger cluster",
+             plan->ranks, ranks_per_host, cluster->devices, cluster->name);
+    ZR_CHECK(cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, false), ZR_ERR_CONFIG,
+             "the plan copies to the host's memory, and host.device_bytes_per_sec of %s is not known", cluster->name);
+    return ZR_OK;
+}
