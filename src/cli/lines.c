@@ -194,12 +194,15 @@ zr_status cli_lines_draw(const cli_lines *lines, char **svg, size_t *bytes)
     page g = {.lines = lines,
               .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
               .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
+    *svg = NULL;
     if (g.x && g.sorted) g.out = open_memstream(svg, bytes);
     if (g.out) draw_page(&g);
     bool drawn = g.out && ferror(g.out) == 0;
     if (g.out && fclose(g.out) != 0) drawn = false;
     zr_free(g.x);
     zr_free(g.sorted);
-    ZR_CHECK(drawn, ZR_ERR_MEMORY, "no memory to draw");
-    return ZR_OK;
+    if (drawn) return ZR_OK;
+    free(*svg);
+    *svg = NULL;
+    return ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
 }
