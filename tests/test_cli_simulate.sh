@@ -51,6 +51,49 @@ check "... and by the cluster's time" grep -q 'as priced for small' step.svg
 check "a picture over the cluster's file" fails 73 'small.json' on8 --svg small.json
 check "no cluster" fails 2 'needs --cluster' "$ZR" simulate c.json --ranks 8
 check "no ranks" fails 2 'needs --ranks' simulate c.json
+memory() { # PATTERN OPTION...: the line of memory
+    pattern=$1
+    shift
+    prints "^memory  *[0-9.]* MB of a device's 60.00 MB$pattern$" on8 "$@"
+}
+check "what fits" memory '' --stage 2 --batch 4
+check "a device's memory that does not do" memory ': does not fit' --batch 4 --memory 1GB
+sed 's/400000000/200000/' small.json >poor.json
+check "... a host's" memory "; [0-9.]* kB of a host's 200.00 kB: does not fit" --stage 2 --cluster ./poor.json
+check "... less than memory.limit" memory ': more than memory.limit allows' --stage 2 --batch 4 --memory 90MB
+host() { on8 --json >host.json && python3 -c '
+import json
+one = json.load(open("host.json"))
+assert one["host_bytes"] == 4 * one["memory"]["spaces"]["host"]["total"] > 0, one'; }
+check "... of a host in JSON" host
+jitter() {
+    for f in 0 0.1 0.3; do on8 --stage 2 --jitter $f --json >jitter.$f.json || return 1; done
+    on8 --stage 2 --jitter 0.1 --seed 0 --json >again.json && cmp again.json jitter.0.1.json || return 1
+    on8 --stage 2 --jitter 0.1 --seed 1 --json >other.json && on8 --stage 2 --json >none.json || return 1
+    cmp none.json jitter.0.json && ! cmp -s other.json again.json && python3 - <<'END'
+import json
+slowest, step = zip(*((one["slowest"], one["step_sec"]) for one in
+                      (json.load(open(f"jitter.{f}.json")) for f in ("0", "0.1", "0.3"))))
+assert slowest[0] == 1 and abs((slowest[2] - 1) - 3 * (slowest[1] - 1)) < 1e-9, slowest
+assert step[0] < step[1] < step[2], step
+END
+}
+check "jitter, by its seed" jitter
+check "... in words" prints '^slowest .* take 1\.[0-9]* times as long$' on8 --jitter 0.1
+check "a seed for nothing" fails 2 'give both' on8 --seed 1
+saves() {
+    sed 's/"device_bytes_per_sec"/"disk_bytes_per_sec": 1e8, "device_bytes_per_sec"/' small.json >disk.json &&
+        on8 --cluster ./disk.json --train.save_interval=10 --json >save.json && python3 - <<'END'
+import json
+save = json.load(open("save.json"))["save"]
+assert abs(save["write_sec"] - 4 * save["bytes"] / 1e8) < 1e-9, save # four ranks of a host share its disk
+assert 0 < save["stall_sec"] < save["write_sec"], save
+END
+}
+check "a save" saves
+check "... in words" prints '^save .* a rank, every 10 steps: .* training waits ' on8 --cluster ./disk.json --train.save_interval=10
+check "... on disks that are not known" prints 'small has no host.disk_bytes_per_sec' on8 --train.save_interval=10
+check "... not asked for" sh -c "! '$ZR' simulate --quiet --cluster ./disk.json c.json --ranks 8 | grep ^save"
 check "more ranks than devices" fails 78 'do not fit the 8 devices' simulate c.json --ranks 16
 
 # ---- sweeps
@@ -104,7 +147,9 @@ many() {
     fails 2 '10201 combinations; at most 10000' on8 --sweep batch=$list --sweep seq=$list
 }
 check "too many" many
-check "nothing can be planned" fails 78 'none of the 2 combinations' on8 --sweep tensor=3,5
+nothing() { fails 78 'none of the 2 combinations' on8 --sweep tensor=3,5 >rows.csv && ! test -s rows.csv; }
+check "nothing can be planned: no rows" nothing
+check "a model that cannot be read is no row" fails 66 'none/' on8 --sweep model.init=./none,./nowhere
 check "lines, as SVG" sweep --sweep batch=1,2,4,16 --sweep stage=1,2,3 --svg lines.svg
 check "... that are well-formed" xml lines.svg
 check "... with a name each" sh -c 'for s in 1 2 3; do grep -q ">stage $s<" lines.svg || exit 1; done'
@@ -233,6 +278,8 @@ check "twice the same" again
 check "in words" sh -c 'grep -q "^the fastest of" first && grep -q -- "--zero_optimization.stage=" first &&
     grep -q "^ 11 " first'
 check "nothing fits" fails 71 'nothing fits; stage' on8 --search --model.n_embd=8192
+check "nothing can be planned" fails 78 'none of the ways .*; the first: 5 ranks a host' on8 --search \
+    --parallel.ranks_per_host=5
 check "a memory limit is kept" sh -c "'$ZR' simulate --quiet --cluster ./small.json c.json --ranks 8 --search --json --memory 90MB >l.json &&
     python3 -c 'import json; assert max(w[\"memory_bytes\"] * 1.03 + 50331648 for w in json.load(open(\"l.json\")) if w[\"fits\"]) <= 90e6'"
 check "both at once" fails 2 'one at a time' on8 --search --sweep stage=1

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,15 +19,44 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
+/** What there is of a memory, and whether so much is too much. */
+static bool print_of(const char *whose, int64_t bytes, int64_t there)
+{
+    char needs[32], has[32];
+    const bool known = there > 0, over = known && bytes > there;
+    printf("%s of a %s %s%s", cli_bytes((double)bytes, needs), whose, known ? cli_bytes((double)there, has) : "memory",
+           over ? ": does not fit" : "");
+    return over;
+}
+
+/** A host's where ranks keep something there on purpose, or where it is too little. */
 static void print_memory(const simulating *c, const cli_simulated *made)
 {
-    char total[32], there[32], host[32];
     const zr_memory *m = &made->report.memory;
-    printf("memory     %s of a device's %s%s", cli_bytes((double)m->total_bytes, total),
-           cli_bytes((double)c->cluster.device.memory_bytes, there), made->fits ? "" : ": does not fit");
-    if (m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
-        printf("; %s of its host", cli_bytes((double)m->space[ZR_SPACE_HOST].total_bytes, host));
-    putchar('\n');
+    const int64_t host = c->cluster.host_memory_bytes;
+    const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
+    printf("memory     ");
+    bool over = print_of("device's", m->total_bytes, c->cluster.device.memory_bytes);
+    if (kept || (host > 0 && made->host_bytes > host)) {
+        printf("; ");
+        over |= print_of("host's", made->host_bytes, host);
+    }
+    puts(made->fits || over ? "" : ": more than memory.limit allows");
+}
+
+static void print_save(const simulating *c, const zr_save_price *save)
+{
+    char size[32], write[32], stall[32];
+    if (save->bytes == 0) return;
+    printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
+           (long long)c->config->train.save_interval);
+    if (isnan(save->write_sec)) {
+        printf("how long it takes is not known; %s has no host.%s\n", c->cluster.name,
+               c->cluster.disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
+        return;
+    }
+    printf("%s by the hosts' disks; training waits %s\n", cli_seconds(save->write_sec, write),
+           cli_seconds(save->stall_sec, stall));
 }
 
 static void print_waits(const zr_simulation *s)
@@ -59,6 +89,8 @@ static void print_text(const simulating *c, const cli_simulated *made)
            cli_seconds(s->memory_sec, memory), cli_seconds(s->launch_sec, launch));
     print_waits(s);
     print_memory(c, made);
+    print_save(c, &s->save);
+    if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
     printf("bound by   %s\n", s->bound_by);
     if (c->o->tokens > 0)
         printf("days       %.3g for %.3g tokens\n", cli_simulated_days(made, c->o->tokens), c->o->tokens);
@@ -76,6 +108,17 @@ static json_t *exposed_by_cause(const zr_simulation *s)
     json_t *by = json_object();
     for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr_cause_name((zr_cause)i), s->exposed_sec[i]);
     return by;
+}
+
+/** What is not known is null. */
+static json_t *save_json(const zr_save_price *save)
+{
+    const bool known = !isnan(save->write_sec);
+    json_t *json = json_object();
+    (void)json_object_set_new(json, "bytes", json_integer(save->bytes));
+    (void)json_object_set_new(json, "write_sec", known ? json_real(save->write_sec) : json_null());
+    (void)json_object_set_new(json, "stall_sec", known ? json_real(save->stall_sec) : json_null());
+    return json;
 }
 
 /** "memory" and "traffic" as in a run's report. */
@@ -102,7 +145,10 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
     set_real(root, "product_sec", s->product_sec);
     set_real(root, "memory_sec", s->memory_sec);
     set_real(root, "launch_sec", s->launch_sec);
+    set_real(root, "slowest", s->slowest);
     (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
+    (void)json_object_set_new(root, "host_bytes", json_integer(made->host_bytes));
+    if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
     zr_status st = set_report(root, &made->report);
     if (st == ZR_OK) st = zr__json_print(root, &text);
     json_decref(root);
@@ -204,6 +250,8 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
              "zr simulate needs --ranks N: how many devices of the cluster work");
     ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler %g; at most 1e6", o->straggler);
+    ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter %g; at most 1e6", o->jitter);
+    ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed chooses what --jitter F draws; give both");
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
     ZR_TRY(check_together(o));
     return ZR_OK;
@@ -211,7 +259,7 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
-    cli_simulate_options o = {.brief = CLI_BRIEF_INIT};
+    cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
     const cli_option options[] = {
         {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, or a file"},
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
@@ -220,6 +268,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
         {"paper", CLI_FLAG, &o.paper, 0, NULL, "the ZeRO papers' runs beside what is simulated, and nothing else"},
         {"straggler", CLI_REAL, &o.straggler, 1, "F", "the slowest device computes so many times slower"},
+        {"jitter", CLI_REAL, &o.jitter, 0, "F", "each device computes 1 + F |n| times slower, n random and normal"},
+        {"seed", CLI_INT, &o.seed, 0, "N", "which numbers --jitter draws; 0 without"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the step over time; with --sweep: the sweep as lines"},
         {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
          "all combinations as CSV: of a key, or ranks, batch, stage, tensor, seq; may be repeated"},

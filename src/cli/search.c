@@ -53,12 +53,6 @@ void cli_way_set(zr_config *config, const cli_way *w, int64_t batch, int64_t acc
     config->train_batch_size = batch * accum * (ranks / w->tensor);
 }
 
-/** What a planner refuses is no way; it fails for other reasons. */
-static bool is_refusal(zr_status st)
-{
-    return st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_SHAPE || st == ZR_ERR_ARG;
-}
-
 /** *planned false: such a plan is refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_simulated *made, bool *planned)
 {
@@ -66,10 +60,12 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
     const cli_searched *b = &s->base;
     cli_way_set(&config, w, batch, accum, b->ranks);
     const zr_simulate_options options = cli_simulate_options_of(b->o, &config);
-    w->tried++;
+    const bool first = w->tried++ == 0;
     const zr_status st = cli_simulate_one(&config, b->ranks, &b->cluster, &b->profile, &options, made, NULL, NULL);
     *planned = st == ZR_OK;
-    return is_refusal(st) ? ZR_OK : st;
+    if (!cli_simulate_refused(st)) return st;
+    if (first) snprintf(w->refused, sizeof(w->refused), "%s", zr_error_message());
+    return ZR_OK;
 }
 
 /** Sums that were added in another order differ in their last bits. */
@@ -494,12 +490,21 @@ const char *cli_needs(const cli_searched *s, int64_t bytes, int64_t host_bytes, 
     return text;
 }
 
+static const char *first_refusal(const cli_searched *b)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        if (b->way[i].refused[0]) return b->way[i].refused;
+    return "no micro-batch makes a step of train_batch_size samples";
+}
+
 static zr_status check_found(const cli_searched *b)
 {
     char needs[128];
     if (b->n_best) return ZR_OK;
-    ZR_CHECK(b->n_missed, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s", b->ranks,
+    ZR_CHECK(b->n, ZR_ERR_CONFIG, "--search: there is no way to share the model on %d ranks of %s", b->ranks,
              b->cluster.name);
+    ZR_CHECK(b->n_missed, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
+             b->ranks, b->cluster.name, first_refusal(b));
     const cli_simulated *least = &b->missed[0]->made;
     return ZR_FAIL(ZR_ERR_MEMORY,
                    "--search: nothing fits; stage %lld with parallel.tensor %lld comes nearest and needs %s: use more "

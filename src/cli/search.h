@@ -19,8 +19,9 @@ typedef struct cli_way {
     struct {
         int64_t batch, bytes, host_bytes;
     } more[2];
-    bool states_fit; /* at least they, alone */
-    int64_t tried;   /* plans */
+    bool states_fit;   /* at least they, alone */
+    int64_t tried;     /* plans */
+    char refused[256]; /* why its first plan was; empty: it was not */
 } cli_way;
 
 typedef struct cli_searched {

@@ -36,7 +36,15 @@ zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cl
 
 zr_simulate_options cli_simulate_options_of(const cli_simulate_options *o, const zr_config *config)
 {
-    return (zr_simulate_options){.ranks_per_host = (int32_t)config->parallel.ranks_per_host, .straggler = o->straggler};
+    return (zr_simulate_options){.ranks_per_host = (int32_t)config->parallel.ranks_per_host,
+                                 .straggler = o->straggler,
+                                 .jitter = o->jitter,
+                                 .seed = o->seed > 0 ? (uint64_t)o->seed : 0};
+}
+
+bool cli_simulate_refused(zr_status st)
+{
+    return st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_SHAPE || st == ZR_ERR_ARG;
 }
 
 /** What the ranks of a host take of its memory together. */

@@ -9,7 +9,8 @@ typedef struct cli_simulate_options {
     cli_brief brief;
     const char *cluster, *svg, *plot;
     int64_t ranks;
-    double straggler, tokens;
+    int64_t seed; /* -1: not given */
+    double straggler, jitter, tokens;
     bool paper;
     cli_list sweep;
     bool search;
@@ -38,6 +39,8 @@ ZR_NODISCARD zr_status cli_simulate_one(const zr_config *config, int ranks, cons
                                         cli_simulated *made, zr_plan **plan, cli_times *times);
 /** What the ZeRO papers measured beside what is simulated; as aligned text or one JSON list. */
 ZR_NODISCARD zr_status cli_simulate_papers(FILE *out, bool json);
+/** What a planner, or the simulator, refuses is a combination that does not exist; other failures end the command. */
+bool cli_simulate_refused(zr_status st);
 /** Days that so many tokens take. */
 double cli_simulated_days(const cli_simulated *made, double tokens);
 

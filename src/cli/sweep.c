@@ -237,7 +237,7 @@ static zr_status make_row(void *arg, int64_t index)
     sweep *s = arg;
     row *r = &s->row[index];
     const zr_status st = simulate(s, index, &r->made);
-    if (st == ZR_OK) return ZR_OK;
+    if (!cli_simulate_refused(st)) return st;
     r->error = own_text(zr_error_message());
     ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
     return ZR_OK;
@@ -437,10 +437,10 @@ static zr_status run(sweep *s, const cli_args *typed)
     ZR_CHECK(s->row, ZR_ERR_MEMORY, "no memory for %lld rows", (long long)s->n_rows);
     memset(s->row, 0, (size_t)s->n_rows * sizeof(*s->row));
     ZR_TRY(cli_many(s->n_rows, make_row, s, s->args->quiet ? NULL : "combinations"));
+    ZR_TRY(check_any(s));
     if (s->args->json) ZR_TRY(print_json(s));
     if (!s->args->json) print_csv(s);
     if (s->o->svg) ZR_TRY(draw(s));
-    ZR_TRY(check_any(s));
     return ZR_OK;
 }
 
