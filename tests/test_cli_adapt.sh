@@ -5,10 +5,6 @@
 
 XDG_CACHE_HOME=$PWD/cache # no rates but those of this test
 export XDG_CACHE_HOME
-numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
-same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
-part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
-as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
 taken() { sed -n 's/.*gradient_accumulation_steps: auto, taken as \([0-9]*\), and train_micro_batch_size_per_gpu as \([0-9]*\).*/\1 x \2/p' "$1"; }
 
 i=0

@@ -2,9 +2,6 @@
 # Groups within the data-parallel ranks, from the command: as thread ranks and under mpirun, on hosts that are pretended.
 . tests/command.inc
 
-numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
-same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
-part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
 as_planned() { # DIR KEYS... : with a line of its own for each of these
     part "$1" planned >a && part "$1" measured >b && cmp a b >&2 || return
     shift

@@ -13,10 +13,6 @@ fi
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
-same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
-part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
-as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
 
 i=0
 while [ $i -lt 300 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt

@@ -15,7 +15,6 @@ END
 train() { "$ZR" train c.json --train.output_dir="$@"; }
 # What does not depend on time: step, loss, norm, rate, tokens; evaluations whole.
 numbers() { sed 's/, "step_ms".*//' "$1/metrics.jsonl"; }
-same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
 steps_of() { (cd "$1" && ls -d step-* | tr '\n' ' '); }
 # Of the newest checkpoint; `latest` may still name the one before when a run is killed.
 newest() { ls -d "$1"/step-* | sed -n 's/.*step-0*\([0-9][0-9]*\)$/\1/p' | sort -n | tail -n 1; }

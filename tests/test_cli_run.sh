@@ -2,10 +2,8 @@
 # Runs from end to end: what a run leaves, equal stages and transports, planned == measured, stopping, MPI.
 . tests/command.inc
 
-numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
 same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
 # The object of a key of run.json, to the end of its line.
-part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
 # 20000 tokens below 200.
 token_file() {
     awk 'BEGIN { for (i = 0; i < 20000; i++) printf "%c%c", 1 + i % 127, 0 }' >"$1"

@@ -94,7 +94,19 @@ check "a save" saves
 check "... in words" prints '^save .* a rank, every 10 steps: .* training waits ' on8 --cluster ./disk.json --train.save_interval=10
 check "... on disks that are not known" prints 'small has no host.disk_bytes_per_sec' on8 --train.save_interval=10
 check "... not asked for" sh -c "! '$ZR' simulate --quiet --cluster ./disk.json c.json --ranks 8 | grep ^save"
-check "more ranks than devices" fails 78 'do not fit the 8 devices' simulate c.json --ranks 16
+check "more ranks than devices" fails 78 '16 ranks, 4 on a host, do not fit the 8 devices' simulate c.json --ranks 16
+check "... to search" fails 78 '16 ranks do not fit the 8 devices' simulate c.json --ranks 16 --search
+check "more ranks on a host than it has devices" fails 78 'lower parallel.ranks_per_host' \
+    on8 --parallel.ranks_per_host=8
+check "a group that fits no host" fails 78 'zero_hpz_partition_size' \
+    on8 --stage 3 --zero_optimization.zero_hpz_partition_size=3
+sed 's/5e8/0/' small.json >zero.json
+check "a link without bandwidth, by line and key" fails 65 'zero.json:6:42: links\[1\].bytes_per_sec: is 0' \
+    on8 --cluster ./zero.json
+echo '{"include": "b.json"}' >a.json
+echo '{"include": "a.json"}' >b.json
+check "files that include each other" fails 65 'b.json:1:2: include: .*a.json -> ./b.json -> ./a.json' \
+    on8 --cluster ./a.json
 
 # ---- sweeps
 

@@ -2,10 +2,6 @@
 # Tensor parallelism from the command: as thread ranks and under mpirun, saved at one degree and resumed at another.
 . tests/command.inc
 
-numbers() { grep '"loss"' "$1/metrics.jsonl" | cut -d, -f1-3; }
-same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 && cmp "$1/model/model.safetensors" "$2/model/model.safetensors" >&2; }
-part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$1/run.json"; }
-as_planned() { part "$1" planned >a && part "$1" measured >b && [ -s a ] && cmp a b >&2; }
 near() { # A B: losses, validation losses and norms within 2e-4 of each other
     grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$1/metrics.jsonl" | cut -d: -f2 >a
     grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$2/metrics.jsonl" | cut -d: -f2 >b
