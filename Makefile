@@ -284,8 +284,9 @@ uninstall:
 	rm -rf $(call into,include/zr)
 
 # The test that holds docs/config.md against the table also writes it.
-docs: $(B)/tests/test_config_reference
+docs: $(B)/tests/test_config_reference $(B)/zr
 	ZR_WRITE=docs/config.md $<
+	scripts/papers $(B)/zr
 
 lint: all
 	@scripts/lint $(B)

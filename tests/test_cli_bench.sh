@@ -1,4 +1,4 @@
-#TEST timeout=300
+#TEST timeout=500
 # `zr info --bench`: one document with rates that can be, remembered for `zr plan` and `zr train`; notes, not failures,
 # where they cannot be. No speed is tested, only what holds between rates.
 . tests/command.inc
@@ -20,6 +20,8 @@ check "... and a plan says what to do" sh -c "$ZR plan --preset gpt2-124m --rank
     grep -q 'Run .zr info --bench. once'"
 check "the memory of one rank is not known either" sh -c "$ZR plan --preset gpt2-124m --quiet | tr '\n' ' ' |
     grep -q 'memory is not known. Run .zr info --bench. once'"
+check "no step is simulated either" fails 66 'run .zr info --bench.' "$ZR" simulate --preset gpt2-124m --cluster this \
+    --ranks 2 --batch 1 --seq 64
 check "no time without the link" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet --json --advice |
     grep -q '\"time\": {\"step_sec\": null'"
 
@@ -60,6 +62,20 @@ fi
 
 check "it is remembered" sh -c "$ZR info | grep -q '^measured *[0-9.]* GFLOP/s'"
 check "... in JSON" sh -c "$ZR info --json | grep -q '\"rates\":{\"f32_flops\":[1-9]'"
+check "steps of thread ranks are remembered" sh -c "ls cache/zr/steps-*.json | wc -l |
+    awk -v n=\$(grep -c '\"transport\":\"threads\"' bench.json) '{ exit !(\$1 == n && n >= 2) }'"
+# simulate WORDS...: a step of two ranks takes time, and some of it for the other one; both ranks' samples count.
+simulated() {
+    "$ZR" simulate --preset gpt2-124m --cluster this --ranks 2 --batch 1 --seq 64 --quiet --json "$@" >this.json &&
+        awk -v s="$(number step_sec this.json)" -v e="$(number exposed_sec this.json)" \
+            -v n="$(number samples_per_sec this.json)" \
+            'BEGIN { exit !(s > 0 && e > 0 && e < s && n * s > 1.99 && n * s < 2.01) }'
+}
+check "the simulator prices by them" simulated
+check "... but no launch that was not measured" fails 66 'measured of 2 ranks of mpi on 2 hosts' "$ZR" simulate \
+    --preset gpt2-124m --cluster this --ranks 2 --batch 1 --parallel.ranks_per_host=1
+check "--transport is for this machine" fails 2 'cluster this' "$ZR" simulate --preset gpt2-124m --cluster dgx1v \
+    --ranks 2 --batch 1 --transport mpi
 plan --quiet --json --advice >timed.json
 check "a plan of two ranks now has times" awk -v s="$(number step_sec timed.json)" -v c="$(number comm_sec timed.json)" \
     'BEGIN { exit !(s > 0 && c > 0) }'
@@ -68,22 +84,26 @@ check "... and says by what rates" sh -c "$ZR plan --preset gpt2-124m --ranks 2 
 check "the plan itself is the same" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --schedule >with &&
     XDG_CACHE_HOME=$DIR/empty $ZR plan --preset gpt2-124m --ranks 2 --schedule >without && cmp with without"
 
+cp -r cache kept
 for file in cache/zr/machine-*.json; do echo '{' >"$file"; done
 check "a damaged file is a note" says 'note: .*machine-' "$ZR" info
 check "... and nothing is measured" sh -c "$ZR info 2>/dev/null | grep -q '^measured *nothing yet'"
 check "... nor does a plan read it" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'link is not'"
 : >plain
-check "no place to remember is a note" says 'note: not remembered: ' \
-    env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench --quiet $small
-check "text, without HOME: numbers and a note" says 'note: not remembered: .*HOME' \
-    env -u XDG_CACHE_HOME -u HOME "$ZR" info --bench $small
+check "text, with no place to remember: numbers and a note" says 'note: not remembered: ' \
+    env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench $small
 check "... and no share above 100 %" awk '/^ .*%/ { while (match($0, /[0-9]+ %/)) {
     n++; bad += substr($0, RSTART, RLENGTH) + 0 > 100; $0 = substr($0, RSTART + RLENGTH) } } END { exit bad || !n }' said
 check "options of --bench alone" code 2 "$ZR" info --batch 2
 check "an unknown shape" code 2 "$ZR" info --bench --preset gpt2-125m --quiet
 if [ -n "${ZR_MPIRUN-}" ]; then
     check "under a launcher info is as ever" sh -c "$ZR_MPIRUN -n 2 $ZR info | grep -c '^kernels' | grep -qx 1"
-    check "... and does not measure" sh -c "! $ZR_MPIRUN -n 2 $ZR info --bench >said 2>&1 && grep -q 'by itself' said"
+    rm -r cache && mv kept cache
+    check "... and --bench is of its ranks" sh -c "$ZR_MPIRUN -n 2 $ZR info --bench --json --quiet >launch.json"
+    check "... one launch" sh -c "grep -c transport launch.json | grep -qx 1 &&
+        grep -q '\"transport\":\"mpi\", \"ranks\":2, \"hosts\":1' launch.json"
+    check "... by which the simulator prices" simulated --transport mpi
+    check "ranks that differ in what they measure" code 78 $ZR_MPIRUN -n 1 "$ZR" info : -n 1 "$ZR" info --bench
 else
     skip "under a launcher" "no mpirun"
 fi

@@ -7,11 +7,6 @@ prints() { # PATTERN COMMAND...
     shift
     "$@" >printed && grep -q -- "$pattern" printed || { cat printed; return 1; }
 }
-fails() { # CODE PATTERN COMMAND...
-    want=$1 pattern=$2
-    shift 2
-    code "$want" "$@" 2>message && grep -q -- "$pattern" message || { cat message >&2; return 1; }
-}
 # The whole number of a JSON key in a file.
 number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2"; }
 

@@ -2,11 +2,6 @@
 # `zr plot` and the loss.svg of a run: metrics of all kinds, whole or not, thinned; what is not metrics is refused.
 . tests/command.inc
 
-fails() { # CODE PATTERN COMMAND...
-    want=$1 pattern=$2
-    shift 2
-    code "$want" "$@" 2>message && grep -q -- "$pattern" message || { cat message >&2; return 1; }
-}
 if command -v xmllint >/dev/null; then whole="xmllint --noout"; else whole="grep -q </svg>"; fi
 plot() { "$ZR" plot --quiet "$@" && for f in "$@"; do case $f in *.svg) $whole "$f" || return 1 ;; esac; done; }
 

@@ -106,7 +106,7 @@ static void test_exchanges(void **state)
     zr_plan *plan = plan_of(&layout);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     zr__spot data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
-    const zr__spot tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
+    zr__spot tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
     /* Network: two members have 2 x 20, but half of the host's 40: 20. 7 hops of 2 s. */
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 20.0 + 7 * 2);
     close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
@@ -114,6 +114,11 @@ static void test_exchanges(void **state)
     c.step_sec = 3;
     c.link_share = 0.5;
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
+    close_to(zr__exchange_sec(&c, &data, 700), 700 / 10.0 + 7 * 2 + 3);
+    c.link[0].share = 0.25; /* the level's own; the other keeps the cluster's */
+    tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
+    data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
+    close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 25.0 + 0.5 + 3);
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 10.0 + 7 * 2 + 3);
     c = cluster_of(ZR_ALGORITHM_EXCHANGE);
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
@@ -380,6 +385,29 @@ static void test_saves(void **state)
     zr_plan_destroy(&copy);
 }
 
+/* Sizes are multiples of 16, but for the width of a head, 4: at 16 attention alone is slow, at 64 all products are.
+ */
+static void test_sizes_that_do_not_suit(void **state)
+{
+    (void)state;
+    zr_layout layout = layout_of(0, 1, 1);
+    layout.dtype = layout.wire_dtype = ZR_BF16;
+    zr_plan *plan = plan_of(&layout);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.device.memory_bytes_sec = 1e15;
+    c.device.flops_bf16 = 8 * c.device.flops_f32;
+    const double fast = simulate(plan, &c, (zr_simulate_options){0}).product_sec,
+                 suits = simulate(plan, &c, (zr_simulate_options){.product_multiple = 4}).product_sec,
+                 heads = simulate(plan, &c, (zr_simulate_options){.product_multiple = 16}).product_sec,
+                 none = simulate(plan, &c, (zr_simulate_options){.product_multiple = 64}).product_sec;
+    c.device.flops_bf16 = c.device.flops_f32;
+    const double slow = simulate(plan, &c, (zr_simulate_options){0}).product_sec;
+    close_to(suits, fast);
+    assert_true(heads > 1.01 * fast && heads < 0.5 * slow);
+    assert_true(none <= slow * (1 + 1e-12) && none > 0.9 * slow);
+    zr_plan_destroy(&plan);
+}
+
 /* ---- refusals ----------------------------------------------------------------------------------- */
 
 static void refused(const zr_plan *plan, const zr_cluster *c, int32_t ranks_per_host, const char *says)
@@ -479,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_bad_clusters),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_causes),
+        cmocka_unit_test(test_sizes_that_do_not_suit),
         cmocka_unit_test(test_what_moves_a_step),
         cmocka_unit_test(test_refusals),
     };

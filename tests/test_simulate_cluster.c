@@ -157,15 +157,21 @@ static void fitted_numbers(void **state)
     for (const char *const *name = zr_cluster_names(); *name; name++) {
         zr_cluster c = read_good(*name);
         const bool network = c.devices > c.host_devices;
-        const double is[ZR__FITTED] = {c.product_share, c.product_half, c.memory_share, c.link_share,
+        const bool direct = strncmp(c.n_links > 0 ? c.link[0].name : "", "NV", 2) == 0;
+        const double is[ZR__FITTED] = {c.product_share,
+                                       c.product_half,
+                                       c.memory_share,
+                                       c.link_share,
+                                       direct ? c.link[0].share : f[ZR__FITTED_NVLINK_SHARE].value,
                                        network ? c.link[c.n_links - 1].latency_sec : f[ZR__FITTED_NETWORK_SEC].value};
-        static const char *const called[ZR__FITTED] = {"product_share", "product_half", "memory_share", "link_share",
-                                                       "latency_sec"};
+        static const char *const called[ZR__FITTED] = {"product_share", "product_half", "memory_share",
+                                                       "link_share",    "share",        "latency_sec"};
         for (int i = 0; i < ZR__FITTED; i++) {
             assert_true(is[i] == f[i].value);
             assert_string_equal(called[i], f[i].name);
         }
         assert_true(c.launch_sec == 0 && c.step_sec == 0);
+        for (int i = direct; i < c.n_links; i++) assert_true(c.link[i].share == 0);
         for (int i = 0; i < c.n_links - network; i++) assert_true(c.link[i].latency_sec == 0);
     }
 }
@@ -181,7 +187,8 @@ static const char every_key[] =
     "   \"memory_share\": 0.75},\n"
     " \"host\": {\"devices\": 8, \"memory_bytes\": 1500000000000, \"device_bytes_per_sec\": 12e9,\n"
     "   \"disk_bytes_per_sec\": 3e9},\n"
-    " \"links\": [{\"name\": \"NVLink\", \"devices\": 8, \"bytes_per_sec\": 150e9, \"latency_sec\": 1e-6},\n"
+    " \"links\": [{\"name\": \"NVLink\", \"devices\": 8, \"bytes_per_sec\": 150e9, \"latency_sec\": 1e-6,\n"
+    "   \"share\": 0.95},\n"
     "   {\"name\": \"rack\", \"devices\": 32, \"bytes_per_sec\": 25e9},\n"
     "   {\"name\": \"spine\", \"devices\": 64, \"bytes_per_sec\": 12.5e9, \"shared_bytes_per_sec\": 50e9}],\n"
     " \"link_share\": 0.9, \"collective_sec\": 1e-5, \"collectives\": \"tree\"}\n";
@@ -204,6 +211,7 @@ static void every_key_is_read(void **state)
     assert_true(c.link[0].devices == 8 && c.link[0].bytes_sec == 150e9 && c.link[0].latency_sec == 1e-6);
     assert_true(c.link[1].devices == 32 && c.link[1].bytes_sec == 25e9 && c.link[1].shared_bytes_sec == 0);
     assert_true(c.link[2].devices == 64 && c.link[2].shared_bytes_sec == 50e9);
+    assert_true(c.link[0].share == 0.95 && c.link[1].share == 0);
     assert_true(c.link_share == 0.9 && c.step_sec == 1e-5);
     assert_int_equal(c.algorithm, ZR_ALGORITHM_TREE);
 }

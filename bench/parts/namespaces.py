@@ -1,7 +1,7 @@
 """Two hosts on one machine, of network namespaces, between which zr trains over TCP.
 
 A host is a network, UTS, IPC and mount namespace: its own address, its own name and its own /dev/shm, so that MPI
-sees two machines and shares no memory between them. A veth pair, shaped to 1 Gbit/s by tc at both ends, is the cable.
+sees two machines and shares no memory between them. A veth pair, shaped by tc at both ends, is the cable.
 """
 import json
 import os
@@ -15,7 +15,6 @@ import time
 import measure
 
 ADDRESS = ("10.77.0.1", "10.77.0.2")
-RATE_BYTES_SEC = 1e9 / 8
 SHAPE = "tc qdisc add dev cable"
 
 RECEIVER = """
@@ -42,10 +41,13 @@ class Unavailable(measure.Missing):
 
 
 class Hosts:
-    """with Hosts(n) as hosts: hosts.launch are the words before a command that runs n ranks of it on each."""
+    """with Hosts(n) as hosts: hosts.launch are the words before a command that runs n ranks of it on each.
 
-    def __init__(self, ranks_per_host):
-        self.ranks_per_host = ranks_per_host
+    rate: of the cable, in Mbit/s.
+    """
+
+    def __init__(self, ranks_per_host, rate=1000):
+        self.ranks_per_host, self.rate = ranks_per_host, rate
 
     def __enter__(self):
         self.holder, self.folder = [], None
@@ -111,7 +113,9 @@ class Hosts:
         for host, address in enumerate(ADDRESS):
             self.call(*self.enter(host), "ip", "addr", "add", f"{address}/24", "dev", "cable")
             self.call(*self.enter(host), "ip", "link", "set", "cable", "up")
-            self.call(*self.enter(host), *f"{SHAPE} root handle 1: tbf rate 1gbit burst 256kb latency 50ms".split())
+            self.call(*self.enter(host),
+                      *f"{SHAPE} root handle 1: tbf rate {self.rate}mbit burst 256kb "
+                      "latency 50ms".split())
         try:
             for host in range(2):
                 self.call(*self.enter(host), *f"{SHAPE} parent 1:1 handle 2: netem delay 100us".split())
@@ -161,6 +165,7 @@ class Hosts:
                 raise Unavailable(f"the link carries nothing: {error}") from None
             finally:
                 receiver.kill()
-        if rate > 1.1 * RATE_BYTES_SEC:
-            raise Unavailable(f"tc does not shape: {rate / 1e6:.0f} MB/s over a link of 125")
+        shaped = self.rate * 1e6 / 8
+        if rate > 1.1 * shaped:
+            raise Unavailable(f"tc does not shape: {rate / 1e6:.0f} MB/s over a link of {shaped / 1e6:.0f}")
         return rate

@@ -24,6 +24,7 @@ typedef struct zr_cluster_link {
     double shared_bytes_sec; /* into all devices of one unit of the level below together (a node), and as much out of
                                 them; 0: no less than its devices' own */
     double latency_sec;      /* of one message */
+    double share;            /* of these rates that exchanges reach; 0: the cluster's link_share */
 } zr_cluster_link;
 
 /** How ranks of a group exchange. */
@@ -34,6 +35,44 @@ typedef enum zr_algorithm {
     ZR_ALGORITHM_EXCHANGE /* zr's own: each reads from every other what it needs (src/comm) */
 } zr_algorithm;
 
+/* ---- measured steps --------------------------------------------------------------------------- */
+
+/** A step of a schedule as it ran: what it is, what it costs, how long it took. */
+typedef struct zr_step_sample {
+    char kind[32]; /* its op's name, or its own kind */
+    bool narrow;   /* of a run in bf16; processors multiply fp16 as fp32 */
+    int32_t ranks; /* of an exchange: of its group; otherwise 0 */
+    bool across;   /* ... which are on several hosts */
+    zr_step_cost cost;
+    double sec;
+} zr_step_sample;
+
+/** Step number `index`, without seconds. Whether its ranks are on several hosts is known by zr_layout.host_ranks. */
+ZR_API zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
+
+/** How long the ranks of a model waited for each other where exchanges and computing follow each other. */
+typedef struct zr_wait_sample {
+    double computed_sec; /* between two exchanges, mean */
+    double share;        /* of that time, what a rank waited for the last one, mean */
+} zr_wait_sample;
+
+#define ZR_LAUNCH_WAITS 32
+
+/** Training steps of so many ranks together, each with so many threads, as zr_launch_measure (zr/train.h) ran them. */
+typedef struct zr_launch {
+    char transport[12]; /* "threads", "mpi" */
+    int32_t ranks, hosts, threads;
+    int32_t cores;     /* of each host, that its ranks may use */
+    double around_sec; /* of a training step, beside the steps of its schedule */
+    zr_step_sample *sample;
+    int32_t n_samples;
+    bool beside;                          /* exchanges run beside computing; samples are of steps that ran alone */
+    double lost;                          /* ... then, of the time in which both run, what computing loses */
+    double late_sec;                      /* ... and how much longer an exchange takes all of which runs so */
+    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* ... otherwise; samples of exchanges are without */
+    int32_t n_waits;
+} zr_launch;
+
 typedef struct zr_cluster {
     char name[48];
     /** One device: peaks, memory and its rate. Its products reach `product` where sizes are near, else the share
@@ -43,7 +82,7 @@ typedef struct zr_cluster {
     double product_share, product_half;
     double memory_share;                    /* of memory_bytes_sec that kernels reach */
     double launch_sec;                      /* of a kernel, before it begins */
-    double link_share;                      /* of every link's rate that exchanges reach */
+    double link_share;                      /* of a link's rate that exchanges reach */
     double step_sec;                        /* of a collective, before it begins, beside its messages */
     zr_cluster_link link[ZR_CLUSTER_LINKS]; /* narrowest first; the last connects all devices */
     int32_t n_links;                        /* 0: one device */
@@ -53,6 +92,9 @@ typedef struct zr_cluster {
     double host_bytes_sec; /* between one device and its host's memory, each way; 0: not known */
     double disk_bytes_sec; /* of a host; 0: not known */
     zr_algorithm algorithm;
+    /** What was measured there, NULL: nothing was. Borrowed. Steps of a plan are then priced by steps of their kind;
+     *  the numbers above price only kinds that are not there. */
+    const zr_launch *measured;
 } zr_cluster;
 
 /** A cluster by name ("dgx2x25"), or from a file (its name has a '/' or ends in .json): keys, units and `include` are
@@ -100,9 +142,11 @@ typedef struct zr_simulate_options {
     double jitter;          /* rank r computes 1 + jitter * |n| times slower, n its number of the standard normal
                                sequence of ZR_RNG_JITTER by `seed` */
     uint64_t seed;
-    bool copies_hold;    /* nothing is computed while checkpoints go to the host and back */
-    double scores_bytes; /* of memory that attention reads and writes for each pair of a query and a key, forward,
-                            where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
+    bool copies_hold;         /* nothing is computed while checkpoints go to the host and back */
+    double scores_bytes;      /* of memory that attention reads and writes for each pair of a query and a key, forward,
+                                 where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
+    int32_t product_multiple; /* 16-bit products that have a size which is no multiple of it (attention: the width of
+                                 a head) run at the rate of fp32; 0: all are alike */
 } zr_simulate_options;
 
 /** `options` NULL: zeros. `time`, NULL or room for each step, as zr_plan_times. ZR_ERR_CONFIG where the plan's ranks do

@@ -12,6 +12,7 @@
 #include "zr/device.h"
 #include "zr/engine.h"
 #include "zr/plan.h"
+#include "zr/simulate.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,6 +57,19 @@ ZR_API zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_lib
  *  (ZR_LINK_PROCESS), is known within one host, where it is the memory and hides behind nothing; where there are others
  *  it is 0. */
 ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
+
+/* Steps of training runs, as a cluster's (zr_cluster.measured) prices plans by them: kept likewise, for each number of
+ * ranks and hosts of a transport in a file of its own, steps-<hash>.json. */
+
+/** Train small models on the ranks of `comm` and keep what their steps took: medians over some training steps, means
+ *  over the ranks. Takes 3 to 10 seconds, longer where ranks outnumber cores. Collective, each rank with a device of
+ *  its own; all get the same, to be cleared after success. ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_launch_measure(zr_comm *comm, zr_device *device, zr_launch *launch);
+ZR_API void zr_launch_clear(zr_launch *launch);
+/** As zr_rates_remember and zr_rates_recall. */
+ZR_API ZR_NODISCARD zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *launch);
+ZR_API ZR_NODISCARD zr_status zr_launch_recall(const zr_device_facts *facts, const char *transport, int ranks,
+                                               int hosts, zr_launch *launch);
 
 /** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */
 typedef struct zr_product {

@@ -117,7 +117,9 @@ static void print_json(const cli_bench *b)
            (long long)b->seq);
     shapes_json(&b->f32, true);
     shapes_json(&b->narrow, false);
-    printf("],\n \"bound_sec\":{\"f32\":%s, \"bf16\":%s}, \"flops\":%s, \"rest_flops_share\":%s}\n",
+    printf("],\n \"launches\":");
+    cli_launches_print_json(&b->launches);
+    printf(",\n \"bound_sec\":{\"f32\":%s, \"bf16\":%s}, \"flops\":%s, \"rest_flops_share\":%s}\n",
            rate_json(b->f32.bound_sec, n[0]), rate_json(b->narrow.bound_sec, n[1]), rate_json(b->f32.flops, n[2]),
            cli_json_number(rest_share(&b->f32), n[3]));
 }
@@ -229,6 +231,7 @@ static void print_text(const cli_bench *b)
            giga(r->link.all / r->threads, n[2]), r->threads, giga(r->link.one, n[3]));
     print_products(b);
     print_bound(b);
+    if (b->launches.n > 0) cli_launches_print(&b->launches);
 }
 
 const char *cli_rates_line(const zr_rates *rates, char text[192])
@@ -242,15 +245,26 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/** What was measured is kept before more is: that it cannot be is a note, and so is a number of ranks that fails. */
+static void keep(cli_bench *b, const zr_device *device)
+{
+    const zr_device_facts *facts = &device->profile.facts;
+    const zr_status st = zr_rates_remember(facts, &b->rates);
+    if (st != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
+    if (facts->apart) return; /* ranks on GPUs are not measured yet */
+    if (cli_launches_threads(b->quiet, (int)b->threads, &b->launches) != ZR_OK)
+        cli_say("note: training steps were not measured: %s", zr_error_message());
+    if (st == ZR_OK) cli_launches_remember(&b->launches, facts);
+}
+
 zr_status cli_bench_run(cli_bench *b, zr_device *device)
 {
     zr_status st = measure(b, device);
+    if (st == ZR_OK) keep(b, device);
     if (st == ZR_OK && b->json) print_json(b);
     if (st == ZR_OK && !b->json) print_text(b);
     zr_products_clear(&b->f32);
     zr_products_clear(&b->narrow);
-    ZR_TRY(st);
-    if (zr_rates_remember(&device->profile.facts, &b->rates) != ZR_OK)
-        cli_say("note: not remembered: %s", zr_error_message());
-    return ZR_OK;
+    cli_launches_clear(&b->launches);
+    return st;
 }

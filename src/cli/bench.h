@@ -2,16 +2,18 @@
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 
-#include "cli/cli.h"
+#include "cli/launches.h"
 
 typedef struct cli_bench {
     const char *preset;
     int64_t batch, seq; /* seq 0: 1,024, at most the positions that the model has */
+    int64_t threads;    /* of a rank that trains; 0: its share of the cores */
     bool bf16;          /* also where bf16 is widened to fp32 for its products */
     bool quiet, json;
     const char *processor;
     zr_rates rates;
     zr_products f32, narrow; /* narrow.n 0: not measured */
+    cli_launches launches;
 } cli_bench;
 
 /** Measure, print, remember. That the numbers cannot be remembered is a note. */

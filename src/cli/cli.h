@@ -206,6 +206,8 @@ int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_prof
 
 /** Settings of the libraries that compute, before they do. May start the program again, once. */
 void cli_set_process(void);
+/** Launchers bind a rank to fewer processors than its share of the host; the share is what is promised. */
+void cli_leave_binding(void);
 
 /* ---- timings --------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 #include "cli/bench.h"
+#include "cli/launches.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -138,14 +139,10 @@ static void print_text(const info *i)
 /** What libraries may take in a benchmark beside its own operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
-static zr_status bench(const cli_args *args, const zr_comm *comm, zr_config_device kind, cli_bench *b)
+static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
     zr_device *device = NULL;
-    /* The other ranks would wait for this one, and waiting takes the cores that are measured. */
-    ZR_CHECK(!comm || comm->size == 1, ZR_ERR_ARG,
-             "zr info --bench measures a machine by itself, not under a launcher that started %d ranks",
-             comm ? comm->size : 0);
     b->quiet = args->quiet;
     b->json = args->json;
     ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
@@ -159,6 +156,35 @@ static zr_status bench(const cli_args *args, const zr_comm *comm, zr_config_devi
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
     return st;
+}
+
+/** A launcher's ranks measure what they do together. What one machine reaches alone they do not: those that wait would
+ *  take the cores that are measured. */
+static zr_status bench_world(const cli_args *args, const cli_bench *b, zr_comm *comm)
+{
+    cli_launches launches;
+    info i;
+    cli_leave_binding();
+    ZR_TRY(collect(&i));
+    ZR_TRY(cli_launches_world(args->quiet, (int)b->threads, comm, &launches));
+    if (comm->rank != 0) return ZR_OK;
+    cli_launches_remember(&launches, &i.facts);
+    if (args->json) {
+        cli_launches_print_json(&launches);
+        putchar('\n');
+    } else {
+        cli_launches_print(&launches);
+    }
+    cli_launches_clear(&launches);
+    return ZR_OK;
+}
+
+/** A failure of this rank alone leaves the others waiting: end them all. */
+static void end_world(zr_comm *comm, zr_status st)
+{
+    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
 }
 
 static zr_status show(const cli_args *args)
@@ -183,34 +209,58 @@ static zr_status device_kind(const char *name, zr_config_device *kind)
     return ZR_FAIL(ZR_ERR_ARG, "--device %s: no such device; there are auto, cpu and cuda", name);
 }
 
+typedef struct info_options {
+    cli_bench bench;
+    const char *device;
+    zr_config_device kind; /* that it names */
+    bool wanted;           /* --bench */
+} info_options;
+
+static zr_status parse(cli_args *args, info_options *o, bool world, int argc, char **argv)
+{
+    cli_bench *b = &o->bench;
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) return ZR_OK;
+    ZR_CHECK(o->wanted || (!b->preset && !b->batch && !b->seq && !b->threads && !b->bf16 && !o->device), ZR_ERR_ARG,
+             "--preset, --batch, --seq, --threads, --device and --bf16 say what --bench measures; give that too");
+    ZR_CHECK(!world || (!b->preset && !b->batch && !b->seq && !b->bf16 && !o->device), ZR_ERR_ARG,
+             "under a launcher --bench measures training steps of its ranks alone, on processors: leave --preset, "
+             "--batch, --seq, --bf16 and --device out");
+    if (b->preset) ZR_TRY(cli_preset(b->preset));
+    if (!b->preset) b->preset = "gpt2-124m";
+    if (!b->batch) b->batch = 4;
+    ZR_CHECK(b->threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->threads);
+    if (o->device) ZR_TRY(device_kind(o->device, &o->kind));
+    return ZR_OK;
+}
+
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
-    cli_bench b = {0};
-    const char *device = NULL;
-    zr_config_device kind = ZR_DEVICE_AUTO;
-    bool wanted = false;
+    info_options o = {.kind = ZR_DEVICE_AUTO};
+    const bool first = !comm || comm->rank == 0;
     const cli_option options[] = {
-        {"bench", CLI_FLAG, &wanted, 0, NULL, "measure this machine, and remember it for plans and mfu"},
-        {"preset", CLI_TEXT, &b.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
-        {"batch", CLI_INT, &b.batch, 1, "B", "... of so many samples (4)"},
-        {"seq", CLI_INT, &b.seq, 1, "T", "... of so many tokens (1024)"},
-        {"device", CLI_TEXT, &device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
-        {"bf16", CLI_FLAG, &b.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
+        {"bench", CLI_FLAG, &o.wanted, 0, NULL, "measure this machine, and remember it for plans, mfu and zr simulate"},
+        {"preset", CLI_TEXT, &o.bench.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
+        {"batch", CLI_INT, &o.bench.batch, 1, "B", "... of so many samples (4)"},
+        {"seq", CLI_INT, &o.bench.seq, 1, "T", "... of so many tokens (1024)"},
+        {"threads", CLI_INT, &o.bench.threads, 1, "N",
+         "... and training steps with so many threads a rank [cores / ranks]"},
+        {"device", CLI_TEXT, &o.device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
+        {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
         {0}};
     cli_args args = {.command = command->name, .options = options};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(wanted || (!b.preset && !b.batch && !b.seq && !b.bf16 && !device), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --device and --bf16 say what --bench measures; give that too");
-    if (!wanted) return show(&args);
-    if (b.preset) ZR_TRY(cli_preset(b.preset));
-    if (!b.preset) b.preset = "gpt2-124m";
-    if (!b.batch) b.batch = 4;
-    if (device) ZR_TRY(device_kind(device, &kind));
-    return bench(&args, comm, kind, &b);
+    zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);
+    /* A launcher may give each rank its own words. */
+    if (comm) st = zr_comm_agree(comm, st);
+    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--bench", o.wanted + 2 * args.help);
+    ZR_TRY(st);
+    if (args.help && first) cli_help(command, options, false);
+    if (args.help) return ZR_OK;
+    if (!o.wanted) return first ? show(&args) : ZR_OK;
+    if (!comm || comm->size == 1) return bench(&args, o.kind, &o.bench);
+    st = bench_world(&args, &o.bench, comm);
+    if (st != ZR_OK) end_world(comm, st);
+    return st;
 }
 
 const cli_command cli_info = {
@@ -222,5 +272,6 @@ const cli_command cli_info = {
                 "  zr info --bench\n"
                 "  zr info --bench --preset gpt2-350m --batch 2 --json\n",
     .run = run,
+    .all_ranks = true,
     .computes = true,
 };

@@ -50,6 +50,10 @@ static void print_save(const simulating *c, const zr_save_price *save)
     if (save->bytes == 0) return;
     printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
            (long long)c->config->train.save_interval);
+    if (isnan(save->write_sec) && c->cluster.measured) {
+        puts("how long it takes is not known: disks are not measured");
+        return;
+    }
     if (isnan(save->write_sec)) {
         printf("how long it takes is not known; %s has no host.%s\n", c->cluster.name,
                c->cluster.disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
@@ -194,11 +198,23 @@ static zr_status check_outputs(const simulating *c)
     return ZR_OK;
 }
 
+/** Others than were asked for may stand in. */
+static zr_status add_note(const simulating *c)
+{
+    const zr_launch *measured = c->cluster.measured;
+    char note[128];
+    if (!measured || measured->ranks == c->ranks) return ZR_OK;
+    snprintf(note, sizeof(note), "training steps of %d thread ranks were not measured; those of %d stand in", c->ranks,
+             measured->ranks);
+    return zr_config_add_note(c->config, note);
+}
+
 static zr_status show(simulating *c)
 {
     cli_simulated made;
     ZR_TRY(check_outputs(c));
-    ZR_TRY(cli_cluster(c->o->cluster, c->ranks, &c->cluster, &c->profile));
+    ZR_TRY(cli_cluster(c->o, c->config, c->ranks, &c->cluster, &c->profile));
+    ZR_TRY(add_note(c));
     ZR_TRY(cli_simulate_settle(c->config, c->ranks, &c->cluster, &c->profile));
     c->options = cli_simulate_options_of(c->o, c->config);
     ZR_TRY(make(c, &made));
@@ -219,6 +235,7 @@ static zr_status simulate(cli_args *args, const cli_simulate_options *o)
     if (o->search) return cli_search_fastest(args, &typed, o);
     ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
     zr_status st = show(&c);
+    cli_cluster_clear(&c.cluster);
     zr_config_destroy(&c.config);
     return st;
 }
@@ -249,6 +266,10 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
              "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
              "zr simulate needs --ranks N: how many devices of the cluster work");
+    ZR_CHECK(!o->transport || strcmp(o->cluster, CLI_CLUSTER_THIS) == 0, ZR_ERR_ARG,
+             "--transport says how ranks of --cluster this are started; give that");
+    ZR_CHECK(!o->transport || strcmp(o->transport, "threads") == 0 || strcmp(o->transport, "mpi") == 0, ZR_ERR_ARG,
+             "--transport %s: threads or mpi", o->transport);
     ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler %g; at most 1e6", o->straggler);
     ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter %g; at most 1e6", o->jitter);
     ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed chooses what --jitter F draws; give both");
@@ -257,23 +278,66 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
     return ZR_OK;
 }
 
+/** Was it given? What is not has less than the least. */
+static bool is_given(const cli_option *option)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        return *(const bool *)option->out;
+    case CLI_TEXT:
+        return *(const char *const *)option->out != NULL;
+    case CLI_INT:
+        return (double)*(const int64_t *)option->out >= option->least;
+    case CLI_REAL:
+        return *(const double *)option->out != 0;
+    case CLI_LIST:
+        return ((const cli_list *)option->out)->n > 0;
+    }
+    return false;
+}
+
+/** The papers' runs are what they are: of all options those to show them have a meaning, and another cluster. */
+static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
+{
+    static const char *const taken[] = {"paper", "cluster", "svg", "plot"};
+    for (const cli_option *option = args->options; option->name; option++) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
+        ZR_CHECK(known || !is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
+                 option->name);
+    }
+    ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG, "--paper and %s: the papers' runs have their own configurations",
+             args->operand[0]);
+    ZR_CHECK(args->n_overrides == 0, ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own configurations",
+             args->override[0]);
+    ZR_CHECK(!o->cluster || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
+             "--paper and --cluster this: the papers' runs are of GPUs; give a cluster of GPUs");
+    ZR_CHECK(!o->svg == !o->plot, ZR_ERR_ARG,
+             "--paper draws with --svg FILE and --plot NAME: models, 60b-total or 60b-each");
+    return ZR_OK;
+}
+
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
     const cli_option options[] = {
-        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, or a file"},
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or `this` machine"},
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
         CLI_BRIEF_PRESET(o.brief),
         CLI_BRIEF_OPTIONS(o.brief),
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
-        {"paper", CLI_FLAG, &o.paper, 0, NULL, "the ZeRO papers' runs beside what is simulated, and nothing else"},
-        {"straggler", CLI_REAL, &o.straggler, 1, "F", "the slowest device computes so many times slower"},
+        {"paper", CLI_FLAG, &o.paper, 0, NULL,
+         "the ZeRO papers' numbers beside zr's; --cluster: their runs on another one"},
+        {"transport", CLI_TEXT, &o.transport, 0, "KIND",
+         "with --cluster this: ranks of one host are threads [threads] or mpi"},
+        {"straggler", CLI_REAL, &o.straggler, 1, "F", "rank 0 computes so many times slower"},
         {"jitter", CLI_REAL, &o.jitter, 0, "F", "each device computes 1 + F |n| times slower, n random and normal"},
         {"seed", CLI_INT, &o.seed, 0, "N", "which numbers --jitter draws; 0 without"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the step over time; with --sweep: the sweep as lines"},
         {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
          "all combinations as CSV: of a key, or ranks, batch, stage, tensor, seq; may be repeated"},
-        {"plot", CLI_TEXT, &o.plot, 0, "NAME", "the column of --sweep that --svg draws; tflops without"},
+        {"plot", CLI_TEXT, &o.plot, 0, "NAME",
+         "the column of --sweep that --svg draws; tflops without; with --paper models, 60b-total or 60b-each"},
         {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
@@ -282,7 +346,10 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, true);
         return ZR_OK;
     }
-    if (o.paper) return cli_simulate_papers(stdout, args.json);
+    if (o.paper) {
+        ZR_TRY(check_paper(&args, &o));
+        return cli_simulate_papers(&o, args.json);
+    }
     ZR_TRY(check(&args, &o, comm));
     return simulate(&args, &o);
 }
@@ -296,6 +363,7 @@ const cli_command cli_simulate = {
                 "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
                 "      --batch 8 --svg lines.svg >lines.csv\n"
                 "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
+                "  zr simulate config.json --cluster this --ranks 2\n"
                 "  zr simulate --paper\n",
     .run = run,
 };

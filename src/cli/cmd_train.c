@@ -3,17 +3,8 @@
 #include <limits.h>
 #include <malloc.h>
 #include <math.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
-
-/** Launchers bind a rank to fewer processors than its share of the host; the share is what is promised. */
-static void leave_binding(void)
-{
-    cpu_set_t all;
-    memset(&all, 0xff, sizeof(all));
-    if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
-}
 
 /** What a run is asked beside its configuration. */
 typedef struct watch_options {
@@ -270,7 +261,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         if (!comm || comm->rank == 0) cli_help(command, options, true);
         return ZR_OK;
     }
-    if (comm) leave_binding();
+    if (comm) cli_leave_binding();
     return train(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }
 

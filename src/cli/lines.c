@@ -68,7 +68,8 @@ static void set_y(page *g)
         high = fmax(high, g->lines->y[i]);
     }
     /* From nothing on: heights are then compared as they are. */
-    cli_axes_range(&g->axes, low > 0 && high / low <= 12 ? 0 : low, high, true);
+    const bool from_zero = g->lines->from_zero || high / low <= 12;
+    cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
 }
 
 /* ---- what is drawn ------------------------------------------------------------------------------ */

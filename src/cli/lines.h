@@ -10,6 +10,7 @@ typedef struct cli_lines {
     const char *const *x; /* (n_x) words below the axis */
     int n_x;
     bool log_x;              /* a scale of powers, also for a narrow range */
+    bool from_zero;          /* values are drawn from nothing on, also for a wide range */
     const char *const *name; /* (n) of each line; one line needs none */
     int n;
     const double *y;    /* (n, n_x), NaN: nothing is there */

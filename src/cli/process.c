@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -72,4 +73,11 @@ void cli_set_process(void)
 {
     shorten_spins();
     share_heap();
+}
+
+void cli_leave_binding(void)
+{
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof(all));
+    if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
 }

@@ -550,7 +550,7 @@ static zr_status search_all(search *s, const cli_args *typed)
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     zr_config_inputs(s->config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
-    ZR_TRY(cli_cluster(b->o->cluster, b->ranks, &b->cluster, &b->profile));
+    ZR_TRY(cli_cluster(b->o, s->config, b->ranks, &b->cluster, &b->profile));
     ZR_CHECK(b->cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
              "--search: the memory of a device of %s is not known, and so not what fits it", b->cluster.name);
     if (s->config->recompute.policy == ZR_POLICY_AUTO && s->config->memory.limit_bytes == 0)
@@ -576,6 +576,7 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
     zr_free(s->base.way);
     zr_free(s->base.best);
     zr_free(s->base.missed);
+    cli_cluster_clear(&s->base.cluster);
     zr_config_destroy(&s->config);
     zr_free(s);
     return st;

@@ -1,6 +1,8 @@
 /* One configuration on one cluster, as `zr simulate` prices it. */
 #include "cli/simulate.h"
 
+#include "cli/launches.h"
+
 #include <string.h>
 
 /** Plans for devices that are not here: their kernels' scratch, and for policy auto their rates. */
@@ -16,12 +18,90 @@ static void profile_of(const zr_cluster *cluster, zr_profile *profile)
     }
 }
 
-zr_status cli_cluster(const char *name, int ranks, zr_cluster *cluster, zr_profile *profile)
+/* ---- this machine ------------------------------------------------------------------------------- */
+
+/** The fastest rate into a rank that steps between hosts reached; 0: there were none. */
+static double across_bytes_sec(const zr_launch *launch)
 {
-    (void)ranks;
-    ZR_TRY(zr_cluster_read(name, cluster));
+    double best = 0;
+    for (int32_t i = 0; i < launch->n_samples; i++) {
+        const zr_step_sample *s = &launch->sample[i];
+        if (s->across && s->cost.wire_bytes > best * s->sec) best = s->cost.wire_bytes / s->sec;
+    }
+    return best;
+}
+
+static void add_link(zr_cluster *cluster, const char *name, int32_t devices, double bytes_sec)
+{
+    zr_cluster_link *link = &cluster->link[cluster->n_links++];
+    *link = (zr_cluster_link){.devices = devices, .bytes_sec = bytes_sec};
+    snprintf(link->name, sizeof(link->name), "%s", name);
+}
+
+/** Ranks that are alike, as many as work. What steps were not measured is priced by the rates of `zr info`. */
+static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
+{
+    const zr_machine *machine = &profile->machine;
+    const int hosts = (ranks + local - 1) / local;
+    *cluster = (zr_cluster){.name = "this machine",
+                            .device = *machine,
+                            .product_share = 1,
+                            .memory_share = 1,
+                            .link_share = 1,
+                            .devices = hosts * local,
+                            .host_devices = local,
+                            .host_bytes_sec = machine->memory_bytes_sec / 2, /* read and written */
+                            .algorithm = ZR_ALGORITHM_EXCHANGE,
+                            .measured = launch};
+    cluster->device.memory_bytes = zr_train_limit(profile, local, local);
+    if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
+    if (hosts > 1) add_link(cluster, "network", hosts * local, across_bytes_sec(launch));
+}
+
+static zr_status this_cluster(const cli_simulate_options *o, const zr_config *config, int ranks, zr_cluster *cluster,
+                              zr_profile *profile)
+{
+    const int given = (int)config->parallel.ranks_per_host, local = given > 0 && given < ranks ? given : ranks;
+    const bool hosts = ranks > local, threads = o->transport && strcmp(o->transport, "threads") == 0;
+    zr_device *device = NULL;
+    zr_rates rates;
+    ZR_CHECK(!hosts || !threads, ZR_ERR_CONFIG,
+             "--transport threads: ranks of several hosts are no threads of one process");
+    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_train_threads(config, local), 0, &device));
+    *profile = device->profile;
+    zr_device_destroy(&device);
+    ZR_TRY(cli_rates_recall(&profile->facts, &rates));
+    zr_rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
+    zr_launch *launch = zr_alloc(sizeof(*launch));
+    ZR_CHECK(launch, ZR_ERR_MEMORY, "no memory for measured steps");
+    const char *transport = hosts ? "mpi" : o->transport ? o->transport : "threads";
+    zr_status st = cli_launch_recall(&profile->facts, transport, ranks, (ranks + local - 1) / local, launch);
+    if (st == ZR_OK)
+        cluster_of(profile, launch, ranks, local, cluster);
+    else
+        zr_free(launch);
+    return st;
+}
+
+/* ---- any cluster -------------------------------------------------------------------------------- */
+
+zr_status cli_cluster(const cli_simulate_options *o, const zr_config *config, int ranks, zr_cluster *cluster,
+                      zr_profile *profile)
+{
+    *cluster = (zr_cluster){.name = CLI_CLUSTER_THIS};
+    if (strcmp(o->cluster, CLI_CLUSTER_THIS) == 0)
+        return config ? this_cluster(o, config, ranks, cluster, profile) : ZR_OK;
+    ZR_TRY(zr_cluster_read(o->cluster, cluster));
     profile_of(cluster, profile);
     return ZR_OK;
+}
+
+void cli_cluster_clear(zr_cluster *cluster)
+{
+    if (!cluster->measured) return;
+    zr_launch_clear((zr_launch *)cluster->measured); /* which cli_cluster made */
+    zr_free((zr_launch *)cluster->measured);
+    cluster->measured = NULL;
 }
 
 zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster, const zr_profile *profile)

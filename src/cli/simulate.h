@@ -7,7 +7,7 @@
 
 typedef struct cli_simulate_options {
     cli_brief brief;
-    const char *cluster, *svg, *plot;
+    const char *cluster, *transport, *svg, *plot;
     int64_t ranks;
     int64_t seed; /* -1: not given */
     double straggler, jitter, tokens;
@@ -25,8 +25,14 @@ typedef struct cli_simulated {
     bool fits;          /* a device's memory, a host's, and memory.limit */
 } cli_simulated;
 
-/** The cluster of a name or a file, and the profile that plans for its devices are made by. */
-ZR_NODISCARD zr_status cli_cluster(const char *name, int ranks, zr_cluster *cluster, zr_profile *profile);
+/** The cluster that is this machine, as `zr info --bench` measured it. */
+#define CLI_CLUSTER_THIS "this"
+
+/** The cluster of a name or a file, and the profile that plans for its devices are made by. Of this machine they depend
+ *  on the configuration; NULL: it is not known yet, and they are not made. To be cleared, also after a failure. */
+ZR_NODISCARD zr_status cli_cluster(const cli_simulate_options *o, const zr_config *config, int ranks,
+                                   zr_cluster *cluster, zr_profile *profile);
+void cli_cluster_clear(zr_cluster *cluster);
 /** Settle what a configuration leaves open: the limit of policy auto, and the split of a step's samples. */
 ZR_NODISCARD zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster,
                                            const zr_profile *profile);
@@ -37,8 +43,9 @@ zr_simulate_options cli_simulate_options_of(const cli_simulate_options *o, const
 ZR_NODISCARD zr_status cli_simulate_one(const zr_config *config, int ranks, const zr_cluster *cluster,
                                         const zr_profile *profile, const zr_simulate_options *options,
                                         cli_simulated *made, zr_plan **plan, cli_times *times);
-/** What the ZeRO papers measured beside what is simulated; as aligned text or one JSON list. */
-ZR_NODISCARD zr_status cli_simulate_papers(FILE *out, bool json);
+/** What the ZeRO papers print beside zr's numbers; as aligned text or one JSON list, and one of their pictures. `o`
+ *  may name a cluster, then all runs are on that. */
+ZR_NODISCARD zr_status cli_simulate_papers(const cli_simulate_options *o, bool json);
 /** What a planner, or the simulator, refuses is a combination that does not exist; other failures end the command. */
 bool cli_simulate_refused(zr_status st);
 /** Days that so many tokens take. */

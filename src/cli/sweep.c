@@ -23,8 +23,6 @@ typedef struct axis {
     char *room;      /* what is pointed into */
     const char **value;
     char (*override)[256]; /* "key=value" of each */
-    zr_cluster *cluster;   /* of RANKS: for each value */
-    zr_profile *profile;
     int n;
 } axis;
 
@@ -165,21 +163,14 @@ static zr_status ranks_of(const char *value, int *ranks)
     return ZR_OK;
 }
 
-/** Read before anything is planned: a wrong name is no row. */
-static zr_status read_clusters(sweep *s)
+/** Before anything is planned: a wrong name is no row. */
+static zr_status check_axes(sweep *s)
 {
-    if (s->ranks_axis < 0) {
-        ZR_TRY(cli_cluster(s->o->cluster, (int)s->o->ranks, &s->cluster, &s->profile));
-        return ZR_OK;
-    }
-    axis *a = &s->axis[s->ranks_axis];
-    a->cluster = zr_alloc((size_t)a->n * sizeof(*a->cluster));
-    a->profile = zr_alloc((size_t)a->n * sizeof(*a->profile));
-    ZR_CHECK(a->cluster && a->profile, ZR_ERR_MEMORY, "no memory for the cluster");
-    for (int i = 0; i < a->n; i++) {
+    ZR_TRY(cli_cluster(s->o, NULL, 0, &s->cluster, &s->profile));
+    const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
+    for (int i = 0; a && i < a->n; i++) {
         int ranks;
         ZR_TRY(ranks_of(a->value[i], &ranks));
-        ZR_TRY(cli_cluster(s->o->cluster, ranks, &a->cluster[i], &a->profile[i]));
     }
     return ZR_OK;
 }
@@ -193,30 +184,42 @@ static int value_of(const sweep *s, int64_t number, int index)
     return (int)(number % s->axis[index].n);
 }
 
+/** This machine's is another one for each row; ranks that were not measured are a row that does not exist. */
+static zr_status this_cluster(const sweep *s, const zr_config *config, int ranks, zr_cluster *cluster,
+                              zr_profile *profile)
+{
+    char why[512];
+    if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
+    const zr_status st = cli_cluster(s->o, config, ranks, cluster, profile);
+    if (st != ZR_ERR_NOT_FOUND) return st;
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s", why);
+}
+
 static zr_status simulate(const sweep *s, int64_t index, cli_simulated *made)
 {
     cli_args args = *s->args;
     zr_config *config = NULL;
     zr_status st = ZR_OK;
-    const zr_cluster *cluster = &s->cluster;
-    const zr_profile *profile = &s->profile;
+    zr_cluster cluster = s->cluster;
+    zr_profile profile = s->profile;
     int ranks = (int)s->o->ranks;
     for (int i = 0; i < s->n_axes; i++) {
         const int v = value_of(s, index, i);
         if (i == s->ranks_axis) {
             ZR_TRY(ranks_of(s->axis[i].value[v], &ranks));
-            cluster = &s->axis[i].cluster[v];
-            profile = &s->axis[i].profile[v];
             continue;
         }
         ZR_CHECK(args.n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value", CLI_MAX_OVERRIDES);
         args.override[args.n_overrides++] = s->axis[i].override[v];
     }
     ZR_TRY(cli_config(&args, ranks, s->unix_sec, &config, NULL));
-    ZR_TRY_GOTO(st, cli_simulate_settle(config, ranks, cluster, profile), done);
+    ZR_TRY_GOTO(st, this_cluster(s, config, ranks, &cluster, &profile), done);
+    ZR_TRY_GOTO(st, cli_simulate_settle(config, ranks, &cluster, &profile), done);
     const zr_simulate_options options = cli_simulate_options_of(s->o, config);
-    ZR_TRY_GOTO(st, cli_simulate_one(config, ranks, cluster, profile, &options, made, NULL, NULL), done);
+    ZR_TRY_GOTO(st, cli_simulate_one(config, ranks, &cluster, &profile, &options, made, NULL, NULL), done);
 done:
+    cli_cluster_clear(&cluster);
     zr_config_destroy(&config);
     return st;
 }
@@ -392,8 +395,7 @@ static zr_status draw(const sweep *s)
     char(*room)[256] = zr_alloc((size_t)n * sizeof(*room));
     zr_status st = ZR_ERR_MEMORY;
     if (!y || !hollow || !name || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw"), done);
-    snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted),
-             s->ranks_axis < 0 ? s->cluster.name : s->axis[s->ranks_axis].cluster[0].name);
+    snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->cluster.name);
     cli_lines lines = {.title = title,
                        .x_name = s->axis[0].name,
                        .y_name = cli_value_words(s->plotted),
@@ -432,7 +434,7 @@ static zr_status run(sweep *s, const cli_args *typed)
     ZR_TRY(find_plotted(s));
     ZR_TRY(cli_check_stdout(inputs));
     if (s->o->svg) ZR_TRY(zr__output_check(s->o->svg, &cli_svg_kind, inputs));
-    ZR_TRY(read_clusters(s));
+    ZR_TRY(check_axes(s));
     s->row = zr_alloc((size_t)s->n_rows * sizeof(*s->row));
     ZR_CHECK(s->row, ZR_ERR_MEMORY, "no memory for %lld rows", (long long)s->n_rows);
     memset(s->row, 0, (size_t)s->n_rows * sizeof(*s->row));
@@ -454,8 +456,6 @@ zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simul
         zr_free(s->axis[i].room);
         zr_free(s->axis[i].value);
         zr_free(s->axis[i].override);
-        zr_free(s->axis[i].cluster);
-        zr_free(s->axis[i].profile);
     }
     for (int64_t k = 0; s->row && k < s->n_rows; k++) zr_free(s->row[k].error);
     zr_free(s->row);

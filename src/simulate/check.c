@@ -49,9 +49,9 @@ static zr_status check_links(const zr_cluster *c)
         ZR_CHECK(link->devices > below && link->devices % below == 0, ZR_ERR_CONFIG,
                  "links[%d].devices of the cluster %s is %d; a larger multiple of the %d of the level below was wanted",
                  i, c->name, link->devices, below);
-        const double numbers[] = {link->bytes_sec, link->shared_bytes_sec, link->latency_sec};
-        static const char *const keys[] = {"bytes_per_sec", "shared_bytes_per_sec", "latency_sec"};
-        for (int k = 0; k < 3; k++)
+        const double numbers[] = {link->bytes_sec, link->shared_bytes_sec, link->latency_sec, link->share};
+        static const char *const keys[] = {"bytes_per_sec", "shared_bytes_per_sec", "latency_sec", "share"};
+        for (int k = 0; k < 4; k++)
             ZR_CHECK(isfinite(numbers[k]) && (numbers[k] > 0 || (numbers[k] == 0 && k > 0)), ZR_ERR_CONFIG,
                      "links[%d].%s of the cluster %s is %g; a number %s 0 was wanted", i, keys[k], c->name, numbers[k],
                      k > 0 ? "from" : "above");

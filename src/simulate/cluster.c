@@ -78,7 +78,8 @@ static const field link_fields[] = {{"name", TEXT, LINK_AT(name), sizeof(((zr_cl
                                     {"devices", COUNT, LINK_AT(devices), 0, true},
                                     {"bytes_per_sec", RATE, LINK_AT(bytes_sec), 0, true},
                                     {"shared_bytes_per_sec", RATE, LINK_AT(shared_bytes_sec), 0, false},
-                                    {"latency_sec", SECONDS, LINK_AT(latency_sec), 0, false}};
+                                    {"latency_sec", SECONDS, LINK_AT(latency_sec), 0, false},
+                                    {"share", SHARE, LINK_AT(share), 0, false}};
 static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
                                          [ZR_ALGORITHM_RING] = "ring",
                                          [ZR_ALGORITHM_TREE] = "tree",

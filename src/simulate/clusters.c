@@ -11,8 +11,9 @@
 
 /*
  * Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by Megatron within
- * nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/simulate_papers.c marks them). The least
- * squares of the logarithms lie at the ends of what kernels can reach, 0.8 of peaks and rates.
+ * nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/papers_runs.c marks them). The least
+ * squares of the logarithms lie at the ends of what kernels and NVLink can reach, 0.8 of peaks and rates; what goes
+ * through a host, PCI Express and the network, has a share of its own.
  */
 #define FITTED_BY "fitted on 4 rows of arXiv 1910.02054, tables 6 and 7: 8B of both systems, 40B Megatron, 1.5B ZeRO-OS"
 
@@ -20,8 +21,9 @@ const zr__simulate_constant zr__simulate_constants[ZR__FITTED] = {
     [ZR__FITTED_PRODUCT_SHARE] = {"product_share", 0.8, FITTED_BY},
     [ZR__FITTED_PRODUCT_HALF] = {"product_half", 32, FITTED_BY},
     [ZR__FITTED_MEMORY_SHARE] = {"memory_share", 0.8, FITTED_BY},
-    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.355, FITTED_BY},
-    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.11e-4, FITTED_BY},
+    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.321, FITTED_BY},
+    [ZR__FITTED_NVLINK_SHARE] = {"share", 0.8, FITTED_BY},
+    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.13e-4, FITTED_BY},
 };
 
 /* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */
@@ -111,11 +113,13 @@ zr_status zr__cluster_device(const char *name, zr_machine *device)
 
 static void reach(zr_cluster *cluster)
 {
+    const bool direct = cluster->n_links > 0 && strncmp(cluster->link[0].name, "NV", 2) == 0; /* NVLink, NVSwitch */
     const zr__simulate_constant *fitted = zr__simulate_constants;
     cluster->product_share = fitted[ZR__FITTED_PRODUCT_SHARE].value;
     cluster->product_half = fitted[ZR__FITTED_PRODUCT_HALF].value;
     cluster->memory_share = fitted[ZR__FITTED_MEMORY_SHARE].value;
     cluster->link_share = fitted[ZR__FITTED_LINK_SHARE].value;
+    if (direct) cluster->link[0].share = fitted[ZR__FITTED_NVLINK_SHARE].value;
     if (cluster->devices > cluster->host_devices)
         cluster->link[cluster->n_links - 1].latency_sec = fitted[ZR__FITTED_NETWORK_SEC].value;
 }

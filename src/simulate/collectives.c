@@ -77,8 +77,8 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
 {
     const zr_cluster_link *link = &p->cluster->link[level];
     const int32_t below = unit_devices(p->cluster, level), size = p->group->size;
-    const double rate = link->bytes_sec * p->cluster->link_share,
-                 shared = link->shared_bytes_sec * p->cluster->link_share;
+    const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = link->bytes_sec * share,
+                 shared = link->shared_bytes_sec * share;
     int32_t fewest = 0;
     for (int32_t place = 0, end; place < size; place = end) {
         end = unit_end(p, first, place, link->devices);

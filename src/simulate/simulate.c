@@ -23,6 +23,10 @@ typedef struct pricer {
     int32_t ranks_per_host;
     double slowest; /* zr_simulation's */
     zr__spot spot[ZR_GROUPS_MAX];
+    double crowded;      /* so many more ranks for each core than measured */
+    double fewer;        /* so many fewer threads */
+    double *alone_sec;   /* of each step of training, by what was measured; NULL: nothing was */
+    double *longer_sec;  /* of each step of training, by zr__find_longer; NULL: nothing */
     double *exposed_sec; /* by cause */
 } pricer;
 
@@ -38,6 +42,16 @@ static double product_share(const zr_cluster *cluster, double smallest)
     return cluster->product_share * smallest / (smallest + cluster->product_half);
 }
 
+/* Are all sizes of an op's products such that a device's fast 16-bit units take them? */
+static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
+{
+    const int64_t multiple = me->options.product_multiple > 0 ? me->options.product_multiple : 1;
+    if (cost->pairs > 0) return cost->head % multiple == 0;
+    for (int i = 0; i < 3; i++)
+        if (cost->product.size[i] % multiple != 0) return false;
+    return true;
+}
+
 /* FLOP/s of an op: of a device whose products were measured by these, and otherwise its products' by their sizes,
  * attention's by the width of its heads. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
@@ -46,7 +60,9 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     if (device->n_products > 0) return zr_plan_op_flops_sec(plan, def, device, cost->product);
     const double peak = zr__peak_of(plan, device);
     const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
-    return smallest > 0 ? peak * product_share(me->cluster, (double)smallest) : peak;
+    if (smallest == 0) return peak;
+    if (plan->layout.dtype != ZR_F32 && !sizes_suit(me, cost)) return device->flops_f32 * me->cluster->product_share;
+    return peak * product_share(me->cluster, (double)smallest);
 }
 
 /* Scores that go through memory: a forward op makes them once; the backward op reads what the forward op left and makes
@@ -87,6 +103,23 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
     return step->kind == ZR_STEP_COPY && uses_space(plan, kind, step, ZR_SPACE_HOST);
 }
 
+/* By the steps that were measured there; false: none of its kind were. The slowest rank computes slower, and moves as
+ * fast as others do. */
+static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
+                         limit *by)
+{
+    if (!me->cluster->measured) return false;
+    const zr_step_sample step = zr_step_sample_of(plan, kind, index);
+    if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
+    if (step.ranks > 1) {
+        if (!step.across) *sec *= me->crowded;
+        return true;
+    }
+    *sec *= me->crowded * me->fewer * me->slowest;
+    *by = step.cost.flops > 0 ? BY_PRODUCTS : BY_MEMORY;
+    return true;
+}
+
 /* Ranks of a full host: they share its disk. */
 static int32_t host_ranks(const pricer *me, const zr_plan *plan)
 {
@@ -99,7 +132,9 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
     const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
     const zr__spot *spot = &me->spot[step->group];
     const double saved = step->when == ZR_WHEN_SAVE ? (double)zr_plan_saved_bytes(plan, step) : 0;
+    double sec;
     *by = LIMITS;
+    if (measured_sec(me, plan, kind, index, &sec, by)) return sec;
     switch (step->kind) {
     case ZR_STEP_GATHER:
     case ZR_STEP_GATHER_GRAD:
@@ -127,8 +162,10 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
 
 static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
+    const pricer *me = (const pricer *)base;
     limit by;
-    return step_sec_by((const pricer *)base, plan, kind, index, &by);
+    if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_sec_by(me, plan, kind, index, &by);
+    return me->alone_sec[index] + me->longer_sec[index];
 }
 
 /* ---- for what computing waits -------------------------------------------------------------------- */
@@ -160,14 +197,14 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     double sec[LIMITS] = {0}, rounds = 1;
+    if (me->cluster->measured) sec[BY_LAUNCHES] = me->cluster->measured->around_sec;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT) rounds = (double)step->rounds;
-        if (step->kind == ZR_STEP_END) rounds = 1;
-        if (step->stream != ZR_STREAM_COMPUTE || step->when == ZR_WHEN_SAVE) continue;
+        const double runs = zr__step_runs(step, &rounds);
+        if (step->stream != ZR_STREAM_COMPUTE) continue;
         limit by;
-        const double takes = step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by);
-        const double runs = step->when == ZR_WHEN_LATER ? rounds - 1 : step->when == ZR_WHEN_ALWAYS ? rounds : 1;
+        const double takes =
+            step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by) + (me->longer_sec ? me->longer_sec[i] : 0);
         if (by != LIMITS) {
             const double launch = takes > 0 ? me->cluster->launch_sec : 0;
             sec[by] += runs * (takes - launch);
@@ -234,8 +271,39 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
     return slowest;
 }
 
+/* Threads of all ranks of a host for each of its cores, at least one. */
+static double load(double ranks, double threads, double cores)
+{
+    return fmax(ranks * threads / cores, 1);
+}
+
+static void set_load(pricer *me, const zr_plan *plan)
+{
+    const zr_launch *measured = me->cluster->measured;
+    const double threads = plan->profile.facts.threads;
+    me->crowded = load(host_ranks(me, plan), threads, measured->cores) /
+                  load((double)measured->ranks / measured->hosts, measured->threads, measured->cores);
+    me->fewer = measured->threads / threads;
+}
+
+/* Each step of training by what was measured, and what it takes longer than alone. */
+static zr_status price_measured(pricer *me, const zr_plan *plan)
+{
+    const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    limit by;
+    me->longer_sec = zr_alloc(((size_t)n + 1) * sizeof(double));
+    double *alone = zr_alloc(((size_t)n + 1) * sizeof(double));
+    set_load(me, plan);
+    for (int32_t i = 0; alone && i < n; i++) alone[i] = step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by);
+    me->alone_sec = alone;
+    ZR_CHECK(me->longer_sec && alone, ZR_ERR_MEMORY, "no memory to price %d steps", n);
+    ZR_TRY(zr__find_longer(plan, me->cluster->measured, &me->base, me->longer_sec));
+    return ZR_OK;
+}
+
 static unsigned in_turn(const zr_cluster *cluster, const zr_simulate_options *options)
 {
+    if (cluster->measured) return cluster->measured->beside ? 0 : ZR_IN_TURN_ALL;
     if (cluster->device.link_copies) return ZR_IN_TURN_ALL;
     return options->copies_hold ? 1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COPY : 0;
 }
@@ -251,6 +319,18 @@ static zr_status check_options(const zr_simulate_options *o)
     return ZR_OK;
 }
 
+static zr_status simulate(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
+{
+    me->base.waited = waited;
+    ZR_TRY(zr_plan_price_by(plan, &me->base, &made->price));
+    if (me->cluster->measured) made->price.step_sec += me->cluster->measured->around_sec;
+    finish(me, plan, made);
+    me->base.waited = NULL;
+    ZR_TRY(price_save(me, plan, &made->save));
+    if (time) ZR_TRY(zr_plan_times_by(plan, &me->base, time));
+    return ZR_OK;
+}
+
 zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *wanted,
                       zr_simulation *made, zr_step_time *time)
 {
@@ -259,17 +339,16 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
     ZR_TRY(check_options(&options));
     ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
-    pricer me = {{.step_sec = step_sec, .waited = waited, .in_turn = in_turn(cluster, &options)},
+    pricer me = {{.step_sec = step_sec, .in_turn = in_turn(cluster, &options)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,
                  .slowest = made->slowest,
                  .exposed_sec = made->exposed_sec};
     for (int32_t g = 0; g < plan->n_groups; g++) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
-    ZR_TRY(zr_plan_price_by(plan, &me.base, &made->price));
-    finish(&me, plan, made);
-    me.base.waited = NULL;
-    ZR_TRY(price_save(&me, plan, &made->save));
-    if (time) ZR_TRY(zr_plan_times_by(plan, &me.base, time));
-    return ZR_OK;
+    zr_status st = cluster->measured ? price_measured(&me, plan) : ZR_OK;
+    if (st == ZR_OK) st = simulate(&me, plan, made, time);
+    zr_free(me.alone_sec);
+    zr_free(me.longer_sec);
+    return st;
 }

@@ -29,6 +29,25 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
 /** Until all have what one of them has, or one has the sum of all. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
+/** How often a step of a schedule runs in a training step that saves nothing. Asked of all steps in order: `rounds`, 1
+ * at first, are those of the REPEAT that they stand in. */
+static inline double zr__step_runs(const zr_step *step, double *rounds)
+{
+    if (step->kind == ZR_STEP_REPEAT) *rounds = (double)step->rounds;
+    if (step->kind == ZR_STEP_END) *rounds = 1;
+    if (step->when == ZR_WHEN_SAVE) return 0;
+    return step->when == ZR_WHEN_LATER ? *rounds - 1 : step->when == ZR_WHEN_ALWAYS ? *rounds : 1;
+}
+
+/** Seconds that a step would take in a launch, by the steps measured there; its own `sec` is not read. false: none of
+ *  its kind were. */
+bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
+/** How much longer than alone each step of training takes in a launch: ranks wait for each other, or streams that run
+ *  at once slow each other. `pricer` prices steps alone, and adds `longer_sec`, which is zeros at first. ZR_ERR_MEMORY.
+ */
+ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer,
+                                       double *longer_sec);
+
 /** Is everything there that pricing such a plan needs, and do its ranks fit? */
 ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);
 /** In the plan's type. */
@@ -39,7 +58,7 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
 
 /** A number that was fitted, and by what. */
 typedef struct zr__simulate_constant {
-    const char *name; /* of the member of zr_cluster, or of its widest link, that it is */
+    const char *name; /* of the member of zr_cluster, or of one of its links, that it is */
     double value;
     const char *source;
 } zr__simulate_constant;
@@ -50,6 +69,7 @@ typedef enum zr__fitted {
     ZR__FITTED_PRODUCT_HALF,
     ZR__FITTED_MEMORY_SHARE,
     ZR__FITTED_LINK_SHARE,
+    ZR__FITTED_NVLINK_SHARE,
     ZR__FITTED_NETWORK_SEC,
     ZR__FITTED
 } zr__fitted;

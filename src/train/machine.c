@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "train/machine.h"
 #include "train/run_dir.h"
 #include "zr/train.h"
 
@@ -17,18 +18,16 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { KEY_BYTES = 384 };
-
-static void machine_key(const zr_device_facts *facts, char key[KEY_BYTES])
+void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES])
 {
     char processor[160];
     if (facts->apart) {
-        snprintf(key, KEY_BYTES, "%s, zr %s", facts->name, zr_version());
+        snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, zr %s", facts->name, zr_version());
         return;
     }
     zr_host_processor(processor, sizeof(processor));
-    snprintf(key, KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(), zr_device_cpu_level(),
-             zr_version(), zr_device_cpu_matmul());
+    snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(),
+             zr_device_cpu_level(), zr_version(), zr_device_cpu_matmul());
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -43,11 +42,11 @@ static zr_status cache_folder(char folder[PATH_MAX])
     return zr__path_join(folder, home, ".cache/zr");
 }
 
-static zr_status machine_path(const char *key, char folder[PATH_MAX], char path[PATH_MAX])
+static zr_status machine_path(const char *prefix, const char *key, char folder[PATH_MAX], char path[PATH_MAX])
 {
     char name[48];
     ZR_TRY(cache_folder(folder));
-    snprintf(name, sizeof(name), "machine-%016llx.json", (unsigned long long)XXH3_64bits(key, strlen(key)));
+    snprintf(name, sizeof(name), "%s-%016llx.json", prefix, (unsigned long long)XXH3_64bits(key, strlen(key)));
     ZR_TRY(zr__path_join(path, folder, name));
     return ZR_OK;
 }
@@ -170,11 +169,10 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-static bool rates_from_json(const json_t *root, const char *key, bool apart, zr_rates *rates)
+static bool rates_from_json(const json_t *root, bool apart, zr_rates *rates)
 {
-    const char *machine = json_string_value(json_object_get(root, "machine"));
     *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
-    return machine && strcmp(machine, key) == 0 && rates->threads > 0 &&
+    return rates->threads > 0 &&
            get_levels(json_object_get(root, "levels"), apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
            get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
@@ -204,32 +202,59 @@ static zr_status write_whole(const char *path, const char *text)
     return st;
 }
 
-zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
+zr_status zr__machine_remember(const char *prefix, const char *key, const char *text)
 {
-    char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], *text = NULL;
-    machine_key(facts, key);
-    ZR_TRY(machine_path(key, folder, path));
+    char folder[PATH_MAX], path[PATH_MAX];
+    ZR_TRY(machine_path(prefix, key, folder, path));
     ZR_TRY(zr__make_folders(folder));
-    ZR_TRY(rates_to_json(rates, key, &text));
-    zr_status st = write_whole(path, text);
-    zr_free(text);
-    return st;
+    return write_whole(path, text);
 }
 
-zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
+zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
 {
-    char key[KEY_BYTES], folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
+    char folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    machine_key(facts, key);
-    ZR_TRY(machine_path(key, folder, path));
+    ZR_TRY(machine_path(prefix, key, folder, path));
     ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND, "nothing is remembered of this machine; run `zr info --bench`");
-    bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK &&
-                rates_from_json(root, key, facts->apart, rates);
+    bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK;
+    const char *machine = good ? json_string_value(json_object_get(root, "machine")) : NULL;
+    good = machine && strcmp(machine, key) == 0 && read(arg, root);
     json_decref(root);
     zr_free(text);
     ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold the rates of this machine; `zr info --bench` writes it anew",
              zr__text_escape(path, shown, sizeof(shown)));
+    return ZR_OK;
+}
+
+zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    zr__machine_key(facts, key);
+    ZR_TRY(rates_to_json(rates, key, &text));
+    zr_status st = zr__machine_remember("machine", key, text);
+    zr_free(text);
+    return st;
+}
+
+/** The rates to be read, and of what. */
+typedef struct wanted_rates {
+    bool apart;
+    zr_rates *rates;
+} wanted_rates;
+
+static bool read_rates(void *arg, const json_t *root)
+{
+    const wanted_rates *wanted = arg;
+    return rates_from_json(root, wanted->apart, wanted->rates);
+}
+
+zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES];
+    wanted_rates wanted = {facts->apart, rates};
+    zr__machine_key(facts, key);
+    ZR_TRY(zr__machine_recall("machine", key, read_rates, &wanted));
     return ZR_OK;
 }
 

@@ -212,20 +212,22 @@ void zr__timings_drop(zr__timings *t)
 
 /* ---- what all ranks make of it ---------------------------------------------------------------- */
 
-/* Of n numbers, the mean over the ranks and the highest. */
-static zr_status over_ranks(zr_comm *comm, const double *mine, int n, double *mean, double *most)
+zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *mean, double *least, double *most)
 {
-    for (int first = 0; first < n; first += ZR_COMM_SCALARS) {
-        int some = n - first < ZR_COMM_SCALARS ? n - first : ZR_COMM_SCALARS;
+    for (int64_t first = 0; first < n; first += ZR_COMM_SCALARS) {
+        const int some = (int)(n - first < ZR_COMM_SCALARS ? n - first : ZR_COMM_SCALARS);
         ZR_TRY(zr_comm_scalars(comm, mine + first, some, comm->table));
         for (int i = 0; i < some; i++) {
-            double sum = 0.0, top = 0.0;
+            double sum = 0.0, low = INFINITY, high = -INFINITY;
             for (int r = 0; r < comm->size; r++) {
-                sum += comm->table[r * some + i];
-                top = fmax(top, comm->table[r * some + i]);
+                const double x = comm->table[r * some + i];
+                sum += x;
+                low = fmin(low, x);
+                high = fmax(high, x);
             }
             mean[first + i] = sum / comm->size;
-            most[first + i] = top;
+            if (least) least[first + i] = low;
+            if (most) most[first + i] = high;
         }
     }
     return ZR_OK;
@@ -246,7 +248,7 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
                            s->idle_sec};
     for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
     for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
-    ZR_TRY(over_ranks(comm, mine, WHOLE + t->n_kinds, mean, most));
+    ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
     *out = (zr_timings){.ranks = comm->size,
                         .steps = s->steps,
                         .left_out = t->warm,

@@ -22,6 +22,11 @@ void zr__timings_end(zr__timings *timings, double wall_sec);
 /** The step that has just ended was broken off: it counts for nothing. */
 void zr__timings_drop(zr__timings *timings);
 
+/** Of n numbers of each rank the mean over the ranks, the least and the highest (NULL: not wanted). Collective;
+ *  comm->table is overwritten. */
+ZR_NODISCARD zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *mean, double *least,
+                                      double *most);
+
 /** All ranks' steps as one, peaks left out. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__timings_collect(const zr__timings *timings, zr_comm *comm, zr_timings *out);
 

@@ -1,0 +1,114 @@
+/*
+ * What steps take beyond what they take alone, where training steps were measured: ranks that wait for each other, and
+ * streams that share the cores.
+ */
+#include "simulate/simulate.h"
+
+#include <math.h>
+
+/* ---- ranks that wait for each other -------------------------------------------------------------- */
+
+/* By what was measured of models that compute about as long between exchanges, in octaves. Beyond the longest a wait
+ * grows no more: a rank is late by no more than what the system gives others of its core at a time. */
+static double wait_share(const zr_launch *launch, double computed_sec)
+{
+    double weights = 0, sum = 0, longest = 0;
+    for (int32_t i = 0; i < launch->n_waits; i++) longest = fmax(longest, launch->wait[i].computed_sec);
+    const double at = fmin(computed_sec, longest);
+    for (int32_t i = 0; i < launch->n_waits; i++) {
+        const double octaves = log2(launch->wait[i].computed_sec / at), near = octaves * octaves + 1;
+        sum += launch->wait[i].share / (near * near);
+        weights += 1 / (near * near);
+    }
+    return weights > 0 ? sum / weights * at / computed_sec : 0;
+}
+
+static bool meets(const zr_plan *plan, int32_t index)
+{
+    return zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
+}
+
+/* Each exchange waits in proportion to what was computed since the one before; the first, since the last of the
+ * training step before. */
+static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double computed = 0, exchanges = 0, since = 0, rounds = 1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const double runs = zr__step_runs(&s->step[i], &rounds);
+        const bool meet = meets(plan, i);
+        const double sec = meet || runs == 0 ? 0 : pricer->step_sec(pricer, plan, ZR_SCHEDULE_TRAIN, i);
+        computed += runs * sec;
+        exchanges += meet ? runs : 0;
+        since = meet ? 0 : since + sec;
+    }
+    if (exchanges == 0 || computed == 0) return;
+    const double share = wait_share(launch, computed / exchanges);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (meets(plan, i)) {
+            longer_sec[i] = share * since;
+            since = 0;
+        } else if (s->step[i].when != ZR_WHEN_SAVE) {
+            since += pricer->step_sec(pricer, plan, ZR_SCHEDULE_TRAIN, i);
+        }
+    }
+}
+
+/* ---- streams that run at once -------------------------------------------------------------------- */
+
+/* The first step of a stream, from `from` on, that has not ended by `sec`. */
+static int32_t next_of(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from, double sec)
+{
+    while (from < s->n_steps && (s->step[from].stream != stream || time[from].end_sec <= sec)) from++;
+    return from;
+}
+
+/* Of each step of a stream, how long steps of the other run at the same time. Those of a stream run in order. */
+static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
+                      double *both_sec)
+{
+    int32_t from = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].stream != stream) continue;
+        from = next_of(s, time, other, from, time[i].begin_sec);
+        both_sec[i] = 0;
+        for (int32_t j = from; j < s->n_steps && (s->step[j].stream != other || time[j].begin_sec < time[i].end_sec);
+             j++)
+            if (s->step[j].stream == other)
+                both_sec[i] +=
+                    fmax(fmin(time[i].end_sec, time[j].end_sec) - fmax(time[i].begin_sec, time[j].begin_sec), 0);
+    }
+}
+
+/* Computing loses a share of the time in which an exchange runs beside it; an exchange is late by as much of late_sec
+ * as of it runs beside computing. Both depend on when steps run, which depends on them: repeated, beginning with steps
+ * alone. An error shrinks with `lost` each time. */
+static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+{
+    enum { ROUNDS = 8 };
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_step_time *time = zr_alloc(((size_t)s->n_steps + 1) * sizeof *time);
+    double *both_sec = zr_alloc(((size_t)s->n_steps + 1) * sizeof *both_sec);
+    zr_status st = time && both_sec ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    for (int round = 0; round < ROUNDS && st == ZR_OK; round++) {
+        st = zr_plan_times_by(plan, pricer, time);
+        if (st != ZR_OK) break;
+        find_both(s, time, ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
+        find_both(s, time, ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            const double sec = time[i].end_sec - time[i].begin_sec;
+            if (s->step[i].stream == ZR_STREAM_COMPUTE) longer_sec[i] = launch->lost * both_sec[i];
+            if (s->step[i].stream == ZR_STREAM_COMM && sec > 0) longer_sec[i] = launch->late_sec * both_sec[i] / sec;
+        }
+    }
+    zr_free(time);
+    zr_free(both_sec);
+    return st;
+}
+
+zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+{
+    if (launch->beside) return find_slower(plan, launch, pricer, longer_sec);
+    find_waits(plan, launch, pricer, longer_sec);
+    return ZR_OK;
+}

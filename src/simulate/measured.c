@@ -1,0 +1,101 @@
+/*
+ * What a step takes where training steps were measured: seconds for each unit of work, between the measured steps of
+ * its kind, the nearer ones weighing more (inverse distance weighting; Shepard, 1968).
+ */
+#include "simulate/simulate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* In powers of two of each size. Steps as near as NEAR count alike; weights fall with the fourth power. */
+#define NEAR 0.05
+
+/* Do ranks meet in it? */
+static bool exchanges(const zr_step *step)
+{
+    switch (step->kind) {
+    case ZR_STEP_GATHER:
+    case ZR_STEP_GATHER_GRAD:
+    case ZR_STEP_REDUCE_SCATTER:
+    case ZR_STEP_REDUCE:
+    case ZR_STEP_BROADCAST:
+    case ZR_STEP_NORM:
+    case ZR_STEP_AGREE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+{
+    const zr_step *step = &plan->schedule[kind].step[index];
+    const bool runs = step->kind == ZR_STEP_RUN;
+    const char *name = runs ? zr_graph_get_op(plan->graph[kind], step->op)->def->name : zr_step_kind_name(step->kind);
+    zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr_plan_step_cost(plan, kind, index)};
+    snprintf(sample.kind, sizeof(sample.kind), "%s", name);
+    if (!exchanges(step)) return sample;
+    sample.ranks = plan->group[step->group].size;
+    sample.across = zr_plan_across(plan, step->group, ZR_BORDER_HOST, 0, sample.ranks - 1) > 0;
+    return sample;
+}
+
+/* By what a step's time grows: FLOPs, or else bytes from other ranks, or of memory. 0: it has no size. */
+static double work_of(const zr_step_cost *cost)
+{
+    if (cost->flops > 0) return cost->flops;
+    return cost->wire_bytes > 0 ? cost->wire_bytes : cost->memory_bytes;
+}
+
+static double octaves(double a, double b)
+{
+    return a > 0 && b > 0 ? log2(a / b) : 0;
+}
+
+/* How unlike two steps of a kind are, squared. */
+static double distance(const zr_step_cost *a, const zr_step_cost *b)
+{
+    double sum = 0;
+    if (a->product.size[0] > 0 && b->product.size[0] > 0) {
+        for (int i = 0; i < 3; i++) {
+            const double o = octaves((double)a->product.size[i], (double)b->product.size[i]);
+            sum += o * o;
+        }
+        return sum;
+    }
+    const double work = octaves(work_of(a), work_of(b)), head = octaves((double)a->head, (double)b->head);
+    return work * work + head * head;
+}
+
+/* Of groups of other sizes, those whose ranks are nearest in number. */
+static double group_distance(const zr_step_sample *sample, int32_t ranks)
+{
+    return fabs(octaves((double)sample->ranks, (double)ranks));
+}
+
+static bool is_alike(const zr_step_sample *sample, const zr_step_sample *step)
+{
+    return sample->narrow == step->narrow && sample->across == step->across &&
+           (sample->ranks > 1) == (step->ranks > 1) && (work_of(&sample->cost) > 0) == (work_of(&step->cost) > 0) &&
+           strcmp(sample->kind, step->kind) == 0;
+}
+
+bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec)
+{
+    const double work = work_of(&step->cost);
+    double nearest = INFINITY, weights = 0, sum = 0;
+    for (int32_t i = 0; i < launch->n_samples; i++)
+        if (is_alike(&launch->sample[i], step))
+            nearest = fmin(nearest, group_distance(&launch->sample[i], step->ranks));
+    for (int32_t i = 0; i < launch->n_samples; i++) {
+        const zr_step_sample *sample = &launch->sample[i];
+        if (!is_alike(sample, step) || group_distance(sample, step->ranks) > nearest) continue;
+        const double near = distance(&sample->cost, &step->cost) + NEAR * NEAR, weight = 1 / (near * near);
+        sum += weight * log(work > 0 ? sample->sec / work_of(&sample->cost) : sample->sec);
+        weights += weight;
+    }
+    if (weights == 0) return false;
+    *sec = exp(sum / weights) * (work > 0 ? work : 1);
+    return true;
+}

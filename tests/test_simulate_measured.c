@@ -1,0 +1,255 @@
+//TEST timeout=60
+/* Steps priced by steps that were measured: those that are there, those in between, those that are not. */
+#include <math.h>
+#include <string.h>
+
+#include "plan_make.h"
+#include "simulate/simulate.h"
+
+static void close_to(double have, double want)
+{
+    if (!(fabs(have - want) <= 1e-6 * fabs(want))) fail_msg("have %.17g, want %.17g", have, want);
+}
+
+static zr_step_sample sample_of(const char *kind, double flops, double memory_bytes, double sec)
+{
+    zr_step_sample s = {.cost = {.flops = flops, .memory_bytes = memory_bytes}, .sec = sec};
+    snprintf(s.kind, sizeof s.kind, "%s", kind);
+    return s;
+}
+
+static double sec_of(const zr_launch *launch, zr_step_sample step)
+{
+    double sec = -1;
+    step.sec = 0;
+    return zr__measured_sec(launch, &step, &sec) ? sec : NAN;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------- */
+
+static void test_between(void **state)
+{
+    (void)state;
+    zr_step_sample sample[] = {sample_of("add", 0, 1e3, 1e-6), sample_of("add", 0, 4e3, 16e-6)};
+    const zr_launch launch = {.sample = sample, .n_samples = 2};
+    close_to(sec_of(&launch, sample[0]), 1e-6);
+    close_to(sec_of(&launch, sample[1]), 16e-6);
+    /* Half way in octaves: the geometric mean of 1 and 4 ns a byte. */
+    close_to(sec_of(&launch, sample_of("add", 0, 2e3, 0)), 2e3 * 2e-9);
+    /* Far beyond all: nearly the mean of both, and the nearer one's weighs more. */
+    const double beyond = sec_of(&launch, sample_of("add", 0, 4e9, 0)) / 4e9;
+    assert_true(beyond > 2e-9 && beyond < 4e-9);
+    assert_true(isnan(sec_of(&launch, sample_of("sub", 0, 1e3, 0))));
+    zr_step_sample narrow = sample[0];
+    narrow.narrow = true;
+    assert_true(isnan(sec_of(&launch, narrow)));
+}
+
+/* As many FLOPs in a product of another form run at another rate. */
+static void test_products(void **state)
+{
+    (void)state;
+    zr_step_sample flat = sample_of("linear", 2e6, 0, 2e-3), cube = sample_of("linear", 2e6, 0, 1e-3);
+    flat.cost.product = zr_product_sizes_of(10, 100, 1000);
+    cube.cost.product = zr_product_sizes_of(100, 100, 100);
+    zr_step_sample sample[] = {flat, cube};
+    const zr_launch launch = {.sample = sample, .n_samples = 2};
+    close_to(sec_of(&launch, flat), 2e-3);
+    close_to(sec_of(&launch, cube), 1e-3);
+    zr_step_sample near = sample_of("linear", 16e6, 0, 0);
+    near.cost.product = zr_product_sizes_of(200, 200, 200);
+    const double sec = sec_of(&launch, near);
+    assert_true(sec > 8e-3 && sec < 9e-3);
+}
+
+/* Exchanges of the nearest number of ranks, on one host or on several; those without bytes take what they took. */
+static void test_exchanges(void **state)
+{
+    (void)state;
+    zr_step_sample sample[4] = {{.kind = "gather", .ranks = 2, .cost = {.wire_bytes = 1e6}, .sec = 1e-3},
+                                {.kind = "gather", .ranks = 8, .cost = {.wire_bytes = 1e6}, .sec = 4e-3},
+                                {.kind = "gather", .ranks = 2, .across = true, .cost = {.wire_bytes = 1e6}, .sec = 1},
+                                {.kind = "norm", .ranks = 2, .sec = 7e-5}};
+    const zr_launch launch = {.sample = sample, .n_samples = 4};
+    zr_step_sample step = sample[0];
+    step.cost.wire_bytes = 3e6;
+    close_to(sec_of(&launch, step), 3e-3);
+    step.ranks = 6;
+    close_to(sec_of(&launch, step), 12e-3);
+    step.across = true;
+    close_to(sec_of(&launch, step), 3);
+    step = sample[3];
+    step.ranks = 5;
+    close_to(sec_of(&launch, step), 7e-5);
+    step.ranks = 1; /* alone, none is waited for */
+    assert_true(isnan(sec_of(&launch, step)));
+}
+
+/* ---- a training step --------------------------------------------------------------------------- */
+
+static zr_plan *plan_of(int ranks, int threads)
+{
+    static const zr_gpt2_config sizes = {.n_layer = 2,
+                                         .n_head = 2,
+                                         .n_embd = 32,
+                                         .n_positions = 16,
+                                         .vocab_size = 96,
+                                         .layer_norm_epsilon = 1e-5,
+                                         .initializer_range = 0.02};
+    const zr_model model = zr_gpt2(&sizes);
+    const zr_layout layout = plan_layout(3, ranks, ZR_F32, 1);
+    zr_profile profile = {.facts = {.name = "test", .threads = threads}};
+    return plan_make(&model, &layout, &profile);
+}
+
+/* Every step of the plan, number i in (i + 1) us. */
+static zr_launch launch_of(const zr_plan *plan, zr_step_sample sample[], int32_t most)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t n = 0;
+    assert_true(s->n_steps <= most);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT || s->step[i].kind == ZR_STEP_END) continue;
+        sample[n] = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        sample[n++].sec = 1e-6 * (i + 1);
+    }
+    return (zr_launch){.transport = "threads",
+                       .ranks = plan->ranks,
+                       .hosts = 1,
+                       .threads = plan->profile.facts.threads,
+                       .cores = plan->ranks * plan->profile.facts.threads,
+                       .around_sec = 1e-3,
+                       .sample = sample,
+                       .n_samples = n};
+}
+
+static zr_cluster cluster_of(int ranks, const zr_launch *launch)
+{
+    return (zr_cluster){.name = "here",
+                        .device = {.flops_f32 = 1e9, .memory_bytes_sec = 1e9},
+                        .product_share = 1,
+                        .memory_share = 1,
+                        .link_share = 1,
+                        .link = {{"memory", ranks, 1e9, 0, 0}},
+                        .n_links = ranks > 1,
+                        .devices = ranks,
+                        .host_devices = ranks,
+                        .measured = launch};
+}
+
+static zr_simulation simulate(const zr_plan *plan, const zr_launch *launch, double straggler)
+{
+    const zr_cluster cluster = cluster_of(plan->ranks, launch);
+    const zr_simulate_options options = {.straggler = straggler};
+    zr_simulation made;
+    assert_int_equal(zr_simulate(plan, &cluster, &options, &made, NULL), ZR_OK);
+    return made;
+}
+
+enum { MOST = 4096 };
+static zr_step_sample sample[MOST];
+
+/* Where one step follows the other, the training step is their sum, and what is around it. */
+static void test_sum(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(2, 1);
+    const zr_launch launch = launch_of(plan, sample, MOST);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double sum = 0, exchanged = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step_sample step = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        double sec = NAN;
+        if (s->step[i].kind == ZR_STEP_REPEAT || s->step[i].kind == ZR_STEP_END) continue;
+        assert_true(zr__measured_sec(&launch, &step, &sec));
+        sum += sec;
+        if (step.ranks > 1) exchanged += sec;
+    }
+    const zr_simulation made = simulate(plan, &launch, 0);
+    close_to(made.price.step_sec, sum + 1e-3);
+    close_to(made.price.exposed_sec, exchanged);
+    assert_true(made.exposed_sec[ZR_CAUSE_STAGE] > 0);
+    /* Who computes slower moves as fast. */
+    close_to(simulate(plan, &launch, 3).price.step_sec, exchanged + 3 * (sum - exchanged) + 1e-3);
+    zr_plan_destroy(&plan);
+}
+
+/* What ranks waited: a share of what was computed since the last exchange, the tail of the step before included. */
+static void test_waits(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(2, 1);
+    zr_launch launch = launch_of(plan, sample, MOST);
+    const zr_simulation without = simulate(plan, &launch, 0);
+    launch.wait[0] = (zr_wait_sample){.computed_sec = 1, .share = 0.25};
+    launch.n_waits = 1;
+    /* All that computes less in between has the same share: the only one. */
+    close_to(simulate(plan, &launch, 0).price.step_sec, without.price.step_sec + 0.25 * without.price.compute_sec);
+    /* Two as near count alike. */
+    launch.wait[1] = (zr_wait_sample){.computed_sec = 1, .share = 0.75};
+    launch.n_waits = 2;
+    close_to(simulate(plan, &launch, 0).price.step_sec, without.price.step_sec + 0.5 * without.price.compute_sec);
+    /* Beyond the longest a wait grows no more: here it is a thousandth as long. */
+    const double longest = 1e-9;
+    launch.wait[0] = (zr_wait_sample){.computed_sec = longest, .share = 0.25};
+    launch.n_waits = 1;
+    double exchanges = 0;
+    for (int32_t i = 0; i < launch.n_samples; i++) exchanges += launch.sample[i].ranks > 1;
+    close_to(simulate(plan, &launch, 0).price.step_sec - without.price.step_sec, 0.25 * longest * exchanges);
+    zr_plan_destroy(&plan);
+}
+
+/* Where exchanges run beside computing each is slowed while both run. */
+static void test_beside(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(2, 1);
+    zr_launch launch = launch_of(plan, sample, MOST);
+    const double in_turn = simulate(plan, &launch, 0).price.step_sec;
+    launch.beside = true;
+    const zr_simulation free = simulate(plan, &launch, 0);
+    const double both = free.price.compute_sec + free.price.comm_sec - (free.price.step_sec - 1e-3);
+    assert_true(both > 0 && free.price.step_sec < in_turn);
+    launch.lost = 0.5;
+    const zr_simulation slowed = simulate(plan, &launch, 0);
+    assert_true(slowed.price.compute_sec > free.price.compute_sec);
+    assert_true(slowed.price.compute_sec < 2 * free.price.compute_sec);
+    close_to(slowed.price.comm_sec, free.price.comm_sec);
+    assert_true(slowed.price.step_sec >= free.price.step_sec && slowed.price.step_sec <= in_turn);
+    launch.lost = 0;
+    launch.late_sec = 1e-4;
+    const zr_simulation late = simulate(plan, &launch, 0);
+    close_to(late.price.compute_sec, free.price.compute_sec);
+    assert_true(late.price.comm_sec > free.price.comm_sec && late.price.step_sec >= free.price.step_sec);
+    /* The parts are the whole. */
+    double parts = late.product_sec + late.memory_sec + late.launch_sec;
+    for (int c = 0; c < ZR_CAUSES; c++) parts += late.exposed_sec[c];
+    close_to(parts, late.price.step_sec);
+    zr_plan_destroy(&plan);
+}
+
+/* Half of the threads, or twice the ranks for the cores, take twice as long. */
+static void test_other_load(void **state)
+{
+    (void)state;
+    zr_plan *whole = plan_of(1, 4), *half = plan_of(1, 2), *pair = plan_of(2, 1);
+    zr_launch launch = launch_of(whole, sample, MOST);
+    const double sec = simulate(whole, &launch, 0).price.step_sec - 1e-3;
+    close_to(simulate(half, &launch, 0).price.step_sec - 1e-3, 2 * sec);
+    launch = launch_of(pair, sample, MOST);
+    const double apart = simulate(pair, &launch, 0).price.step_sec - 1e-3;
+    launch.ranks = launch.cores = 1;
+    close_to(simulate(pair, &launch, 0).price.step_sec - 1e-3, 2 * apart);
+    zr_plan_destroy(&whole);
+    zr_plan_destroy(&half);
+    zr_plan_destroy(&pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),   cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_exchanges), cmocka_unit_test(test_sum),
+                                       cmocka_unit_test(test_waits),     cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_other_load)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
