@@ -245,11 +245,33 @@ static void test_other_load(void **state)
     zr_plan_destroy(&pair);
 }
 
+/* Processors multiply fp16 as fp32: its steps are not those of bf16. */
+static void test_types(void **state)
+{
+    (void)state;
+    static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16, ZR_F16};
+    for (int i = 0; i < 3; i++) {
+        const zr_gpt2_config sizes = {.n_layer = 1,
+                                      .n_head = 1,
+                                      .n_embd = 32,
+                                      .n_positions = 16,
+                                      .vocab_size = 96,
+                                      .layer_norm_epsilon = 1e-5,
+                                      .initializer_range = 0.02};
+        const zr_model model = zr_gpt2(&sizes);
+        const zr_layout layout = plan_layout(1, 2, dtypes[i], 1);
+        zr_profile profile = {.facts = {.name = "test", .threads = 1}};
+        zr_plan *plan = plan_make(&model, &layout, &profile);
+        assert_int_equal(zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, 0).narrow, dtypes[i] == ZR_BF16);
+        zr_plan_destroy(&plan);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),   cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_exchanges), cmocka_unit_test(test_sum),
-                                       cmocka_unit_test(test_waits),     cmocka_unit_test(test_beside),
-                                       cmocka_unit_test(test_other_load)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),    cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_exchanges),  cmocka_unit_test(test_sum),
+                                       cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
