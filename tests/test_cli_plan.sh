@@ -2,11 +2,6 @@
 # `zr plan`: the largest that fits is what `zr train` starts, choices and advice, pictures, shapes, tables.
 . tests/command.inc
 
-prints() { # PATTERN COMMAND...
-    pattern=$1
-    shift
-    "$@" >printed && grep -q -- "$pattern" printed || { cat printed; return 1; }
-}
 # The whole number of a JSON key in a file.
 number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2"; }
 

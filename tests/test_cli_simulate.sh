@@ -2,11 +2,6 @@
 # `zr simulate`: what is printed, --sweep, --svg and --search, which finds what a sweep over the same space finds.
 . tests/command.inc
 
-prints() { # PATTERN COMMAND...
-    pattern=$1
-    shift
-    "$@" >printed && grep -q -- "$pattern" printed || { cat printed; return 1; }
-}
 xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
 
 cat >c.json <<'END_CONFIG'

@@ -143,7 +143,6 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
 {
     const zr_simulation *s = &made->simulation;
     json_t *root = json_object();
-    char *text = NULL;
     cli_simulated_json(root, made, c->o->tokens);
     set_real(root, "pflops_all", s->flops_sec * c->ranks / 1e15);
     set_real(root, "product_sec", s->product_sec);
@@ -154,12 +153,9 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
     (void)json_object_set_new(root, "host_bytes", json_integer(made->host_bytes));
     if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
     zr_status st = set_report(root, &made->report);
-    if (st == ZR_OK) st = zr__json_print(root, &text);
+    if (st == ZR_OK) return cli_json_put(stdout, root);
     json_decref(root);
-    ZR_TRY(st);
-    puts(text);
-    zr_free(text);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- the command ------------------------------------------------------------------------------- */

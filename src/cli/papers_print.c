@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/papers.h"
+#include "cli/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -174,12 +175,6 @@ static json_t *json_of(const cli_papers_row *r)
 zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows)
 {
     json_t *all = json_array();
-    char *text = NULL;
     for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, json_of(&rows->row[i]));
-    zr_status st = zr__json_print(all, &text);
-    json_decref(all);
-    ZR_TRY(st);
-    fprintf(out, "%s\n", text);
-    zr_free(text);
-    return ZR_OK;
+    return cli_json_put(out, all);
 }

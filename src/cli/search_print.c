@@ -184,16 +184,10 @@ static json_t *way_json(const cli_searched *s, const cli_way *w)
 zr_status cli_searched_json(const cli_searched *s)
 {
     json_t *list = json_array();
-    char *text = NULL;
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) (void)json_array_append_new(list, way_json(s, s->best[i]));
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++)
         (void)json_array_append_new(list, way_json(s, s->missed[i]));
-    zr_status st = zr__json_print(list, &text);
-    json_decref(list);
-    ZR_TRY(st);
-    puts(text);
-    zr_free(text);
-    return ZR_OK;
+    return cli_json_put(stdout, list);
 }
 
 /* ---- text --------------------------------------------------------------------------------------- */

@@ -60,6 +60,8 @@ double cli_value_of(int i, const cli_simulated *made);
 /** Members of a JSON object: all of these, what fits and what binds, and days where `tokens` is not 0. */
 struct json_t;
 void cli_simulated_json(struct json_t *object, const cli_simulated *made, double tokens);
+/** Write a document as one line, and give it up. */
+ZR_NODISCARD zr_status cli_json_put(FILE *out, struct json_t *document);
 
 /* ---- several at once ---------------------------------------------------------------------------- */
 

@@ -76,3 +76,14 @@ bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const cha
     }
     return false;
 }
+
+zr_status cli_json_put(FILE *out, json_t *document)
+{
+    char *text = NULL;
+    const zr_status st = zr__json_print(document, &text);
+    json_decref(document);
+    ZR_TRY(st);
+    fprintf(out, "%s\n", text);
+    zr_free(text);
+    return ZR_OK;
+}

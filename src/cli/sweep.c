@@ -304,7 +304,6 @@ static json_t *json_of(const char *value)
 static zr_status print_json(const sweep *s)
 {
     json_t *list = json_array();
-    char *text = NULL;
     for (int64_t k = 0; k < s->n_rows; k++) {
         const row *r = &s->row[k];
         json_t *object = json_object();
@@ -314,12 +313,7 @@ static zr_status print_json(const sweep *s)
         (void)json_object_set_new(object, "error", r->error ? json_string(r->error) : json_null());
         (void)json_array_append_new(list, object);
     }
-    zr_status st = zr__json_print(list, &text);
-    json_decref(list);
-    ZR_TRY(st);
-    puts(text);
-    zr_free(text);
-    return ZR_OK;
+    return cli_json_put(stdout, list);
 }
 
 /* ---- the picture -------------------------------------------------------------------------------- */
