@@ -19,9 +19,10 @@ extern "C" {
 
 typedef struct zr_tokenizer zr_tokenizer;
 
-/** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256).
- *  ZR_ERR_UNSUPPORTED for any other. The result is constant and never freed. */
-ZR_API ZR_NODISCARD zr_status zr_tokenizer_get(const char *name, const zr_tokenizer **tokenizer);
+/** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256). Constant once it is open: any number
+ *  of threads may use it at the same time. ZR_ERR_UNSUPPORTED for any other name. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
+ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
 ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
 ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);

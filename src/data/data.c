@@ -19,9 +19,9 @@ struct zr_data {
     char *path;
     zr__file file;
     const char *format;
-    const zr_tokenizer *tokenizer; /* NULL: a token file, text unknown */
-    int64_t first_byte;            /* of token 0 */
-    int token_bytes;               /* 1, 2 or 4 */
+    zr_tokenizer *tokenizer; /* NULL: a token file, text unknown */
+    int64_t first_byte;      /* of token 0 */
+    int token_bytes;         /* 1, 2 or 4 */
     int64_t tokens, windows, epoch_samples;
     int64_t vocab_size, seq_length;
     zr_data_order order;
@@ -84,7 +84,7 @@ static zr_status read_uint16(zr_data *data)
 
 static zr_status read_text(zr_data *data)
 {
-    if (!data->tokenizer) ZR_TRY(zr_tokenizer_get("bytes", &data->tokenizer));
+    if (!data->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &data->tokenizer));
     int64_t vocab = zr_tokenizer_vocab(data->tokenizer);
     ZR_CHECK(data->vocab_size >= vocab, ZR_ERR_CONFIG,
              "%s: text through the tokenizer \"%s\" needs a vocab_size of at least %lld, given %lld", data->file.name,
@@ -211,7 +211,7 @@ static zr_status open_into(zr_data *data, const char *path, const char *tokenize
     data->path = zr_alloc(n);
     ZR_CHECK(data->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
     memcpy(data->path, path, n);
-    if (tokenizer) ZR_TRY(zr_tokenizer_get(tokenizer, &data->tokenizer));
+    if (tokenizer) ZR_TRY(zr_tokenizer_open(tokenizer, &data->tokenizer));
     ZR_TRY(zr__file_open(path, false, &data->file));
     ZR_TRY(read_format(data));
     int64_t stage_bytes = (data->seq_length + 1) * data->token_bytes; /* at most the file's */
@@ -248,6 +248,7 @@ void zr_data_close(zr_data **data)
 {
     if (!*data) return;
     zr__file_close(&(*data)->file);
+    zr_tokenizer_close(&(*data)->tokenizer);
     zr_free((*data)->path);
     zr_free((*data)->stage);
     zr_free(*data);

@@ -36,12 +36,22 @@ static void bytes_decode(int32_t token, const char **text, int64_t *bytes)
 
 static const zr_tokenizer bytes_tokenizer = {"bytes", BYTES_VOCAB, bytes_encode, bytes_decode};
 
-zr_status zr_tokenizer_get(const char *name, const zr_tokenizer **tokenizer)
+zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
 {
+    zr_tokenizer *opened;
     ZR_CHECK(strcmp(name, bytes_tokenizer.name) == 0, ZR_ERR_UNSUPPORTED,
              "tokenizer \"%s\" is not built; this version has \"bytes\" (token files need no tokenizer)", name);
-    *tokenizer = &bytes_tokenizer;
+    opened = zr_alloc(sizeof(*opened));
+    ZR_CHECK(opened, ZR_ERR_MEMORY, "%zu bytes for a tokenizer", sizeof(*opened));
+    *opened = bytes_tokenizer;
+    *tokenizer = opened;
     return ZR_OK;
+}
+
+void zr_tokenizer_close(zr_tokenizer **tokenizer)
+{
+    zr_free(*tokenizer);
+    *tokenizer = NULL;
 }
 
 const char *zr_tokenizer_name(const zr_tokenizer *tokenizer)

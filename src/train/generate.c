@@ -9,7 +9,7 @@
 typedef struct writer {
     zr__loaded loaded;
     const zr_generate_args *args;
-    const zr_tokenizer *tokenizer;
+    zr_tokenizer *tokenizer;
     int64_t choices; /* tokens to choose from */
     int32_t *tokens; /* prompt and what was added */
     int64_t n_tokens;
@@ -34,7 +34,7 @@ static zr_status open_tokenizer(writer *w)
     ZR_CHECK(name || vocab == 256, ZR_ERR_UNSUPPORTED,
              "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)",
              (long long)vocab);
-    ZR_TRY(zr_tokenizer_get(name ? name : "bytes", &w->tokenizer));
+    ZR_TRY(zr_tokenizer_open(name ? name : "bytes", &w->tokenizer));
     int64_t known = zr_tokenizer_vocab(w->tokenizer);
     w->choices = known < vocab ? known : vocab;
     return ZR_OK;
@@ -172,6 +172,7 @@ zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn 
     ZR_TRY(check(args));
     writer w = {.args = args};
     zr_status st = generate(&w, dir, emit, arg);
+    zr_tokenizer_close(&w.tokenizer);
     zr_free(w.tokens);
     zr_free(w.logits);
     zr_free(w.sorted);
