@@ -216,15 +216,32 @@ static void test_beside(void **state)
     assert_true(slowed.price.compute_sec < 2 * free.price.compute_sec);
     close_to(slowed.price.comm_sec, free.price.comm_sec);
     assert_true(slowed.price.step_sec >= free.price.step_sec && slowed.price.step_sec <= in_turn);
-    launch.lost = 0;
-    launch.late_sec = 1e-4;
-    const zr_simulation late = simulate(plan, &launch, 0);
-    close_to(late.price.compute_sec, free.price.compute_sec);
-    assert_true(late.price.comm_sec > free.price.comm_sec && late.price.step_sec >= free.price.step_sec);
-    /* The parts are the whole. */
-    double parts = late.product_sec + late.memory_sec + late.launch_sec;
-    for (int c = 0; c < ZR_CAUSES; c++) parts += late.exposed_sec[c];
-    close_to(parts, late.price.step_sec);
+    zr_plan_destroy(&plan);
+}
+
+/* Exchanges that vary are waited for longer than those that take their mean: by the seed, and the parts are the whole.
+ */
+static void test_spread(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(2, 1);
+    zr_launch launch = launch_of(plan, sample, MOST);
+    launch.beside = true;
+    const zr_simulation even = simulate(plan, &launch, 0);
+    launch.spread = 0.8;
+    const zr_simulation varied = simulate(plan, &launch, 0), again = simulate(plan, &launch, 0);
+    assert_true(varied.price.exposed_sec > even.price.exposed_sec);
+    assert_true(varied.price.step_sec == again.price.step_sec);
+    close_to(varied.price.compute_sec, even.price.compute_sec);
+    assert_true(fabs(varied.price.comm_sec / even.price.comm_sec - 1) < 0.2); /* of as many draws the mean is near */
+    double parts = varied.product_sec + varied.memory_sec + varied.launch_sec;
+    for (int c = 0; c < ZR_CAUSES; c++) parts += varied.exposed_sec[c];
+    close_to(parts, varied.price.step_sec);
+    launch.beside = false;
+    launch.spread = 0;
+    const double in_turn = simulate(plan, &launch, 0).price.step_sec;
+    launch.spread = 0.8; /* where exchanges and computing follow each other, only their means count */
+    assert_true(simulate(plan, &launch, 0).price.step_sec == in_turn);
     zr_plan_destroy(&plan);
 }
 
@@ -269,9 +286,9 @@ static void test_types(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),    cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_exchanges),  cmocka_unit_test(test_sum),
-                                       cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
-                                       cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_between), cmocka_unit_test(test_products),   cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_sum),     cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_spread),  cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static zr_launch some_launch(int ranks, int hosts)
                        .n_samples = 3,
                        .beside = true,
                        .lost = 0.3,
-                       .late_sec = 1.0 / 9,
+                       .spread = 1.0 / 9,
                        .wait = {{1e-3, 0.1}, {1e-2, 0}},
                        .n_waits = 2};
 }
@@ -56,7 +56,7 @@ static void test_there_and_back(void **state)
     assert_int_equal(zr_launch_recall(&here, "mpi", 4, 2, &back), ZR_OK);
     assert_string_equal(back.transport, "mpi");
     assert_true(back.ranks == 4 && back.hosts == 2 && back.threads == 2 && back.cores == 3 && back.beside);
-    assert_true(back.around_sec == launch.around_sec && back.lost == 0.3 && back.late_sec == launch.late_sec);
+    assert_true(back.around_sec == launch.around_sec && back.lost == 0.3 && back.spread == launch.spread);
     assert_int_equal(back.n_waits, 2);
     assert_memory_equal(back.wait, launch.wait, 2 * sizeof *launch.wait);
     assert_int_equal(back.n_samples, 3);

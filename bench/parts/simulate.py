@@ -1,6 +1,7 @@
 """What `zr simulate --cluster this` says of a training step before it runs, beside the step as it then runs.
 
-Rates come from `zr info --bench` alone, run just before; none of these models is among those that it trains.
+Rates come from `zr info --bench` alone, run before every round of steps, so that a machine that slows down slows both;
+none of these models is among those that it trains.
 """
 import contextlib
 import json
@@ -17,24 +18,27 @@ NARROW, WIDE, SHORT, LONG = 192, 384, 96, 320
 
 
 class Case:
-    """A configuration; keys: what of the document differs."""
+    """A configuration on so many ranks; keys: what of the document differs."""
 
-    def __init__(self, width, seq, stage, bf16=False, accum=1, tensor=1, groups=0):
-        self.name = (f"{width} wide, T {seq}, {'bf16' if bf16 else 'fp32'}, stage {stage}" +
-                     (f", {accum} micro-batches" if accum > 1 else "") + (f", tensor {tensor}" if tensor > 1 else "") +
-                     (f", groups of {groups}" if groups else ""))
+    def __init__(self, ranks, width, seq, stage, bf16=False, accum=1, tensor=1, groups=0):
+        self.ranks = ranks
+        self.name = (f"{ranks} rank{'s' if ranks > 1 else ''}, {width} wide, T {seq}, {'bf16' if bf16 else 'fp32'}, "
+                     f"stage {stage}" + (f", {accum} micro-batches" if accum > 1 else "") +
+                     (f", tensor {tensor}" if tensor > 1 else "") + (f", groups of {groups}" if groups else ""))
         self.document = measure.bytes_config(LAYERS, width, seq, stage, BATCH, 1, accum, bf16)
         self.document["parallel"] = {"tensor": tensor}
         del self.document["train"]["threads"]
         if groups:
             self.document["zero_optimization"]["mics_shard_size"] = groups
+        self.told, self.runs = [], []
 
 
 class Launch:
-    """Ranks that are started together: threads; processes of one host; or processes of two."""
+    """Ranks that one `zr info --bench` measures: threads, of any number; processes of one host; or processes of two."""
 
-    def __init__(self, name, ranks, cases, mpi=False, rate=None):
-        self.name, self.ranks, self.cases, self.mpi, self.rate = name, ranks, cases, mpi, rate
+    def __init__(self, name, cases, mpi=False, rate=None):
+        self.name, self.cases, self.mpi, self.rate = name, cases, mpi, rate
+        self.ranks = max(case.ranks for case in cases)
         for case in cases if rate else ():  # both hosts would count all cores as their own
             case.document["train"]["threads"] = 1
 
@@ -51,9 +55,9 @@ class Launch:
         else:
             raise measure.Missing("there is no mpirun")
 
-    def told(self):
+    def told(self, case):
         """What the simulator has to know of it."""
-        words = ["--ranks", self.ranks]
+        words = ["--ranks", case.ranks]
         if self.mpi:
             words += ["--transport", "mpi"]
         if self.rate:
@@ -64,18 +68,18 @@ class Launch:
 def launches():
     """24 configurations."""
     return [
-        Launch("1 rank", 1, [Case(NARROW, SHORT, 0), Case(WIDE, LONG, 0), Case(WIDE, SHORT, 0, bf16=True),
-                             Case(NARROW, LONG, 0, bf16=True)]),
-        Launch("2 ranks", 2, [Case(NARROW, LONG, 0), Case(WIDE, SHORT, 1), Case(NARROW, SHORT, 2, bf16=True, accum=4),
-                              Case(WIDE, LONG, 3), Case(WIDE, LONG, 3, bf16=True), Case(WIDE, SHORT, 0, tensor=2)]),
-        Launch("4 ranks", 4, [Case(NARROW, SHORT, 0), Case(WIDE, LONG, 2), Case(WIDE, SHORT, 3, bf16=True),
-                              Case(NARROW, LONG, 3, groups=2), Case(WIDE, SHORT, 1, tensor=2)]),
-        Launch("2 processes", 2, [Case(WIDE, SHORT, 3), Case(NARROW, LONG, 1, bf16=True),
-                                  Case(WIDE, LONG, 0, tensor=2)], mpi=True),
-        Launch("2 hosts, 1 Gbit/s", 2, [Case(NARROW, LONG, 1), Case(WIDE, SHORT, 3),
-                                        Case(NARROW, SHORT, 2, bf16=True, accum=4)], mpi=True, rate=1000),
-        Launch("2 hosts of 2, 300 Mbit/s", 4, [Case(NARROW, LONG, 3), Case(WIDE, SHORT, 3, groups=2),
-                                               Case(NARROW, SHORT, 2, bf16=True)], mpi=True, rate=300),
+        Launch("threads", [Case(1, NARROW, SHORT, 0), Case(1, WIDE, LONG, 0), Case(1, WIDE, SHORT, 0, bf16=True),
+                           Case(1, NARROW, LONG, 0, bf16=True), Case(2, NARROW, LONG, 0), Case(2, WIDE, SHORT, 1),
+                           Case(2, NARROW, SHORT, 2, bf16=True, accum=4), Case(2, WIDE, LONG, 3),
+                           Case(2, WIDE, LONG, 3, bf16=True), Case(2, WIDE, SHORT, 0, tensor=2),
+                           Case(4, NARROW, SHORT, 0), Case(4, WIDE, LONG, 2), Case(4, WIDE, SHORT, 3, bf16=True),
+                           Case(4, NARROW, LONG, 3, groups=2), Case(4, WIDE, SHORT, 1, tensor=2)]),
+        Launch("processes", [Case(2, WIDE, SHORT, 3), Case(2, NARROW, LONG, 1, bf16=True),
+                             Case(2, WIDE, LONG, 0, tensor=2)], mpi=True),
+        Launch("2 hosts, 1 Gbit/s", [Case(2, NARROW, LONG, 1), Case(2, WIDE, SHORT, 3),
+                                     Case(2, NARROW, SHORT, 2, bf16=True, accum=4)], mpi=True, rate=1000),
+        Launch("2 hosts, 300 Mbit/s", [Case(4, NARROW, LONG, 3), Case(4, WIDE, SHORT, 3, groups=2),
+                                       Case(4, NARROW, SHORT, 2, bf16=True)], mpi=True, rate=300),
     ]
 
 
@@ -95,41 +99,38 @@ class Simulator:
     def step(self, launch, case):
         with open(self.config, "w", encoding="utf-8") as file:
             json.dump(case.document, file)
-        return measure.run_json([measure.ZR, "simulate", self.config, "--cluster", "this", *launch.told(), "--json",
+        return measure.run_json([measure.ZR, "simulate", self.config, "--cluster", "this", *launch.told(case), "--json",
                                  "--quiet"], 60, self.env)
 
 
-def train(launch, case, words, step_sec, env):
+def train(case, words, step_sec, env):
     """As many steps as take a second, and not so few that one decides."""
     case.document["train"]["steps"] = min(400, max(8, round(1 / step_sec)))
-    return measure.train(case.document, words, launch.ranks, ["--quiet", "--timings"], 300, env)
-
-
-def compare(launch, case, told, runs):
-    """The deviation of the time, and that of the exposed communication's share."""
-    step_ms = statistics.median(statistics.median(run.step_ms) for run in runs)
-    timings = [run.more["run"]["timings"] for run in runs]
-    exposed = statistics.median(times["exposed_ms"] / times["step_ms"] for times in timings)
-    off = told["step_sec"] * 1e3 / step_ms - 1
-    exposed_off = told["exposed_sec"] / told["step_sec"] - exposed
-    measure.result(f"{launch.name}: {case.name}: simulated / measured - 1", round(off, 3), None, "",
-                   f"{told['step_sec'] * 1e3:.2f} ms, measured {step_ms:.2f}; exposed "
-                   f"{told['exposed_sec'] / told['step_sec']:.3f} of it, measured {exposed:.3f}")
-    return off, exposed_off
+    run = measure.train(case.document, words, case.ranks, ["--quiet", "--timings"], 300, env)
+    times = run.more["run"]["timings"]
+    return statistics.median(run.step_ms), times["exposed_ms"] / times["step_ms"]
 
 
 def measure_launch(simulator, launch, rounds):
-    """The deviations of its cases."""
     with launch.words() as words:
-        simulator.calibrate(launch, words)
-        told = [simulator.step(launch, case) for case in launch.cases]
-        turns = measure.Turns(rounds, {
-            case.name: lambda case=case, told=one: train(launch, case, words, told["step_sec"], simulator.env)
-            for case, one in zip(launch.cases, told)})
-    for case in launch.cases:
-        if why := turns.why_not(case.name):
-            raise why
-    return [compare(launch, case, one, turns.runs[case.name]) for case, one in zip(launch.cases, told)]
+        for number in range(rounds):
+            simulator.calibrate(launch, words)
+            for case in launch.cases:
+                told = simulator.step(launch, case)
+                case.told.append((told["step_sec"] * 1e3, told["exposed_sec"] / told["step_sec"]))
+                case.runs.append(train(case, words, told["step_sec"], simulator.env))
+                measure.progress(f"round {number + 1}: {launch.name}: {case.name}: {case.told[-1][0]:.1f} ms "
+                                 f"simulated, {case.runs[-1][0]:.1f} ms measured")
+
+
+def compare(launch, case):
+    """The deviation of the time, and that of the exposed communication's share."""
+    (told_ms, told_share), (step_ms, share) = ([statistics.median(column) for column in zip(*rows)]
+                                               for rows in (case.told, case.runs))
+    off = told_ms / step_ms - 1
+    measure.result(f"{launch.name}: {case.name}: simulated / measured - 1", round(off, 3), None, "",
+                   f"{told_ms:.2f} ms, measured {step_ms:.2f}; exposed {told_share:.3f} of it, measured {share:.3f}")
+    return off, told_share - share
 
 
 def main():
@@ -140,9 +141,11 @@ def main():
         simulator = Simulator(folder)
         for launch in launches():
             try:
-                off += measure_launch(simulator, launch, rounds)
+                measure_launch(simulator, launch, rounds)
             except measure.Failed as error:
                 measure.without(launch.name, error)
+            else:
+                off += [compare(launch, case) for case in launch.cases]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if off:

@@ -66,9 +66,9 @@ typedef struct zr_launch {
     double around_sec; /* of a training step, beside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside;                          /* exchanges run beside computing; samples are of steps that ran alone */
+    bool beside;                          /* exchanges run beside computing; samples of computing are without them */
     double lost;                          /* ... then, of the time in which both run, what computing loses */
-    double late_sec;                      /* ... and how much longer an exchange takes all of which runs so */
+    double spread;                        /* ... and the standard deviation of an exchange's time, as a share of it */
     zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* ... otherwise; samples of exchanges are without */
     int32_t n_waits;
 } zr_launch;

@@ -80,9 +80,8 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     }
 }
 
-/* Computing loses a share of the time in which an exchange runs beside it; an exchange is late by as much of late_sec
- * as of it runs beside computing. Both depend on when steps run, which depends on them: repeated, beginning with steps
- * alone. An error shrinks with `lost` each time. */
+/* Computing loses a share of the time in which an exchange runs beside it. Which time that is depends on how long it
+ * computes: repeated, beginning with steps that lose nothing. An error shrinks with `lost` each time. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 8 };
@@ -94,12 +93,8 @@ static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const
         st = zr_plan_times_by(plan, pricer, time);
         if (st != ZR_OK) break;
         find_both(s, time, ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
-        find_both(s, time, ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
-        for (int32_t i = 0; i < s->n_steps; i++) {
-            const double sec = time[i].end_sec - time[i].begin_sec;
+        for (int32_t i = 0; i < s->n_steps; i++)
             if (s->step[i].stream == ZR_STREAM_COMPUTE) longer_sec[i] = launch->lost * both_sec[i];
-            if (s->step[i].stream == ZR_STREAM_COMM && sec > 0) longer_sec[i] = launch->late_sec * both_sec[i] / sec;
-        }
     }
     zr_free(time);
     zr_free(both_sec);

@@ -27,6 +27,7 @@ typedef struct pricer {
     double fewer;        /* so many fewer threads */
     double *alone_sec;   /* of each step of training, by what was measured; NULL: nothing was */
     double *longer_sec;  /* of each step of training, by zr__find_longer; NULL: nothing */
+    int64_t draw;        /* of the exchanges' times, which vary; 0: none, they take their mean */
     double *exposed_sec; /* by cause */
 } pricer;
 
@@ -160,12 +161,24 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
     return kernel_sec(me, plan, kind, step, &cost, by);
 }
 
+/* How many times its mean an exchange takes in this draw: lognormal, with a mean of 1. */
+static double varied(const pricer *me, const zr_plan *plan, int32_t index)
+{
+    const double spread = me->cluster->measured->spread;
+    const zr_rng rng = {.seed = me->options.seed, .purpose = ZR_RNG_JITTER, .step = (uint32_t)me->draw};
+    float n;
+    if (me->draw == 0 || zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
+    zr_rng_normal(&rng, (uint64_t)index, 1, &n);
+    const double variance = log(1 + spread * spread);
+    return exp(sqrt(variance) * (double)n - variance / 2);
+}
+
 static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const pricer *me = (const pricer *)base;
     limit by;
     if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_sec_by(me, plan, kind, index, &by);
-    return me->alone_sec[index] + me->longer_sec[index];
+    return me->alone_sec[index] * varied(me, plan, index) + me->longer_sec[index];
 }
 
 /* ---- for what computing waits -------------------------------------------------------------------- */
@@ -319,10 +332,32 @@ static zr_status check_options(const zr_simulate_options *o)
     return ZR_OK;
 }
 
+/* An exchange that takes longer than its mean is waited for more than one that takes less is not: where they vary, the
+ * mean over draws. */
+static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
+{
+    enum { DRAWS = 16 };
+    const bool vary = me->cluster->measured && me->cluster->measured->beside && me->cluster->measured->spread > 0;
+    const int draws = vary ? DRAWS : 1;
+    *price = (zr_price){.step_sec = 0};
+    for (int d = 0; d < draws; d++) {
+        zr_price one;
+        me->draw = vary ? d + 1 : 0;
+        ZR_TRY(zr_plan_price_by(plan, &me->base, &one));
+        price->step_sec += one.step_sec / draws;
+        price->compute_sec += one.compute_sec / draws;
+        price->comm_sec += one.comm_sec / draws;
+        price->exposed_sec += one.exposed_sec / draws;
+    }
+    for (int c = 0; c < ZR_CAUSES; c++) me->exposed_sec[c] /= draws;
+    me->draw = 0;
+    return ZR_OK;
+}
+
 static zr_status simulate(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
 {
     me->base.waited = waited;
-    ZR_TRY(zr_plan_price_by(plan, &me->base, &made->price));
+    ZR_TRY(price_draws(me, plan, &made->price));
     if (me->cluster->measured) made->price.step_sec += me->cluster->measured->around_sec;
     finish(me, plan, made);
     me->base.waited = NULL;

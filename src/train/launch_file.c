@@ -93,10 +93,10 @@ static bool launch_from_json(void *arg, const json_t *root)
     const bool good = json_unpack((json_t *)root, "{s:s, s:i, s:i, s:i, s:i, s:b, s:F, s:F, s:F}", "transport",
                                   &transport, "ranks", &launch->ranks, "hosts", &launch->hosts, "threads",
                                   &launch->threads, "cores", &launch->cores, "beside", &beside, "around_sec",
-                                  &launch->around_sec, "lost", &launch->lost, "late_sec", &launch->late_sec) == 0;
+                                  &launch->around_sec, "lost", &launch->lost, "spread", &launch->spread) == 0;
     if (!good || !json_is_array(list) || launch->ranks < 1 || launch->hosts < 1 || launch->threads < 1 ||
         launch->cores < 1 || !(launch->around_sec >= 0) || !isfinite(launch->around_sec) ||
-        !(launch->lost >= 0 && launch->lost <= 1) || !(launch->late_sec >= 0) ||
+        !(launch->lost >= 0 && launch->lost <= 1) || !(launch->spread >= 0) ||
         !waits_from_json(json_object_get(root, "waits"), launch))
         return false;
     snprintf(launch->transport, sizeof(launch->transport), "%s", transport);
@@ -117,7 +117,7 @@ zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *laun
     json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:f, s:f, s:f, s:o, s:o}", "machine", key,
                              "transport", launch->transport, "ranks", launch->ranks, "hosts", launch->hosts, "threads",
                              launch->threads, "cores", launch->cores, "beside", launch->beside, "around_sec",
-                             launch->around_sec, "lost", launch->lost, "late_sec", launch->late_sec, "waits",
+                             launch->around_sec, "lost", launch->lost, "spread", launch->spread, "waits",
                              waits_to_json(launch), "samples", samples_to_json(launch));
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
     zr_status st = zr__json_print(root, &text);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum { PASSES = 3 };                                    /* over all models: a machine is busy for a while at times */
-enum { WARM_RUNS = 1, LEAST_RUNS = 2, MOST_RUNS = 24 }; /* training steps of one model */
-enum { MOST_MICRO = 2, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
 #define MODEL_SEC 0.1                                        /* ... but no more of them beyond so long */
 
 /* How ranks divide a model. */
@@ -23,12 +23,13 @@ typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS } divisio
 /* From products that one cache holds to those that none does, from a head of bytes to one of words. Users' models are
  * not among them: their steps are priced by those that lie around them. */
 static const struct trial {
-    int64_t width, heads, layers, vocabulary, batch, tokens;
+    int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
 } trials[] = {
-    {64, 1, 2, 256, 1, 64, STAGE3},    {128, 2, 2, 256, 2, 128, STAGE1},  {128, 2, 2, 1024, 4, 128, TENSOR},
-    {256, 4, 1, 1024, 4, 128, STAGE3}, {256, 4, 1, 256, 1, 512, GROUPS},  {512, 8, 1, 1024, 1, 256, STAGE2},
-    {512, 8, 1, 256, 1, 128, TENSOR},  {768, 12, 1, 256, 1, 128, STAGE3}, {256, 4, 1, 16384, 1, 128, STAGE0},
+    {64, 1, 2, 256, 1, 64, 1, STAGE3},     {128, 2, 2, 256, 2, 128, 2, STAGE1},  {128, 2, 4, 256, 2, 64, 4, STAGE2},
+    {128, 2, 2, 1024, 4, 128, 1, TENSOR},  {256, 4, 1, 1024, 4, 128, 1, STAGE3}, {256, 4, 1, 256, 1, 512, 2, GROUPS},
+    {512, 8, 1, 1024, 1, 256, 1, STAGE2},  {512, 8, 1, 256, 1, 128, 1, TENSOR},  {768, 12, 1, 256, 1, 128, 1, STAGE3},
+    {256, 4, 1, 16384, 1, 128, 1, STAGE0},
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
@@ -38,18 +39,30 @@ typedef struct step_runs {
     int64_t n;
 } step_runs;
 
+/* A plan that runs training steps. */
+typedef struct runner {
+    int64_t vocabulary, tokens; /* of its model, and of a micro-batch */
+    zr_plan *plan;
+    zr_engine *engine;
+    zr__timings *timings;       /* NULL: not wanted */
+    step_runs *runs;            /* of each step of its schedule */
+    double wall_sec[MOST_RUNS]; /* of each training step */
+    bool typical[MOST_RUNS];
+    int n; /* training steps so far */
+} runner;
+
+/* A number by which something grows, by least squares: of each model as much as measured, and how much that may err. */
+typedef struct slope {
+    double xy, xx;
+} slope;
+
 typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
-    int64_t vocabulary, tokens; /* of the model that runs, and of its micro-batch */
-    step_runs *runs;            /* of each step of the schedule that runs */
-    double wall_sec[MOST_RUNS];
-    zr__timings *timings; /* NULL: not wanted */
-    double around_sec;    /* sum over models */
+    double around_sec; /* sum over models */
     int n_around;
-    /* Of streams that run at once, sums over models: what computing and exchanges lose; how long both run; exchanges.
-     */
-    double lost_sec, late_sec, both_sec, exchanges;
+    slope lost;                /* zr_launch's */
+    double squares, exchanges; /* of exchanges' relative differences from their mean: sum, number */
     zr_launch *launch;
 } measuring;
 
@@ -63,60 +76,110 @@ static int ascending(const void *a, const void *b)
 static double median(double *sec, int64_t n)
 {
     qsort(sec, (size_t)n, sizeof(*sec), ascending);
-    return sec[n / 2];
+    return (sec[(n - 1) / 2] + sec[n / 2]) / 2;
+}
+
+static void slope_add(slope *s, double x, double y, double error)
+{
+    s->xy += x * y / (error * error);
+    s->xx += x * x / (error * error);
+}
+
+static double slope_of(const slope *s)
+{
+    return s->xx > 0 ? fmax(s->xy / s->xx, 0) : 0;
 }
 
 /* ---- one model's training steps -------------------------------------------------------------- */
 
 static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input)
 {
-    const measuring *m = arg;
+    const runner *r = arg;
     const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_SHUFFLE, .step = (uint32_t)batch->step};
     for (int i = 0; i < 2; i++)
-        for (int64_t t = 0; t < m->tokens; t++)
+        for (int64_t t = 0; t < r->tokens; t++)
             ((int32_t *)input[i])[t] =
-                (int32_t)(zr_rng_u32(&rng, (uint64_t)(batch->first_row * m->tokens + t)) % (uint64_t)m->vocabulary);
+                (int32_t)(zr_rng_u32(&rng, (uint64_t)(batch->first_row * r->tokens + t)) % (uint64_t)r->vocabulary);
     return ZR_OK;
 }
 
 static void ran(void *arg, const zr_event *event)
 {
-    const measuring *m = arg;
-    step_runs *runs = &m->runs[event->step];
+    const runner *r = arg;
+    step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
-    if (m->timings) zr__timings_event(m->timings, event);
+    if (r->timings) zr__timings_event(r->timings, event);
     if (runs->n == STEP_RUNS) return; /* none of them has so many */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
-/* The first rank says whether there is time for one more. */
-static zr_status goes_on(const measuring *m, int done, double begin_sec, bool *more)
+static void close_runner(runner *r)
 {
-    const double sec = zr_clock_sec() - begin_sec;
+    zr_engine_destroy(&r->engine);
+    zr__timings_destroy(&r->timings);
+    zr_free(r->runs);
+    zr_plan_destroy(&r->plan);
+}
+
+/* Each rank's own part. */
+static zr_status make_room_to_run(runner *r, bool timed)
+{
+    r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
+    ZR_CHECK(r->runs, ZR_ERR_MEMORY, "no memory for measured steps");
+    if (timed) ZR_TRY(zr__timings_create(r->plan, &r->timings));
+    return ZR_OK;
+}
+
+/* Where it fails, close_runner clears up. */
+static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
+{
+    r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
+    r->tokens = layout->batch * layout->seq;
+    ZR_TRY(zr_comm_agree(m->comm, zr_plan_create(model, layout, &m->device->profile, &r->plan)));
+    ZR_TRY(zr_engine_create(r->plan, m->device, m->comm, 1, &r->engine));
+    ZR_TRY(zr_comm_agree(m->comm, make_room_to_run(r, timed)));
+    zr_engine_watch(r->engine, ran, r);
+    ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL));
+    return ZR_OK;
+}
+
+/* The first rank says whether there is time for one more. */
+static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
+{
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, m->comm->table));
     *more = done < LEAST_RUNS || (done < MOST_RUNS && m->comm->table[0] < MODEL_SEC);
     return ZR_OK;
 }
 
-static zr_status run_steps(measuring *m, const zr_plan *plan, zr_engine *engine, int *n)
+static zr_status run_step(runner *r, int number)
+{
+    const zr_step_args args = {.step = number, .lr = 1e-4, .batch = fill_batch, .arg = r};
+    zr_step_result result;
+    if (r->timings) zr__timings_begin(r->timings);
+    const double from = zr_clock_sec();
+    ZR_TRY(zr_engine_step(r->engine, &args, &result));
+    r->wall_sec[r->n] = zr_clock_sec() - from;
+    if (r->timings) zr__timings_end(r->timings, r->wall_sec[r->n]);
+    r->n++;
+    return ZR_OK;
+}
+
+static void forget_steps(runner *r)
+{
+    memset(r->runs, 0, (size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
+    r->n = 0;
+}
+
+/* In turn: a machine that is slower for a while is so for all of them. */
+static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
-    double begin_sec = zr_clock_sec();
-    for (*n = -WARM_RUNS; more;) {
-        const zr_step_args args = {.step = *n + WARM_RUNS, .lr = 1e-4, .batch = fill_batch, .arg = m};
-        zr_step_result result;
-        if (*n == 0) {
-            memset(m->runs, 0, (size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*m->runs));
-            begin_sec = zr_clock_sec();
-        }
-        if (m->timings) zr__timings_begin(m->timings);
-        const double from = zr_clock_sec();
-        ZR_TRY(zr_engine_step(engine, &args, &result));
-        const double sec = zr_clock_sec() - from;
-        if (m->timings) zr__timings_end(m->timings, sec);
-        if (*n >= 0) m->wall_sec[*n] = sec;
-        (*n)++;
-        ZR_TRY(goes_on(m, *n, begin_sec, &more));
+    double begin_sec = 0;
+    for (int step = 0; more; step++) {
+        if (step == WARM_RUNS) begin_sec = zr_clock_sec();
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) forget_steps(&r[i]);
+        for (int i = 0; i < n_runners; i++) ZR_TRY(run_step(&r[i], step));
+        if (step >= WARM_RUNS) ZR_TRY(goes_on(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
     }
     return ZR_OK;
 }
@@ -156,8 +219,11 @@ static zr_status make_room(zr_launch *l, int32_t more)
     return ZR_OK;
 }
 
-static zr_status keep_steps(measuring *m, const zr_plan *plan, const double *sec)
+typedef enum which_steps { ALL_STEPS, EXCHANGES, OTHER_STEPS } which_steps;
+
+static zr_status keep_steps(const measuring *m, const runner *r, which_steps which, const double *sec)
 {
+    const zr_plan *plan = r->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const int32_t first = m->launch->n_samples;
     int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
@@ -166,44 +232,74 @@ static zr_status keep_steps(measuring *m, const zr_plan *plan, const double *sec
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i], 1e-9); /* a clock may stand still */
-        if (m->runs[i].n > 0) keep(m->launch, first, &sample, times);
+        const bool wanted = which == ALL_STEPS || (sample.ranks > 1) == (which == EXCHANGES);
+        if (wanted && r->runs[i].n > 0) keep(m->launch, first, &sample, times);
     }
     zr_free(times);
     return st;
 }
 
-/* Each step's seconds, and where ranks meet how long they wait: in one run, the last that comes waits for nobody. */
-static zr_status settle(measuring *m, const zr_plan *plan, double *sec, double *wait_sec)
+/* Of its training steps, those that were neither among the fastest quarter nor among the slowest; of three the middle
+ * one. */
+static void find_typical(const double *wall_sec, int n, bool *typical)
 {
+    for (int i = 0; i < n; i++) {
+        int faster = 0;
+        for (int j = 0; j < n; j++) faster += wall_sec[j] < wall_sec[i] || (wall_sec[j] == wall_sec[i] && j < i);
+        typical[i] = faster >= (n + 1) / 4 && faster < n - (n + 1) / 4;
+    }
+}
+
+/* Over `runs` of a step, as many in each of the training steps. */
+static double typical_mean(const double *x, int64_t runs, const runner *r)
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t k = 0; k < runs; k++) {
+        if (!r->typical[k * r->n / runs]) continue;
+        sum += x[k];
+        n++;
+    }
+    return n > 0 ? sum / (double)n : 0;
+}
+
+/* Each step's seconds, and where ranks meet how long they wait: in one run, the last that comes waits for nobody. Means
+ * over typical training steps, so that together they are as long as one. */
+static zr_status settle(const measuring *m, runner *r, double *sec, double *wait_sec)
+{
+    const zr_plan *plan = r->plan;
     const int32_t n_steps = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
     double *x = zr_alloc(((size_t)n_steps * STEP_RUNS * 3 + 1) * sizeof(*x));
     int64_t n = 0;
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
     for (int32_t i = 0; i < n_steps; i++)
-        for (int64_t k = 0; k < m->runs[i].n; k++) x[n++] = m->runs[i].sec[k];
+        for (int64_t k = 0; k < r->runs[i].n; k++) x[n++] = r->runs[i].sec[k];
     double *mean = x + n, *least = mean + n;
-    const zr_status st = zr__over_ranks(m->comm, x, n, mean, least, NULL);
+    zr_status st = zr__over_ranks(m->comm, r->wall_sec, r->n, r->wall_sec, NULL, NULL);
+    ZR_TRY_GOTO(st, zr__over_ranks(m->comm, x, n, mean, least, NULL), done);
+    find_typical(r->wall_sec, r->n, r->typical);
     n = 0;
-    for (int32_t i = 0; i < n_steps && st == ZR_OK; i++) {
-        const int64_t runs = m->runs[i].n;
+    for (int32_t i = 0; i < n_steps; i++) {
+        const int64_t runs = r->runs[i].n;
         const bool meet = !m->launch->beside && zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
-        for (int64_t k = 0; k < runs && meet; k++) mean[n + k] -= least[n + k];
-        wait_sec[i] = runs > 0 && meet ? median(mean + n, runs) : 0;
-        sec[i] = runs > 0 ? median((meet ? least : mean) + n, runs) : 0;
+        for (int64_t k = n; k < n + runs && meet; k++) mean[k] -= least[k];
+        wait_sec[i] = meet ? typical_mean(mean + n, runs, r) : 0;
+        sec[i] = typical_mean((meet ? least : mean) + n, runs, r);
         n += runs;
     }
+done:
     zr_free(x);
     return st;
 }
 
 /* What ranks waited between the exchanges of a training step. */
-static void keep_wait(const measuring *m, const zr_plan *plan, const double *sec, const double *wait_sec, int n)
+static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
     double computed = 0, waited = 0, exchanges = 0;
-    for (int32_t i = 0; i < plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
-        const double runs = (double)m->runs[i].n / n;
-        const bool meet = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
+    for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
+        const double runs = (double)r->runs[i].n / r->n;
+        const bool meet = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
         computed += meet ? 0 : runs * sec[i];
         exchanges += meet ? runs : 0;
         waited += runs * wait_sec[i];
@@ -212,21 +308,22 @@ static void keep_wait(const measuring *m, const zr_plan *plan, const double *sec
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* A model's steps, and what a training step takes beside them where one follows the other. */
-static zr_status keep_model(measuring *m, const zr_plan *plan, int n)
+/* Those steps of a model that are wanted, and what a training step takes beside all of them where one follows the
+ * other. */
+static zr_status keep_model(measuring *m, runner *r, which_steps which)
 {
-    const int32_t n_steps = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
-    double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps, around;
+    const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps;
     zr_status st = ZR_OK;
     ZR_CHECK(sec, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
-    ZR_TRY_GOTO(st, settle(m, plan, sec, wait_sec), done);
-    around = median(m->wall_sec, n);
-    for (int32_t i = 0; i < n_steps; i++) around -= (double)m->runs[i].n / n * (sec[i] + wait_sec[i]);
-    ZR_TRY_GOTO(st, zr__over_ranks(m->comm, &around, 1, &around, NULL, NULL), done);
+    ZR_TRY_GOTO(st, settle(m, r, sec, wait_sec), done);
+    ZR_TRY_GOTO(st, keep_steps(m, r, which, sec), done);
+    if (which == EXCHANGES) goto done;
+    double around = typical_mean(r->wall_sec, r->n, r);
+    for (int32_t i = 0; i < n_steps; i++) around -= (double)r->runs[i].n / r->n * (sec[i] + wait_sec[i]);
     m->around_sec += fmax(around, 0);
     m->n_around++;
-    keep_wait(m, plan, sec, wait_sec, n);
-    st = keep_steps(m, plan, sec);
+    keep_wait(m, r, sec, wait_sec);
 done:
     zr_free(sec);
     return st;
@@ -248,7 +345,7 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     l->states = ZR_STATES_LEAN;
     l->optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     l->stage = t->division <= STAGE3 ? (int)t->division : 3;
-    if (t->division == STAGE1 || t->division == GROUPS) l->accum = MOST_MICRO;
+    l->accum = t->micro;
     if (t->division == TENSOR && (ranks % 2 != 0 || t->heads % 2 != 0)) return false;
     if (t->division == TENSOR) {
         l->tensor = 2;
@@ -260,42 +357,49 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Runs a plan's training steps. `keeps`: their steps are samples. `timings`, NULL or what all streams did. */
-static zr_status measure_plan(measuring *m, const zr_plan *plan, bool keeps, zr_timings *timings)
+/* What computing loses to exchanges beside it. A model in which little runs so says little, one that computes long errs
+ * most. */
+static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
-    zr_engine *engine = NULL;
-    zr_status st = ZR_OK;
-    int n = 0;
-    ZR_TRY(zr_engine_create(plan, m->device, m->comm, 1, &engine));
-    zr_engine_watch(engine, ran, m);
-    m->runs = zr_alloc((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*m->runs));
-    st = m->runs ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for measured steps");
-    if (st == ZR_OK && timings) st = zr__timings_create(plan, &m->timings);
-    ZR_TRY_GOTO(st, zr_comm_agree(m->comm, st), done);
-    ZR_TRY_GOTO(st, zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL), done);
-    ZR_TRY_GOTO(st, run_steps(m, plan, engine, &n), done);
-    if (keeps) ZR_TRY_GOTO(st, keep_model(m, plan, n), done);
-    if (timings) ZR_TRY_GOTO(st, zr__timings_collect(m->timings, m->comm, timings), done);
-done:
-    zr_engine_destroy(&engine);
-    zr__timings_destroy(&m->timings);
-    zr_free(m->runs);
-    m->runs = NULL;
-    return st;
+    const double both_sec = both->comm_sec - both->exposed_sec;
+    slope_add(&m->lost, both_sec, both->compute_sec - alone->compute_sec, alone->compute_sec);
 }
 
-static zr_status measure_layout(measuring *m, const zr_model *model, const zr_layout *layout, bool keeps,
-                                zr_timings *timings)
+/* How much exchanges that move bytes vary. Each rank by its own clock. */
+static void keep_spread(measuring *m, const runner *r)
 {
-    zr_plan *plan = NULL;
-    zr_status st = zr_comm_agree(m->comm, zr_plan_create(model, layout, &m->device->profile, &plan));
-    if (st == ZR_OK) st = measure_plan(m, plan, keeps, timings);
-    zr_plan_destroy(&plan);
-    return st;
+    for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
+        const zr_step_sample sample = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i);
+        const int64_t n = r->runs[i].n;
+        double sum = 0;
+        if (sample.ranks < 2 || sample.cost.wire_bytes == 0 || n < 2) continue;
+        for (int64_t k = 0; k < n; k++) sum += r->runs[i].sec[k];
+        for (int64_t k = 0; k < n; k++) m->squares += pow(r->runs[i].sec[k] / (sum / (double)n) - 1, 2);
+        m->exchanges += (double)(n - 1);
+    }
 }
 
-/* Where exchanges run beside computing, samples are of steps that run alone; then both run, and what they lose to each
- * other is measured. */
+static zr_status measure_alone(measuring *m, runner *r)
+{
+    ZR_TRY(run_steps(m, r, 1));
+    ZR_TRY(keep_model(m, r, ALL_STEPS));
+    return ZR_OK;
+}
+
+/* Where exchanges run beside computing, samples of computing are of steps that run alone; exchanges hardly ever do. */
+static zr_status measure_beside(measuring *m, runner r[2])
+{
+    zr_timings alone, both;
+    ZR_TRY(run_steps(m, r, 2));
+    ZR_TRY(keep_model(m, &r[0], OTHER_STEPS));
+    ZR_TRY(keep_model(m, &r[1], EXCHANGES));
+    ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
+    ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
+    keep_lost(m, &alone, &both);
+    keep_spread(m, &r[1]);
+    return ZR_OK;
+}
+
 static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dtype)
 {
     const zr_gpt2_config sizes = {.n_layer = t->layers,
@@ -307,23 +411,19 @@ static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dty
                                   .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
     const bool beside = m->comm->concurrent;
+    runner r[2] = {{.n = 0}};
     zr_layout layout;
-    zr_timings alone, both;
+    zr_status st = ZR_OK;
     if (!layout_of(t, m->comm, dtype, &layout)) return ZR_OK;
-    m->vocabulary = t->vocabulary;
-    m->tokens = t->batch * t->tokens;
     layout.overlap = !beside;
-    ZR_TRY(measure_layout(m, &model, &layout, true, beside ? &alone : NULL));
-    if (!beside) return ZR_OK;
+    ZR_TRY_GOTO(st, open_runner(m, &model, &layout, beside, &r[0]), done);
     layout.overlap = true;
-    ZR_TRY(measure_layout(m, &model, &layout, false, &both));
-    const double both_sec = both.comm_sec - both.exposed_sec;
-    m->lost_sec += both.compute_sec - alone.compute_sec;
-    m->late_sec += both.comm_sec - alone.comm_sec;
-    m->both_sec += both_sec;
-    for (int k = 0; k < both.n_kinds; k++)
-        if (both.kind[k].stream == ZR_STREAM_COMM) m->exchanges += both.kind[k].calls * both_sec / both.comm_sec;
-    return ZR_OK;
+    if (beside) ZR_TRY_GOTO(st, open_runner(m, &model, &layout, true, &r[1]), done);
+    st = beside ? measure_beside(m, r) : measure_alone(m, r);
+done:
+    close_runner(&r[1]);
+    close_runner(&r[0]);
+    return st;
 }
 
 static zr_status measure_models(measuring *m)
@@ -364,7 +464,7 @@ static void combine(zr_launch *pass, zr_launch *launch)
     double x[PASSES];
     combine_number(pass, offsetof(zr_launch, around_sec));
     combine_number(pass, offsetof(zr_launch, lost));
-    combine_number(pass, offsetof(zr_launch, late_sec));
+    combine_number(pass, offsetof(zr_launch, spread));
     for (int32_t i = 0; i < pass->n_waits; i++) {
         combine_number(pass, offsetof(zr_launch, wait[i].computed_sec));
         combine_number(pass, offsetof(zr_launch, wait[i].share));
@@ -388,8 +488,9 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, z
     measuring m = {.comm = comm, .device = device, .launch = launch};
     ZR_TRY(measure_models(&m));
     launch->around_sec = m.around_sec / m.n_around;
-    if (m.both_sec > 0) launch->lost = fmin(fmax(m.lost_sec / m.both_sec, 0), 1);
-    if (m.exchanges > 0) launch->late_sec = fmax(m.late_sec / m.exchanges, 0);
+    launch->lost = fmin(slope_of(&m.lost), 1);
+    const double spread = m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0;
+    ZR_TRY(zr__over_ranks(comm, &spread, 1, &launch->spread, NULL, NULL));
     return ZR_OK;
 }
 
