@@ -19,6 +19,7 @@ static void bytes_go_there_and_back(void **state)
     assert_int_equal(zr_tokenizer_open("bytes", &tokenizer), ZR_OK);
     assert_string_equal(zr_tokenizer_name(tokenizer), "bytes");
     assert_int_equal(zr_tokenizer_vocab(tokenizer), 256);
+    assert_true(zr_tokenizer_hash(tokenizer) == 0xd30345fef8ac3570);
     assert_int_equal(zr_tokenizer_encode(tokenizer, text, 256, tokens, 256, &n), ZR_OK);
     assert_int_equal(n, 256);
     for (int i = 0; i < 256; i++) {

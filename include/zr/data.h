@@ -26,6 +26,8 @@ ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
 ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
 ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
+/** XXH3-64 of all that decides which ids a text has. Two tokenizers of the same hash give any text the same tokens. */
+ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Tokens of text[0, bytes) into `tokens` (room); *n is how many. ZR_ERR_ARG when `room` is too
  *  small: `bytes` tokens are always enough. */

@@ -2,10 +2,12 @@
 #include "zr/data.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 struct zr_tokenizer {
     const char *name;
     int64_t vocab;
+    uint64_t hash;
     zr_status (*encode)(const char *text, int64_t bytes, int32_t *tokens, int64_t room, int64_t *n);
     void (*decode)(int32_t token, const char **text, int64_t *bytes); /* token is in the vocabulary */
 };
@@ -34,7 +36,8 @@ static void bytes_decode(int32_t token, const char **text, int64_t *bytes)
     *bytes = 1;
 }
 
-static const zr_tokenizer bytes_tokenizer = {"bytes", BYTES_VOCAB, bytes_encode, bytes_decode};
+static const zr_tokenizer bytes_tokenizer = {
+    .name = "bytes", .vocab = BYTES_VOCAB, .encode = bytes_encode, .decode = bytes_decode};
 
 zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
 {
@@ -44,6 +47,7 @@ zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
     opened = zr_alloc(sizeof(*opened));
     ZR_CHECK(opened, ZR_ERR_MEMORY, "%zu bytes for a tokenizer", sizeof(*opened));
     *opened = bytes_tokenizer;
+    opened->hash = XXH3_64bits(name, strlen(name)); /* the name says all of it */
     *tokenizer = opened;
     return ZR_OK;
 }
@@ -62,6 +66,11 @@ const char *zr_tokenizer_name(const zr_tokenizer *tokenizer)
 int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer)
 {
     return tokenizer->vocab;
+}
+
+uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer)
+{
+    return tokenizer->hash;
 }
 
 zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
