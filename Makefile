@@ -76,7 +76,7 @@ endif
 NCCL := $(and $(NCCL_H),$(MPI_SHOW))
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lxxhash -lm -lpthread -ldl
+LIBS := -ldnnl -ljansson -lpcre2-8 -lxxhash -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
 header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)
 
@@ -143,6 +143,7 @@ info:
 	@echo "nccl      $(if $(NCCL),$(NCCL_H),none: $(if $(NVCC),$(if $(MPI_SHOW),no nccl.h,no MPI),no CUDA); ranks on GPUs are threads of one process)"
 	@echo "oneDNN    $(call header,dnnl.h)"
 	@echo "jansson   $(call header,jansson.h)"
+	@echo "PCRE2     $(if $(shell echo '#include <pcre2.h>' | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)"
 	@echo "xxHash    $(call header,xxhash.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"

@@ -19,8 +19,16 @@ extern "C" {
 
 typedef struct zr_tokenizer zr_tokenizer;
 
-/** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256). Constant once it is open: any number
- *  of threads may use it at the same time. ZR_ERR_UNSUPPORTED for any other name. */
+/** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256), or else a path: of a directory with
+ *  the files of a byte-level BPE tokenizer as GPT-2's (tokenizer.json, else vocab.json and merges.txt), or of a
+ *  tokenizer.json. Constant once it is open: any number of threads may use it at the same time.
+ *
+ *  Text need not be UTF-8: a byte that belongs to no character is cut off from what stands beside it, and the bytes of
+ * a text's tokens are always the text's. Added tokens (<|endoftext|>) are found in the text; none is put in: a
+ *  post_processor, truncation and padding say nothing of how text is cut.
+ *
+ *  ZR_ERR_NOT_FOUND no such file; ZR_ERR_DATA a damaged one (message: file and what); ZR_ERR_UNSUPPORTED what is not of
+ *  this kind, by name: another model, a normalizer, another pre-tokenizer than ByteLevel behind any number of Split. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
@@ -30,9 +38,15 @@ ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Tokens of text[0, bytes) into `tokens` (room); *n is how many. ZR_ERR_ARG when `room` is too
- *  small: `bytes` tokens are always enough. */
+ *  small: `bytes` tokens are always enough. Time grows with the text as n log n at most, whatever the text, but for
+ * what the tokenizer's own regular expressions ask for: ZR_ERR_DATA where that is beyond bounds. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
+
+/** The last place p, from <= p < bytes, at which a text that begins so surely may be cut: the tokens of both parts are
+ *  those of the whole, whatever comes behind `bytes`. 0: there is none, or none can be known for this tokenizer (its
+ *  regular expressions are not GPT-2's): only a whole text has its tokens then. */
+ZR_API int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 
 /** The text of one token: *text (borrowed, not terminated), *bytes. ZR_ERR_ARG outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
@@ -89,6 +103,11 @@ ZR_API void zr_data_close(zr_data **data);
 ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
+#define ZR_LLMC_HEADER_BYTES 1024
+/** The header of an llm.c file of so many tokens, each of token_bytes, 2 or 4. ZR_ERR_DATA: it cannot count them. */
+ZR_API ZR_NODISCARD zr_status zr_llmc_header(int token_bytes, int64_t tokens,
+                                             unsigned char header[ZR_LLMC_HEADER_BYTES]);
+
 /** All tokens of the file. */
 ZR_API int64_t zr_data_tokens(const zr_data *data);
 /** W: non-overlapping windows from the start, for evaluation. */

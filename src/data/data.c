@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    LLMC_HEADER_BYTES = 1024,
     LLMC_MAGIC_U16 = 20240520,
     LLMC_VERSION_U16 = 1,
     LLMC_MAGIC_U32 = 20240801,
@@ -52,20 +51,34 @@ static zr_status read_llmc(zr_data *data, uint32_t magic)
     int64_t wanted_version = wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16;
     data->format = wide ? "llm.c uint32" : "llm.c uint16";
     data->token_bytes = wide ? 4 : 2;
-    data->first_byte = LLMC_HEADER_BYTES;
-    ZR_CHECK(data->file.bytes >= LLMC_HEADER_BYTES, ZR_ERR_DATA,
+    data->first_byte = ZR_LLMC_HEADER_BYTES;
+    ZR_CHECK(data->file.bytes >= ZR_LLMC_HEADER_BYTES, ZR_ERR_DATA,
              "%s: an llm.c file (magic %u) ends inside its header: %lld bytes, wanted at least %d", data->file.name,
-             magic, (long long)data->file.bytes, LLMC_HEADER_BYTES);
+             magic, (long long)data->file.bytes, ZR_LLMC_HEADER_BYTES);
     ZR_TRY(zr__file_read(&data->file, 4, word, sizeof(word), ZR_ERR_DATA));
     int32_t version = (int32_t)le_u32(word, 4), count = (int32_t)le_u32(word + 4, 4);
     ZR_CHECK(version == wanted_version, ZR_ERR_DATA, "%s: byte 4: llm.c version %d, wanted %lld for magic %u",
              data->file.name, version, (long long)wanted_version, magic);
     ZR_CHECK(count >= 0, ZR_ERR_DATA, "%s: byte 8: token count %d, wanted 0 .. 2147483647", data->file.name, count);
-    int64_t wanted_bytes = LLMC_HEADER_BYTES + (int64_t)count * data->token_bytes;
+    int64_t wanted_bytes = ZR_LLMC_HEADER_BYTES + (int64_t)count * data->token_bytes;
     ZR_CHECK(data->file.bytes == wanted_bytes, ZR_ERR_DATA,
              "%s: byte 8: the header says %d tokens of %d bytes, so %lld bytes in all; the file has %lld",
              data->file.name, count, data->token_bytes, (long long)wanted_bytes, (long long)data->file.bytes);
     data->tokens = count;
+    return ZR_OK;
+}
+
+zr_status zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
+{
+    ZR_CHECK(token_bytes == 2 || token_bytes == 4, ZR_ERR_ARG, "tokens of %d bytes, 2 or 4 are possible", token_bytes);
+    ZR_CHECK(tokens >= 0 && tokens <= INT32_MAX, ZR_ERR_DATA,
+             "%lld tokens, and llm.c's header counts up to %d; take the format nanogpt, or several files",
+             (long long)tokens, INT32_MAX);
+    const bool wide = token_bytes == 4;
+    const uint32_t word[] = {wide ? LLMC_MAGIC_U32 : LLMC_MAGIC_U16, wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16,
+                             (uint32_t)tokens};
+    memset(header, 0, ZR_LLMC_HEADER_BYTES);
+    for (size_t i = 0; i < sizeof(word); i++) header[i] = (unsigned char)(word[i / 4] >> 8 * (i % 4));
     return ZR_OK;
 }
 
@@ -211,6 +224,9 @@ static zr_status open_into(zr_data *data, const char *path, const char *tokenize
     data->path = zr_alloc(n);
     ZR_CHECK(data->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
     memcpy(data->path, path, n);
+    /* Text is read a byte a token; with another tokenizer a file of tokens is made first. */
+    ZR_CHECK(!tokenizer || strcmp(tokenizer, "bytes") == 0, ZR_ERR_UNSUPPORTED,
+             "%s through the tokenizer \"%s\": make a file of tokens with zr tokenize, and give that", path, tokenizer);
     if (tokenizer) ZR_TRY(zr_tokenizer_open(tokenizer, &data->tokenizer));
     ZR_TRY(zr__file_open(path, false, &data->file));
     ZR_TRY(read_format(data));

@@ -1,28 +1,42 @@
-/* Tokenizers behind one table of functions; bytes is the only one. */
+/* Tokenizers behind one table of functions: bytes, and byte-level BPE. */
+#include "data/bpe.h"
 #include "zr/data.h"
 
 #include <string.h>
 #include <xxhash.h>
 
+typedef struct kind {
+    zr_status (*encode)(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens, int64_t room,
+                        int64_t *n);
+    /* token is in the vocabulary */
+    void (*decode)(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes);
+    int64_t (*cut)(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
+} kind;
+
 struct zr_tokenizer {
-    const char *name;
+    const kind *kind;
+    char *name;
     int64_t vocab;
     uint64_t hash;
-    zr_status (*encode)(const char *text, int64_t bytes, int32_t *tokens, int64_t room, int64_t *n);
-    void (*decode)(int32_t token, const char **text, int64_t *bytes); /* token is in the vocabulary */
+    zr__bpe bpe; /* of its kind */
 };
 
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static const char bytes_name[] = "bytes";
 enum { BYTES_VOCAB = 256 };
 
-static zr_status bytes_encode(const char *text, int64_t bytes, int32_t *tokens, int64_t room, int64_t *n)
+static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                              int64_t room, int64_t *n)
 {
+    (void)tokenizer;
     ZR_CHECK(bytes <= room, ZR_ERR_ARG, "%lld tokens need as much room, have %lld", (long long)bytes, (long long)room);
     for (int64_t i = 0; i < bytes; i++) tokens[i] = (unsigned char)text[i];
     *n = bytes;
     return ZR_OK;
 }
 
-static void bytes_decode(int32_t token, const char **text, int64_t *bytes)
+static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
 /* The text of a token is borrowed, so all 256 have a place: four rows of 64. */
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
@@ -32,28 +46,75 @@ static void bytes_decode(int32_t token, const char **text, int64_t *bytes)
 #undef ROW64
 #undef ROW16
 #undef ROW4
+    (void)tokenizer;
     *text = &all[token];
     *bytes = 1;
 }
 
-static const zr_tokenizer bytes_tokenizer = {
-    .name = "bytes", .vocab = BYTES_VOCAB, .encode = bytes_encode, .decode = bytes_decode};
+static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    (void)tokenizer, (void)text;
+    return bytes > from && bytes > 0 ? bytes - 1 : 0;
+}
+
+/* ---- BPE ------------------------------------------------------------------------------------- */
+
+static zr_status bpe_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                            int64_t room, int64_t *n)
+{
+    return zr__bpe_encode(&tokenizer->bpe, text, bytes, tokens, room, n);
+}
+
+static void bpe_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
+{
+    *text = tokenizer->bpe.text + tokenizer->bpe.begin[token];
+    *bytes = zr__bpe_bytes(&tokenizer->bpe, token);
+}
+
+static int64_t bpe_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    return zr__bpe_cut(&tokenizer->bpe, text, from, bytes);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
+{
+    static const kind bytes = {bytes_encode, bytes_decode, bytes_cut}, bpe = {bpe_encode, bpe_decode, bpe_cut};
+    size_t n = strlen(name) + 1;
+    tokenizer->name = zr_alloc(n);
+    ZR_CHECK(tokenizer->name, ZR_ERR_MEMORY, "%zu bytes for a name", n);
+    memcpy(tokenizer->name, name, n);
+    if (strcmp(name, bytes_name) == 0) {
+        tokenizer->kind = &bytes;
+        tokenizer->vocab = BYTES_VOCAB;
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name says all of it */
+        return ZR_OK;
+    }
+    tokenizer->kind = &bpe;
+    ZR_TRY(zr__bpe_read(name, &tokenizer->bpe));
+    tokenizer->vocab = tokenizer->bpe.vocab;
+    tokenizer->hash = tokenizer->bpe.hash;
+    return ZR_OK;
+}
 
 zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
 {
-    zr_tokenizer *opened;
-    ZR_CHECK(strcmp(name, bytes_tokenizer.name) == 0, ZR_ERR_UNSUPPORTED,
-             "tokenizer \"%s\" is not built; this version has \"bytes\" (token files need no tokenizer)", name);
-    opened = zr_alloc(sizeof(*opened));
+    zr_tokenizer *opened = zr_alloc(sizeof(*opened));
     ZR_CHECK(opened, ZR_ERR_MEMORY, "%zu bytes for a tokenizer", sizeof(*opened));
-    *opened = bytes_tokenizer;
-    opened->hash = XXH3_64bits(name, strlen(name)); /* the name says all of it */
-    *tokenizer = opened;
-    return ZR_OK;
+    zr_status st = open_into(opened, name);
+    if (st == ZR_OK)
+        *tokenizer = opened;
+    else
+        zr_tokenizer_close(&opened);
+    return st;
 }
 
 void zr_tokenizer_close(zr_tokenizer **tokenizer)
 {
+    if (!*tokenizer) return;
+    zr__bpe_free(&(*tokenizer)->bpe);
+    zr_free((*tokenizer)->name);
     zr_free(*tokenizer);
     *tokenizer = NULL;
 }
@@ -78,14 +139,19 @@ zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, i
 {
     ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "%lld bytes into room for %lld tokens", (long long)bytes,
              (long long)room);
-    ZR_TRY(tokenizer->encode(text, bytes, tokens, room, n));
+    ZR_TRY(tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n));
     return ZR_OK;
+}
+
+int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    return tokenizer->kind->cut(tokenizer, text, from, bytes);
 }
 
 zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
     ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld", token,
              (long long)tokenizer->vocab);
-    tokenizer->decode(token, text, bytes);
+    tokenizer->kind->decode(tokenizer, token, text, bytes);
     return ZR_OK;
 }

@@ -1,0 +1,304 @@
+#include "data/split.h"
+
+#include "base/text.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Steps back that a match may take; text of people needs a handful. More than 10^7 for each place at which it may begin
+ * would be minutes. */
+enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
+
+/* White space as Unicode has it; the \s of PCRE2 has one character more (U+180E). */
+#define SPACE_SET "\\t-\\r\\x{85}\\p{Z}"
+
+struct zr__split {
+    pcre2_code *code[ZR__SPLIT_MOST];
+    int n;
+    bool gpt2; /* GPT-2's expression alone */
+    uint64_t hash;
+};
+
+/* ---- expressions ----------------------------------------------------------------------------- */
+
+/* An expression of the syntax of Oniguruma (Ruby's), by which tokenizer.json is read, as PCRE2 writes it. Only what
+ * means the same in both passes; of the rest `bad` is the first. */
+typedef struct translation {
+    const char *at;
+    zr__text out;
+    bool in_set;
+    char bad[8];
+} translation;
+
+static void refuse(translation *t, int length)
+{
+    snprintf(t->bad, sizeof(t->bad), "%.*s", length, t->at);
+}
+
+static void copy(translation *t, int length)
+{
+    zr__text_add(&t->out, "%.*s", length, t->at);
+    t->at += length;
+}
+
+static void translate_escape(translation *t)
+{
+    const char c = t->at[1];
+    if (c == 's' || (c == 'S' && !t->in_set)) {
+        zr__text_add(&t->out, t->in_set ? "%s" : c == 's' ? "[%s]" : "[^%s]", SPACE_SET);
+        t->at += 2;
+    } else if ((c == 'p' || c == 'P') && t->at[2] == '{') {
+        copy(t, (int)strcspn(t->at, "}") + (strchr(t->at, '}') != NULL));
+    } else if (c && strchr("rnt", c)) {
+        copy(t, 2);
+    } else if (c && (unsigned char)c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c)) {
+        copy(t, 2);
+    } else {
+        refuse(t, 2);
+    }
+}
+
+static void translate_in_set(translation *t)
+{
+    /* Sets within sets and their intersections are Oniguruma's alone. */
+    if (*t->at == '[' || (t->at[0] == '&' && t->at[1] == '&')) {
+        refuse(t, *t->at == '[' ? 1 : 2);
+        return;
+    }
+    t->in_set = *t->at != ']';
+    copy(t, 1);
+}
+
+static void translate_group(translation *t)
+{
+    static const char *const known[] = {"(?i:", "(?:", "(?!", "(?="};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strncmp(t->at, known[i], strlen(known[i])) != 0) continue;
+        copy(t, (int)strlen(known[i]));
+        return;
+    }
+    if (t->at[1] == '?' || t->at[1] == '*')
+        refuse(t, 4);
+    else
+        copy(t, 1);
+}
+
+static void translate_outside(translation *t)
+{
+    if (*t->at == '[') {
+        t->in_set = true;
+        copy(t, t->at[1] == '^' ? 2 : 1);
+        if (*t->at == ']') refuse(t, 1);
+    } else if (*t->at == '(') {
+        translate_group(t);
+    } else if (*t->at == '^' || *t->at == '$') {
+        refuse(t, 1); /* of lines there, of the text here */
+    } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
+        refuse(t, 2); /* greedy there and possessive here; from 0 on there and plain text here */
+    } else {
+        copy(t, 1);
+    }
+}
+
+static zr_status translate(const char *expression, const char *where, char **out)
+{
+    translation t = {.at = expression};
+    while (*t.at && !t.bad[0]) {
+        if (*t.at == '\\')
+            translate_escape(&t);
+        else if (t.in_set)
+            translate_in_set(&t);
+        else
+            translate_outside(&t);
+    }
+    if (t.bad[0]) {
+        char shown[64], bad[32];
+        zr__text_clear(&t.out);
+        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
+                       zr__text_escape(t.bad, bad, sizeof(bad)), zr__text_escape(expression, shown, sizeof(shown)));
+    }
+    ZR_TRY(zr__text_take(&t.out, out));
+    return ZR_OK;
+}
+
+static zr_status compile(const char *expression, const char *where, pcre2_code **code)
+{
+    char *translated = NULL, shown[64];
+    int error = 0;
+    uint32_t empty = 0;
+    PCRE2_SIZE at = 0;
+    PCRE2_UCHAR why[128] = "";
+    zr__text_escape(expression, shown, sizeof(shown));
+    ZR_TRY(translate(expression, where, &translated));
+    *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
+    zr_free(translated);
+    if (!*code) pcre2_get_error_message(error, why, sizeof(why));
+    ZR_CHECK(error != PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY, ZR_ERR_UNSUPPORTED,
+             "%s: the regular expression \"%s\" has a property that PCRE2 does not know", where, shown);
+    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
+    (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
+    ZR_CHECK(!empty, ZR_ERR_UNSUPPORTED, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
+    /* Where there is no compiler for this processor, PCRE2 interprets. */
+    (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
+    return ZR_OK;
+}
+
+static zr_status compile_all(zr__split *split, const char *const *expression, int n, const char *where)
+{
+    char unicode[32] = "";
+    (void)pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
+    split->hash = XXH3_64bits(unicode, strlen(unicode));
+    for (; split->n < n; split->n++) {
+        split->hash = XXH3_64bits_withSeed(expression[split->n], strlen(expression[split->n]), split->hash);
+        ZR_TRY(compile(expression[split->n], where, &split->code[split->n]));
+    }
+    split->gpt2 = n == 1 && strcmp(expression[0], ZR__SPLIT_GPT2) == 0;
+    return ZR_OK;
+}
+
+zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split)
+{
+    ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_UNSUPPORTED, "%s: %d regular expressions, 1 to %d are supported",
+             where, n, ZR__SPLIT_MOST);
+    *split = zr_alloc(sizeof(**split));
+    ZR_CHECK(*split, ZR_ERR_MEMORY, "no memory for regular expressions");
+    zr_status st = compile_all(*split, expression, n, where);
+    if (st != ZR_OK) zr__split_close(split);
+    return st;
+}
+
+void zr__split_close(zr__split **split)
+{
+    if (!*split) return;
+    for (int i = 0; i < ZR__SPLIT_MOST; i++) pcre2_code_free((*split)->code[i]);
+    zr_free(*split);
+    *split = NULL;
+}
+
+uint64_t zr__split_hash(const zr__split *split)
+{
+    return split->hash;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const zr__split *split;
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack;
+    pcre2_match_data *found[ZR__SPLIT_MOST];
+    zr__split_fn fn;
+    void *arg;
+} walk;
+
+static zr_status cut(walk *w, int level, const char *text, int64_t bytes);
+
+static zr_status hand_on(walk *w, int level, const char *text, int64_t bytes)
+{
+    if (bytes == 0) return ZR_OK;
+    return level + 1 < w->split->n ? cut(w, level + 1, text, bytes) : w->fn(w->arg, text, bytes);
+}
+
+/* Valid UTF-8, by the expression of a level and those behind it. */
+static zr_status cut(walk *w, int level, const char *text, int64_t bytes)
+{
+    pcre2_match_data *found = w->found[level];
+    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(found);
+    for (int64_t at = 0; at < bytes;) {
+        int rc = pcre2_match(w->split->code[level], (PCRE2_SPTR)text, (PCRE2_SIZE)bytes, (PCRE2_SIZE)at,
+                             PCRE2_NO_UTF_CHECK, found, w->context);
+        if (rc == PCRE2_ERROR_NOMATCH) return hand_on(w, level, text + at, bytes - at);
+        ZR_CHECK(rc >= 0, rc == PCRE2_ERROR_NOMEMORY ? ZR_ERR_MEMORY : ZR_ERR_DATA,
+                 "the tokenizer's regular expression gives up on %lld bytes of this text (PCRE2's error %d)",
+                 (long long)(bytes - at), rc);
+        int64_t begin = (int64_t)range[0], end = (int64_t)range[1];
+        ZR_TRY(hand_on(w, level, text + at, begin - at));
+        ZR_TRY(hand_on(w, level, text + begin, end - begin));
+        at = end;
+    }
+    return ZR_OK;
+}
+
+/* Bytes of UTF-8 at the beginning; eight of ASCII at a time. */
+static int64_t valid_bytes(const char *text, int64_t bytes)
+{
+    int64_t i = 0, n = 1;
+    while (i < bytes && n > 0) {
+        uint64_t eight = ~UINT64_C(0);
+        if (i + 8 <= bytes) memcpy(&eight, text + i, 8);
+        n = eight & UINT64_C(0x8080808080808080) ? zr__text_utf8(text + i, bytes - i) : 8;
+        i += n;
+    }
+    return i;
+}
+
+static zr_status walk_all(walk *w, const char *text, int64_t bytes)
+{
+    while (bytes > 0) {
+        int64_t n = valid_bytes(text, bytes);
+        if (n > 0)
+            ZR_TRY(cut(w, 0, text, n));
+        else
+            ZR_TRY(w->fn(w->arg, text, 1));
+        text += n > 0 ? n : 1;
+        bytes -= n > 0 ? n : 1;
+    }
+    return ZR_OK;
+}
+
+static bool prepare(walk *w)
+{
+    bool made = true;
+    w->context = pcre2_match_context_create(NULL);
+    w->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, NULL); /* NULL where nothing is compiled */
+    if (!w->context) return false;
+    pcre2_set_match_limit(w->context, MATCH_LIMIT);
+    pcre2_jit_stack_assign(w->context, NULL, w->stack);
+    for (int i = 0; i < w->split->n; i++) {
+        w->found[i] = pcre2_match_data_create(1, NULL);
+        made = made && w->found[i];
+    }
+    return made;
+}
+
+zr_status zr__split_text(const zr__split *split, const char *text, int64_t bytes, zr__split_fn fn, void *arg)
+{
+    walk w = {.split = split, .fn = fn, .arg = arg};
+    zr_status st = prepare(&w) ? walk_all(&w, text, bytes) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to match text");
+    for (int i = 0; i < split->n; i++) pcre2_match_data_free(w.found[i]);
+    pcre2_jit_stack_free(w.stack);
+    pcre2_match_context_free(w.context);
+    return st;
+}
+
+/* ---- cuts ------------------------------------------------------------------------------------ */
+
+static bool is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Is the character that ends before `at` surely no white space? Beyond ASCII white space begins with C2, E1, E2 or with
+ * E3 80 80, and what begins so is not looked at more closely. */
+static bool solid_before(const unsigned char *text, int64_t at)
+{
+    if (at < 1 || text[at - 1] < 0x80) return at >= 1 && !is_space(text[at - 1]);
+    if (at >= 2 && text[at - 2] == 0xc2) return false;
+    if (at < 3) return true;
+    const unsigned char *lead = text + at - 3;
+    return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
+}
+
+/* Before white space that follows something else: no piece of GPT-2's has white space behind anything else, and only
+ * white space asks what comes behind it. */
+int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
+{
+    const unsigned char *text = (const unsigned char *)string;
+    if (!split->gpt2) return 0;
+    for (int64_t at = bytes - 1; at > 0 && at >= from; at--)
+        if (is_space(text[at]) && solid_before(text, at)) return at;
+    return 0;
+}

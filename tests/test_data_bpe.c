@@ -1,0 +1,370 @@
+//TEST timeout=30 tsan=1
+/* Byte-level BPE: tokenizers made here, and GPT-2's own where it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "bpe_make.h"
+#include "tempdir.h"
+#include "zr/data.h"
+
+enum { AB = 256, ABC, SPACE_A, END, TOKENS_MOST = 1 << 21 };
+
+#define MODEL "\"type\": \"BPE\""
+#define MORE                                                                                                           \
+    "\"ab\": 256, \"abc\": 257, \"\xc4\xa0"                                                                            \
+    "a\": 258"
+#define MERGES "[\"a b\", [\"ab\", \"c\"], \"\xc4\xa0 a\"]"
+#define ADDED "\"added_tokens\": [{\"id\": 259, \"content\": \"<end>\", \"normalized\": false}], "
+
+static int32_t tokens[TOKENS_MOST];
+
+static zr_status open_text(const char *json, zr_tokenizer **tokenizer)
+{
+    return zr_tokenizer_open(put_file("tokenizer.json", json, strlen(json)), tokenizer);
+}
+
+static zr_tokenizer *opened(const char *sections, const char *pre_tokenizer, const char *model)
+{
+    zr_tokenizer *tokenizer = NULL;
+    char *json = bpe_json(sections, pre_tokenizer, model, MORE, MERGES);
+    if (open_text(json, &tokenizer) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_free(json);
+    return tokenizer;
+}
+
+/* The tokens of a text are these; -1 ends them. */
+static void expect(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, const int32_t *wanted)
+{
+    int64_t n = 0, i = 0;
+    assert_int_equal(zr_tokenizer_encode(tokenizer, text, bytes, tokens, bytes, &n), ZR_OK);
+    for (; wanted[i] >= 0; i++)
+        if (i >= n || tokens[i] != wanted[i]) fail_msg("\"%s\": token %d of %d differs", text, (int)i, (int)n);
+    assert_int_equal(n, i);
+}
+#define EXPECT(tokenizer, text, ...) expect(tokenizer, text, (int64_t)strlen(text), (const int32_t[]){__VA_ARGS__, -1})
+
+static void merges_in_their_order(void **state)
+{
+    (void)state;
+    zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
+    const char *piece;
+    int64_t bytes = 0, n = 0;
+    assert_int_equal(zr_tokenizer_vocab(t), 260);
+    EXPECT(t, "abc", ABC);
+    EXPECT(t, "aab", 'a', AB);
+    EXPECT(t, "ababc ab", AB, ABC, ' ', AB); /* "a b" is before " a" in the list */
+    EXPECT(t, "abc<end>abc<end", ABC, END, ABC, '<', 'e', 'n', 'd');
+    EXPECT(t, "ab c", AB, ' ', 'c');
+    assert_int_equal(zr_tokenizer_decode(t, SPACE_A, &piece, &bytes), ZR_OK);
+    assert_int_equal(bytes, 2);
+    assert_memory_equal(piece, " a", 2);
+    assert_int_equal(zr_tokenizer_decode(t, END, &piece, &bytes), ZR_OK);
+    assert_memory_equal(piece, "<end>", 5);
+    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* fewer than bytes are enough */
+    assert_int_equal(n, 3);
+    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 2, &n), ZR_ERR_ARG);
+    assert_int_equal(zr_tokenizer_encode(t, "", 0, tokens, 0, &n), ZR_OK);
+    assert_int_equal(n, 0);
+    zr_tokenizer_close(&t);
+}
+
+/* Without ByteLevel's expression " ab" is one piece, in which "a b" comes first. */
+static void expressions_cut(void **state)
+{
+    (void)state;
+    zr_tokenizer *t = opened("",
+                             "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
+                             "{\"Regex\": \"[^\\\\s\\\\p{L}]?\\\\p{L}{1,2}|\\\\s+\"}, \"behavior\": \"Isolated\"}, "
+                             "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}]}",
+                             MODEL);
+    EXPECT(t, "abc", AB, 'c');
+    EXPECT(t, " ab", ' ', AB);
+    EXPECT(t, "!abc", '!', AB, 'c');
+    assert_int_equal(zr_tokenizer_cut(t, "ab ab", 1, 5), 0); /* nothing is known of such an expression */
+    zr_tokenizer_close(&t);
+    t = opened("", BPE_BYTE_LEVEL, MODEL ", \"ignore_merges\": true");
+    EXPECT(t, " a", SPACE_A);
+    zr_tokenizer_close(&t);
+}
+
+/* Bytes that are no UTF-8 are cut off, so " a" merges and what an overlong form stands for does not. */
+static void any_bytes_come_back(void **state)
+{
+    (void)state;
+    static char text[1 << 20], back[1 << 20];
+    zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
+    zr_rng rng = {.seed = 3, .purpose = ZR_RNG_SAMPLE};
+    int64_t n = 0, at = 0;
+    for (int64_t i = 0; i < (int64_t)sizeof(text); i++) text[i] = (char)zr_rng_u32(&rng, (uint64_t)i);
+    EXPECT(t,
+           "a\xff"
+           "b",
+           'a', 0xff, 'b');
+    EXPECT(t, " a\xc1\xa1\xed\xa0\x80", SPACE_A, 0xc1, 0xa1, 0xed, 0xa0, 0x80);
+    assert_int_equal(zr_tokenizer_encode(t, text, sizeof(text), tokens, sizeof(text), &n), ZR_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const char *piece;
+        int64_t bytes = 0;
+        assert_int_equal(zr_tokenizer_decode(t, tokens[i], &piece, &bytes), ZR_OK);
+        assert_true(at + bytes <= (int64_t)sizeof(back));
+        memcpy(back + at, piece, (size_t)bytes);
+        at += bytes;
+    }
+    assert_int_equal(at, sizeof(text));
+    assert_memory_equal(text, back, sizeof(text));
+    zr_tokenizer_close(&t);
+}
+
+/* A piece of a million bytes, of which each may merge: quadratic time would be minutes. */
+static void long_pieces_take_no_longer(void **state)
+{
+    (void)state;
+    static char text[1000000];
+    zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
+    int64_t n = 0;
+    double begin = zr_clock_sec();
+    for (size_t i = 0; i < sizeof(text); i++) text[i] = "abc"[i % 3];
+    assert_int_equal(zr_tokenizer_encode(t, text, sizeof(text), tokens, sizeof(text), &n), ZR_OK);
+    assert_int_equal(n, sizeof(text) / 3 + 1);
+    assert_int_equal(tokens[1000], ABC);
+    memset(text, ' ', sizeof(text));
+    assert_int_equal(zr_tokenizer_encode(t, text, sizeof(text), tokens, sizeof(text), &n), ZR_OK);
+    assert_int_equal(n, sizeof(text));
+    memset(text, '<', sizeof(text));
+    assert_int_equal(zr_tokenizer_encode(t, text, sizeof(text), tokens, sizeof(text), &n), ZR_OK);
+    assert_true(zr_clock_sec() - begin < 20);
+    zr_tokenizer_close(&t);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void refused(zr_status status, const char *message, char *json)
+{
+    zr_tokenizer *t = NULL;
+    zr_status st = open_text(json, &t);
+    if (st != status || !strstr(zr_error_message(), message) || !strstr(zr_error_message(), "tokenizer.json"))
+        fail_msg("wanted %s and \"%s\", got %s: %s", zr_status_text(status), message, zr_status_text(st),
+                 zr_error_message());
+    assert_null(t);
+    zr_free(json);
+}
+
+static void damage_is_named(void **state)
+{
+    (void)state;
+    const zr_status bad = ZR_ERR_DATA;
+    refused(bad, "token \"abc\" is 258", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 256, \"abc\": 258", "[]"));
+    refused(bad, "both token 255", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 255", "[]"));
+    refused(bad, "merge 1: \"xy\" is no token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"xy c\"]"));
+    refused(bad, "merge 2: \"bc\" is no token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"a b\", \"b c\"]"));
+    refused(bad, "merge 1 is \"ab\"", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"ab\"]"));
+    refused(bad, "merge 1 is neither", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[[\"a\"]]"));
+    refused(bad, "merges is no list", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "3"));
+    refused(bad, "another in the vocabulary",
+            bpe_json("\"added_tokens\": [{\"id\": 0, \"content\": \"ab\"}], ", BPE_BYTE_LEVEL, MODEL, MORE, "[]"));
+    refused(bad, "empty name", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"\": 256", "[]"));
+    char *lacks = bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[]");
+    memcpy(strstr(lacks, "\"a\": "), "\"aa\":", 5);
+    refused(bad, "no token for byte 97", lacks);
+    char *cut = bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[]");
+    cut[strlen(cut) / 2] = '\0';
+    refused(bad, "tokenizer.json:1:", cut);
+}
+
+static void what_is_not_built_is_named(void **state)
+{
+    (void)state;
+    const zr_status other = ZR_ERR_UNSUPPORTED;
+#define SPLIT(rest) "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", " rest "}, " BPE_BYTE_LEVEL "]}"
+#define REGEX(text) SPLIT("\"pattern\": {\"Regex\": \"" text "\"}, \"behavior\": \"Isolated\"")
+    static const char *const regex[] = {"a^b",     "\\\\w+",  "[a[b]]", "[a-z&&b]",
+                                        "(?<=a)b", "[\\\\S]", "a{2}+",  "\\\\p{No such}+"};
+    refused(other, "WordPiece", bpe_json("", BPE_BYTE_LEVEL, "\"type\": \"WordPiece\"", MORE, MERGES));
+    refused(other, "normalizer is",
+            bpe_json("\"normalizer\": {\"type\": \"NFC\"}, ", BPE_BYTE_LEVEL, MODEL, MORE, MERGES));
+    refused(other, "dropout is", bpe_json("", BPE_BYTE_LEVEL, MODEL ", \"dropout\": 0.1", MORE, MERGES));
+    refused(other, "Whitespace", bpe_json("", "{\"type\": \"Whitespace\"}", MODEL, MORE, MERGES));
+    refused(other, "add_prefix_space is true",
+            bpe_json("", "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}", MODEL, MORE, MERGES));
+    refused(other, "Removed",
+            bpe_json("", SPLIT("\"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Removed\""), MODEL, MORE, MERGES));
+    refused(other, "can match nothing", bpe_json("", REGEX("a*"), MODEL, MORE, MERGES));
+    refused(other, "lstrip is true",
+            bpe_json("\"added_tokens\": [{\"id\": 256, \"content\": \"ab\", \"lstrip\": true}], ", BPE_BYTE_LEVEL,
+                     MODEL, MORE, MERGES));
+    for (size_t i = 0; i < sizeof(regex) / sizeof(regex[0]); i++) {
+        char split[512];
+        snprintf(split, sizeof(split), SPLIT("\"pattern\": {\"Regex\": \"%s\"}, \"behavior\": \"Isolated\""), regex[i]);
+        refused(other, i + 1 < sizeof(regex) / sizeof(regex[0]) ? "is not supported" : "does not know",
+                bpe_json("", split, MODEL, MORE, MERGES));
+    }
+    refused(ZR_ERR_DATA, "is none", bpe_json("", REGEX("a("), MODEL, MORE, MERGES));
+}
+
+static void two_files_are_one(void **state)
+{
+    (void)state;
+    static const char merges[] = "#version: 0.2\na b\r\nab c\n\xc4\xa0 a\n";
+    zr_tokenizer *one = opened("", BPE_BYTE_LEVEL, MODEL), *two = NULL;
+    char *vocab = bpe_vocab(MORE);
+    assert_int_equal(mkdir(in_tempdir("two"), 0777), 0);
+    put_file("two/vocab.json", vocab, strlen(vocab));
+    assert_int_equal(zr_tokenizer_open(in_tempdir("two"), &two), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "merges.txt"));
+    put_file("two/merges.txt", merges, sizeof(merges) - 1);
+    assert_int_equal(zr_tokenizer_open(in_tempdir("two"), &two), ZR_OK);
+    assert_true(zr_tokenizer_hash(one) == zr_tokenizer_hash(two));
+    zr_tokenizer_close(&two);
+    put_file("two/merges.txt", merges, sizeof(merges) - 6); /* one merge less */
+    assert_int_equal(zr_tokenizer_open(in_tempdir("two"), &two), ZR_OK);
+    assert_true(zr_tokenizer_hash(one) != zr_tokenizer_hash(two));
+    zr_tokenizer_close(&two);
+    put_file("two/merges.txt", "a b c\n", 6);
+    assert_int_equal(zr_tokenizer_open(in_tempdir("two"), &two), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "two/merges.txt: merge 1 is \"a b c\""));
+    zr_tokenizer_close(&one);
+    zr_free(vocab);
+}
+
+/* ---- cuts ------------------------------------------------------------------------------------ */
+
+/* Wherever a text may be cut, both parts have the tokens of the whole. */
+static void cuts_change_nothing(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {" ",
+                                        "\n",
+                                        "\t",
+                                        "a",
+                                        "b",
+                                        "'",
+                                        "s",
+                                        "7",
+                                        "!",
+                                        "\xc2\xa0",
+                                        "\xc2\x85",
+                                        "\xe3\x80\x80",
+                                        "\xe3\x81\x82",
+                                        "\xe2\x80\x83",
+                                        "\xff",
+                                        "\xe3\x80",
+                                        "<end>"};
+    zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
+    zr_rng rng = {.seed = 4, .purpose = ZR_RNG_SAMPLE};
+    int64_t cuts = 0;
+    for (uint64_t round = 0; round < 20000; round++) {
+        char text[64] = "";
+        int64_t whole = 0, n = 0, m = 0;
+        for (int i = 0; i < 8; i++)
+            strcat(text, parts[zr_rng_u32(&rng, 8 * round + (uint64_t)i) % (sizeof(parts) / sizeof(parts[0]))]);
+        int64_t bytes = (int64_t)strlen(text), cut = zr_tokenizer_cut(t, text, 1, bytes);
+        if (cut == 0) continue;
+        cuts++;
+        assert_in_range(cut, 1, bytes - 1);
+        assert_int_equal(zr_tokenizer_encode(t, text, bytes, tokens, bytes, &whole), ZR_OK);
+        assert_int_equal(zr_tokenizer_encode(t, text, cut, tokens + 100, cut, &n), ZR_OK);
+        assert_int_equal(zr_tokenizer_encode(t, text + cut, bytes - cut, tokens + 100 + n, bytes, &m), ZR_OK);
+        if (n + m != whole || memcmp(tokens, tokens + 100, (size_t)whole * sizeof(*tokens)) != 0)
+            fail_msg("round %d: cut at %d of \"%s\"", (int)round, (int)cut, text);
+    }
+    assert_true(cuts > 5000);
+    zr_tokenizer_close(&t);
+    t = opened("\"added_tokens\": [{\"id\": 259, \"content\": \"a b\"}], ", BPE_BYTE_LEVEL, MODEL);
+    assert_int_equal(zr_tokenizer_cut(t, "xx yy", 1, 5), 0); /* a token may reach across */
+    zr_tokenizer_close(&t);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef struct many {
+    const zr_tokenizer *tokenizer;
+    uint64_t hash;
+} many;
+
+static void *encode_much(void *arg)
+{
+    many *m = arg;
+    char text[6000];
+    int32_t *mine = zr_alloc(sizeof(text) * sizeof(*mine));
+    for (size_t i = 0; i < sizeof(text); i++) text[i] = "ab ca!"[i * i % 6];
+    for (int round = 0; mine && round < 20; round++) {
+        int64_t n = 0;
+        if (zr_tokenizer_encode(m->tokenizer, text, sizeof(text), mine, sizeof(text), &n) == ZR_OK)
+            m->hash = XXH3_64bits_withSeed(mine, (size_t)n * sizeof(*mine), m->hash);
+    }
+    zr_free(mine);
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
+    pthread_t thread[4];
+    many each[4];
+    for (int i = 0; i < 4; i++) {
+        each[i] = (many){t, 0};
+        assert_int_equal(pthread_create(&thread[i], NULL, encode_much, &each[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < 4; i++) assert_true(each[i].hash != 0 && each[i].hash == each[0].hash);
+    zr_tokenizer_close(&t);
+}
+
+/* ---- GPT-2's own ----------------------------------------------------------------------------- */
+
+/* Tokens of the shared texts, as the package tokenizers 0.23.3 has them. */
+static void gpt2_is_gpt2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t n;
+        uint64_t hash; /* XXH3-64 of int32 */
+    } known[] = {{"tinyshakespeare.txt", 338025, 0x3c8c2eb0efe3e03},
+                 {"wikitext2-valid.txt", 258659, 0xc1e6c96932cbc497}};
+    const char *shared = getenv("ZR_SHARED");
+    char path[PATH_MAX];
+    zr_tokenizer *t = NULL;
+    struct stat info;
+    snprintf(path, sizeof(path), "%s/data/gpt2", shared ? shared : "");
+    if (!shared || stat(path, &info) != 0) {
+        print_message("# GPT-2's vocabulary is not here ($ZR_SHARED/data/gpt2): not compared\n");
+        skip();
+    }
+    if (zr_tokenizer_open(path, &t) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_int_equal(zr_tokenizer_vocab(t), 50257);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        static char text[TOKENS_MOST];
+        int64_t n = 0;
+        snprintf(path, sizeof(path), "%s/data/%s", shared, known[i].name);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        int64_t bytes = (int64_t)fread(text, 1, sizeof(text), file);
+        fclose(file);
+        assert_int_equal(zr_tokenizer_encode(t, text, bytes, tokens, TOKENS_MOST, &n), ZR_OK);
+        assert_int_equal(n, known[i].n);
+        assert_true(XXH3_64bits(tokens, (size_t)n * sizeof(*tokens)) == known[i].hash);
+    }
+    EXPECT(t, "Hello<|endoftext|> world", 15496, 50256, 995);
+    zr_tokenizer_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_in_their_order),     cmocka_unit_test(expressions_cut),
+        cmocka_unit_test(any_bytes_come_back),       cmocka_unit_test(long_pieces_take_no_longer),
+        cmocka_unit_test(damage_is_named),           cmocka_unit_test(what_is_not_built_is_named),
+        cmocka_unit_test(two_files_are_one),         cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(threads_share_a_tokenizer), cmocka_unit_test(gpt2_is_gpt2),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
