@@ -519,6 +519,43 @@ typedef struct zr_converted {
  *  builds; ZR_ERR_DTYPE: a weight is beyond the type; ZR_ERR_NOT_FOUND; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_convert(const zr_convert_args *args, zr_converted *did);
 
+/* ---- text to tokens -------------------------------------------------------------------------- */
+
+typedef enum zr_tokens_format {
+    ZR_TOKENS_LLMC,   /* llm.c's: 1024 bytes of header; uint16 up to 65536 tokens, else uint32 */
+    ZR_TOKENS_NANOGPT /* nanoGPT's: uint16 without header */
+} zr_tokens_format;
+
+#define ZR_TOKENIZE_TEXTS 256
+
+typedef struct zr_tokenize_args {
+    const char *tokenizer;   /* as zr_tokenizer_open takes it */
+    const char *const *text; /* (n_texts) files, each a document */
+    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
+    const char *out;         /* zr_data_open reads it; with NANOGPT its name ends in ".bin" */
+    zr_tokens_format format;
+    bool eot;                /* <|endoftext|> between documents; no other token is put in */
+    int threads;             /* 1 .. 256 */
+    zr_progress_fn progress; /* of bytes of text; may be NULL */
+    void *arg;
+} zr_tokenize_args;
+
+/** What zr_tokenize made. */
+typedef struct zr_tokenized {
+    int64_t bytes, tokens; /* of all texts; with those between them */
+    int64_t vocab;
+    uint64_t hash; /* zr_tokenizer_hash */
+    int token_bytes;
+} zr_tokenized;
+
+/** Write the tokens of texts into a file, which is there whole or not at all. The tokens are those of
+ * zr_tokenizer_encode on each whole text, for any number of threads. A text is read in windows of 1 MiB a thread (5
+ * bytes of memory for each byte) where the tokenizer knows where it may be cut (zr_tokenizer_cut); else it is in memory
+ * as a whole, and one thread works on it. ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` is one of what is read, or no such file
+ * of tokens; ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_UNSUPPORTED of tokenizer and texts; ZR_ERR_DATA too many tokens for
+ * the header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did);
+
 /* ---- with trained weights -------------------------------------------------------------------- */
 
 /** What `zr eval` finds. */

@@ -1,0 +1,274 @@
+/** Texts to a file of tokens, a window of text at a time: files may be larger than memory. */
+#include "base/file.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+#include "zr/train.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    U16_VOCAB = 1 << 16,
+    PART_BYTES = 1 << 20, /* of text, that a thread tokenizes at a time */
+    THREADS_MOST = 256,
+};
+
+/* What a thread tokenizes, and what came of it. */
+typedef struct part {
+    int64_t begin, bytes; /* in the window */
+    int64_t n;
+    zr_status status;
+    char message[512];
+} part;
+
+typedef struct tokenizing {
+    const zr_tokenize_args *args;
+    zr_tokenized *did;
+    zr_tokenizer *tokenizer;
+    zr__file out;
+    char tmp[PATH_MAX];
+    int64_t at; /* in the output */
+    int32_t between;
+    /* The window: */
+    char *text;
+    int32_t *tokens; /* room for one a byte */
+    int64_t room, have;
+    part part[THREADS_MOST];
+    int64_t done_bytes, all_bytes; /* of texts */
+} tokenizing;
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+/* They are narrowed where they lie. */
+static zr_status write_tokens(tokenizing *t, int32_t *tokens, int64_t n)
+{
+    unsigned char *bytes = (unsigned char *)(void *)tokens;
+    int width = t->did->token_bytes;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t token = (uint32_t)tokens[i];
+        for (int b = 0; b < width; b++) bytes[i * width + b] = (unsigned char)(token >> 8 * b);
+    }
+    ZR_TRY(zr__file_write(&t->out, t->at, bytes, n * width));
+    t->at += n * width;
+    t->did->tokens += n;
+    return ZR_OK;
+}
+
+static zr_status write_header(const tokenizing *t)
+{
+    unsigned char header[ZR_LLMC_HEADER_BYTES];
+    if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
+    ZR_TRY(zr_llmc_header(t->did->token_bytes, t->did->tokens, header));
+    return zr__file_write(&t->out, 0, header, sizeof(header));
+}
+
+/* ---- a window -------------------------------------------------------------------------------- */
+
+static void run_part(const tokenizing *t, part *p)
+{
+    p->status = zr_tokenizer_encode(t->tokenizer, t->text + p->begin, p->bytes, t->tokens + p->begin, p->bytes, &p->n);
+    if (p->status != ZR_OK) snprintf(p->message, sizeof(p->message), "%s", zr_error_message());
+}
+
+/* Into as many parts as there are threads, where it may be cut. */
+static int cut_window(tokenizing *t, int64_t bytes)
+{
+    int n = 0;
+    int64_t begin = 0;
+    for (int i = 1; i < t->args->threads; i++) {
+        int64_t end = bytes * i / t->args->threads;
+        int64_t cut = end > begin ? zr_tokenizer_cut(t->tokenizer, t->text + begin, 1, end - begin) : 0;
+        if (cut > 0) t->part[n++] = (part){.begin = begin, .bytes = cut};
+        begin += cut;
+    }
+    t->part[n++] = (part){.begin = begin, .bytes = bytes - begin};
+    return n;
+}
+
+static zr_status tokenize_window(tokenizing *t, int64_t bytes)
+{
+    int n = cut_window(t, bytes);
+#pragma omp parallel for num_threads(n) schedule(static, 1) if (n > 1)
+    for (int i = 0; i < n; i++) run_part(t, &t->part[i]);
+    for (int i = 0; i < n; i++) {
+        const part *p = &t->part[i];
+        if (p->status != ZR_OK) return ZR_FAIL(p->status, "%s", p->message);
+        ZR_TRY(write_tokens(t, t->tokens + p->begin, p->n));
+    }
+    t->done_bytes += bytes;
+    if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes, t->all_bytes);
+    return ZR_OK;
+}
+
+static zr_status take_window(tokenizing *t, int64_t room)
+{
+    char *text = zr_alloc((size_t)room);
+    int32_t *tokens = zr_alloc((size_t)room * sizeof(*tokens));
+    if (text && tokens) {
+        if (t->have) memcpy(text, t->text, (size_t)t->have);
+        zr_free(t->text);
+        zr_free(t->tokens);
+        t->text = text;
+        t->tokens = tokens;
+        t->room = room;
+        return ZR_OK;
+    }
+    zr_free(text);
+    zr_free(tokens);
+    return ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld bytes of text that cannot be cut", (long long)room);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static zr_status tokenize_file(tokenizing *t, const zr__file *file)
+{
+    int64_t from = 1; /* no cut lies before */
+    t->have = 0;
+    for (int64_t at = 0; at < file->bytes || t->have > 0;) {
+        int64_t n = file->bytes - at < t->room - t->have ? file->bytes - at : t->room - t->have;
+        ZR_TRY(zr__file_read(file, at, t->text + t->have, n, ZR_ERR_IO));
+        at += n;
+        t->have += n;
+        int64_t cut = at == file->bytes ? t->have : zr_tokenizer_cut(t->tokenizer, t->text, from, t->have);
+        if (cut == 0) {
+            from = t->have;
+            ZR_TRY(take_window(t, 2 * t->room));
+            continue;
+        }
+        ZR_TRY(tokenize_window(t, cut));
+        memmove(t->text, t->text + cut, (size_t)(t->have - cut));
+        t->have -= cut;
+        from = 1;
+    }
+    return zr__file_unchanged(file);
+}
+
+static zr_status tokenize_texts(tokenizing *t)
+{
+    for (int i = 0; i < t->args->n_texts; i++) {
+        zr__file file;
+        if (i > 0 && t->args->eot) {
+            int32_t one = t->between;
+            ZR_TRY(write_tokens(t, &one, 1));
+        }
+        ZR_TRY(zr__file_open(t->args->text[i], false, &file));
+        zr_status st = tokenize_file(t, &file);
+        zr__file_close(&file);
+        ZR_TRY(st);
+    }
+    return ZR_OK;
+}
+
+/* All of them are looked at before anything is written. */
+static zr_status look_at_texts(tokenizing *t)
+{
+    for (int i = 0; i < t->args->n_texts; i++) {
+        zr__file file;
+        ZR_TRY(zr__file_open(t->args->text[i], false, &file));
+        t->all_bytes += file.bytes;
+        zr__file_close(&file);
+    }
+    t->did->bytes = t->all_bytes;
+    return ZR_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static zr_status find_between(tokenizing *t)
+{
+    static const char name[] = "<|endoftext|>";
+    int32_t tokens[sizeof(name)];
+    int64_t n = 0;
+    ZR_TRY(zr_tokenizer_encode(t->tokenizer, name, sizeof(name) - 1, tokens, sizeof(name), &n));
+    ZR_CHECK(n == 1, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
+             zr_tokenizer_name(t->tokenizer), name);
+    t->between = tokens[0];
+    return ZR_OK;
+}
+
+static zr_status settle(tokenizing *t)
+{
+    const zr_tokenize_args *a = t->args;
+    ZR_TRY(zr_tokenizer_open(a->tokenizer, &t->tokenizer));
+    t->did->vocab = zr_tokenizer_vocab(t->tokenizer);
+    t->did->hash = zr_tokenizer_hash(t->tokenizer);
+    t->did->token_bytes = t->did->vocab <= U16_VOCAB ? 2 : 4;
+    ZR_CHECK(a->format == ZR_TOKENS_LLMC || t->did->token_bytes == 2, ZR_ERR_ARG,
+             "the format nanogpt has tokens below 65536, and the tokenizer has %lld; take llmc",
+             (long long)t->did->vocab);
+    if (a->eot) ZR_TRY(find_between(t));
+    ZR_TRY(look_at_texts(t));
+    t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
+    ZR_TRY(take_window(t, (int64_t)a->threads * PART_BYTES));
+    return ZR_OK;
+}
+
+static zr_status check_output(const tokenizing *t)
+{
+    const char *inputs[ZR_TOKENIZE_TEXTS + 2] = {t->args->tokenizer};
+    /* How files of this kind begin: llm.c's with the magic number; nanoGPT's are known by their name alone. */
+    unsigned char header[ZR_LLMC_HEADER_BYTES];
+    char magic[5] = "";
+    ZR_TRY(zr_llmc_header(t->did->token_bytes, 0, header));
+    if (t->args->format == ZR_TOKENS_LLMC) memcpy(magic, header, 4);
+    const zr__output_kind kind = {"file of tokens", magic, false};
+    for (int i = 0; i < t->args->n_texts; i++) inputs[i + 1] = t->args->text[i];
+    ZR_TRY(zr__output_check(t->args->out, &kind, inputs));
+    return ZR_OK;
+}
+
+static zr_status write_all(tokenizing *t)
+{
+    ZR_TRY(zr__file_create(t->tmp, &t->out));
+    ZR_TRY(tokenize_texts(t));
+    ZR_TRY(write_header(t));
+    ZR_TRY(zr__file_sync(&t->out));
+    return zr_file_commit(t->tmp, t->args->out);
+}
+
+static zr_status tokenize(tokenizing *t)
+{
+    ZR_TRY(settle(t));
+    ZR_TRY(check_output(t));
+    int n = snprintf(t->tmp, sizeof(t->tmp), "%s.tmp", t->args->out);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", t->args->out);
+    unlink(t->tmp); /* what a killed command left */
+    zr_status st = write_all(t);
+    zr__file_close(&t->out);
+    if (st != ZR_OK) unlink(t->tmp);
+    return st;
+}
+
+static zr_status check_args(const zr_tokenize_args *a)
+{
+    size_t n = strlen(a->out);
+    ZR_CHECK(a->n_texts >= 1 && a->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
+             a->n_texts, ZR_TOKENIZE_TEXTS);
+    ZR_CHECK(a->threads >= 1 && a->threads <= THREADS_MOST, ZR_ERR_ARG, "%d threads, 1 to %d are possible", a->threads,
+             THREADS_MOST);
+    ZR_CHECK(a->format == ZR_TOKENS_LLMC || (n > 4 && strcmp(a->out + n - 4, ".bin") == 0), ZR_ERR_ARG,
+             "a file of the format nanogpt is known by its name alone, which must end in .bin");
+    return ZR_OK;
+}
+
+zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
+{
+    ZR_CHECK(args && args->tokenizer && args->text && args->out && did, ZR_ERR_ARG,
+             "zr_tokenize was given a NULL pointer");
+    ZR_TRY(check_args(args));
+    *did = (zr_tokenized){0};
+    tokenizing *t = zr_alloc(sizeof(*t));
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory to tokenize");
+    *t = (tokenizing){.args = args, .did = did, .out = {.fd = -1}};
+    zr_status st = tokenize(t);
+    zr_tokenizer_close(&t->tokenizer);
+    zr_free(t->text);
+    zr_free(t->tokens);
+    zr_free(t);
+    return st;
+}
