@@ -48,6 +48,14 @@ head -c 4000 text.txt >short.txt
 check "tokens to train on" "$ZR" tokenize --tokenizer tok short.txt -o e2.bin
 check "... are trained on" "$ZR" train c.json --quiet
 
+check "a model of tokens has no text" code 69 "$ZR" generate run --prompt line
+check "... and says what is missing" grep -q 'put its tokenizer.json' err
+cp tok/tokenizer.json run/model
+check "with its tokenizer's files it has" "$ZR" generate run --prompt "line" --tokens 20 --temperature 0
+check "... and what stands in model/ is read alone" sh -c '"$0" generate run/model --prompt "line" --tokens 20 \
+    --temperature 0 >alone && cmp alone out' "$ZR"
+check "without a prompt" "$ZR" generate run --tokens 3
+
 check "no tokenizer" code 2 "$ZR" tokenize a.txt -o x.bin
 check "no text" code 2 "$ZR" tokenize --tokenizer bytes -o x.bin
 check "no output" code 2 "$ZR" tokenize --tokenizer bytes a.txt

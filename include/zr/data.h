@@ -30,6 +30,8 @@ typedef struct zr_tokenizer zr_tokenizer;
  *  ZR_ERR_NOT_FOUND no such file; ZR_ERR_DATA a damaged one (message: file and what); ZR_ERR_UNSUPPORTED what is not of
  *  this kind, by name: another model, a normalizer, another pre-tokenizer than ByteLevel behind any number of Split. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
+/** Has this directory the files of a tokenizer? Whether they are of a kind that is read says zr_tokenizer_open. */
+ZR_API bool zr_tokenizer_is_in(const char *dir);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
 ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
@@ -42,6 +44,9 @@ ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
  * what the tokenizer's own regular expressions ask for: ZR_ERR_DATA where that is beyond bounds. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
+
+/** The token that the whole of `text` is ("<|endoftext|>"), of up to 64 bytes; -1: it is several, or none. */
+ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text);
 
 /** The last place p, from <= p < bytes, at which a text that begins so surely may be cut: the tokens of both parts are
  *  those of the whole, whatever comes behind `bytes`. 0: there is none, or none can be known for this tokenizer (its

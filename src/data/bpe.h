@@ -77,5 +77,7 @@ int64_t zr__bpe_spell(const char *name, int64_t n, char *out);
 /** A tokenizer of tokenizer.json, or of vocab.json and merges.txt in a directory. ZR_ERR_NOT_FOUND; ZR_ERR_DATA what
  * is damaged; ZR_ERR_UNSUPPORTED what is not of this kind. zr__bpe_free in either case. */
 ZR_NODISCARD zr_status zr__bpe_read(const char *path, zr__bpe *bpe);
+/** Has the directory such files? */
+bool zr__bpe_is_in(const char *dir);
 
 #endif

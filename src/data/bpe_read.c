@@ -437,6 +437,13 @@ static zr_status read_path(reader *r, const char *path)
     return read_two_files(r, vocab, merges);
 }
 
+bool zr__bpe_is_in(const char *dir)
+{
+    char whole[PATH_MAX], vocab[PATH_MAX];
+    return join(dir, "tokenizer.json", whole) == ZR_OK && join(dir, "vocab.json", vocab) == ZR_OK &&
+           (is_there(whole) || is_there(vocab));
+}
+
 zr_status zr__bpe_read(const char *path, zr__bpe *bpe)
 {
     reader *r = zr_alloc(sizeof(*r));

@@ -110,6 +110,11 @@ zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
     return st;
 }
 
+bool zr_tokenizer_is_in(const char *dir)
+{
+    return zr__bpe_is_in(dir);
+}
+
 void zr_tokenizer_close(zr_tokenizer **tokenizer)
 {
     if (!*tokenizer) return;
@@ -141,6 +146,14 @@ zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, i
              (long long)room);
     ZR_TRY(tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n));
     return ZR_OK;
+}
+
+int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
+{
+    int32_t tokens[64];
+    int64_t n = 0, bytes = (int64_t)strlen(text), room = sizeof(tokens) / sizeof(tokens[0]);
+    if (bytes > room || zr_tokenizer_encode(tokenizer, text, bytes, tokens, room, &n) != ZR_OK) return -1;
+    return n == 1 ? tokens[0] : -1;
 }
 
 int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)

@@ -9,9 +9,6 @@
 /* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
 #define BATCH_TOKENS 1024
 
-/* What a model without a known tokenizer must have for its tokens to be bytes. */
-#define BYTES_VOCAB 256
-
 static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
 {
     char found[PATH_MAX];
@@ -25,10 +22,10 @@ static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t s
     int64_t vocab = loaded->model.sizes.vocab_size;
     ZR_TRY(zr_data_open(path, tokenizer, vocab, seq, ZR_SEQUENTIAL, 0, data));
     zr_data_info info = zr_data_get_info(*data);
-    ZR_CHECK(tokenizer || vocab == BYTES_VOCAB || strcmp(info.format, "text") != 0, ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(tokenizer || vocab == ZR__BYTES_VOCAB || strcmp(info.format, "text") != 0, ZR_ERR_UNSUPPORTED,
              "%s is text, but the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has %d); "
              "give a token file",
-             info.path, (long long)vocab, BYTES_VOCAB);
+             info.path, (long long)vocab, ZR__BYTES_VOCAB);
     return ZR_OK;
 }
 

@@ -1,10 +1,11 @@
 #include "train/load.h"
+#include "train/run_dir.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NEWLINE 10
 
 typedef struct writer {
     zr__loaded loaded;
@@ -27,17 +28,46 @@ static zr_status check(const zr_generate_args *args)
     return ZR_OK;
 }
 
+/** What the run says; or else the files beside the weights, or in the run's model/; or bytes, where the model has as
+ *  many tokens. */
+static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX])
+{
+    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
+    if (said) {
+        ZR_CHECK(snprintf(path, PATH_MAX, "%s", said) < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long",
+                 said);
+        return ZR_OK;
+    }
+    ZR_CHECK(snprintf(path, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
+             "the path %.60s... is too long", loaded->stored.path);
+    if (zr_tokenizer_is_in(path)) return ZR_OK;
+    if (loaded->stored.run[0]) ZR_TRY(zr__path_join(path, loaded->stored.run, "model"));
+    if (loaded->stored.run[0] && zr_tokenizer_is_in(path)) return ZR_OK;
+    snprintf(path, PATH_MAX, "bytes");
+    ZR_CHECK(
+        loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB, ZR_ERR_UNSUPPORTED,
+        "the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and merges.txt, into %s",
+        (long long)loaded->model.sizes.vocab_size, loaded->stored.path);
+    return ZR_OK;
+}
+
 static zr_status open_tokenizer(writer *w)
 {
-    const char *name = w->loaded.config ? w->loaded.config->data.tokenizer : NULL;
+    char path[PATH_MAX];
     int64_t vocab = w->loaded.model.sizes.vocab_size;
-    ZR_CHECK(name || vocab == 256, ZR_ERR_UNSUPPORTED,
-             "the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has 256)",
-             (long long)vocab);
-    ZR_TRY(zr_tokenizer_open(name ? name : "bytes", &w->tokenizer));
+    ZR_TRY(find_tokenizer(&w->loaded, path));
+    ZR_TRY(zr_tokenizer_open(path, &w->tokenizer));
     int64_t known = zr_tokenizer_vocab(w->tokenizer);
     w->choices = known < vocab ? known : vocab;
     return ZR_OK;
+}
+
+/** What a text without a prompt begins behind: the end of the text before it, or of a line. */
+static int32_t first_token(const writer *w)
+{
+    int32_t token = zr_tokenizer_token(w->tokenizer, "<|endoftext|>");
+    if (token < 0) token = zr_tokenizer_token(w->tokenizer, "\n");
+    return token >= 0 && token < w->choices ? token : 0;
 }
 
 static zr_status encode_prompt(writer *w)
@@ -48,7 +78,7 @@ static zr_status encode_prompt(writer *w)
     w->sorted = zr_alloc((size_t)w->choices * sizeof(*w->sorted));
     ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
     ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
-    if (w->n_tokens == 0) w->tokens[w->n_tokens++] = NEWLINE < w->choices ? NEWLINE : 0;
+    if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++) {
         ZR_CHECK(w->tokens[i] < w->loaded.model.sizes.vocab_size, ZR_ERR_DATA,
                  "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i],

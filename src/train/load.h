@@ -4,6 +4,9 @@
 
 #include "train/inputs.h"
 
+/** What a model without a known tokenizer must have for its tokens to be bytes. */
+#define ZR__BYTES_VOCAB 256
+
 typedef struct zr__loaded {
     zr_stored stored;  /* what was found */
     zr_config *config; /* the run's; NULL for a Hugging Face directory */

@@ -182,12 +182,9 @@ static zr_status look_at_texts(tokenizing *t)
 static zr_status find_between(tokenizing *t)
 {
     static const char name[] = "<|endoftext|>";
-    int32_t tokens[sizeof(name)];
-    int64_t n = 0;
-    ZR_TRY(zr_tokenizer_encode(t->tokenizer, name, sizeof(name) - 1, tokens, sizeof(name), &n));
-    ZR_CHECK(n == 1, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
+    t->between = zr_tokenizer_token(t->tokenizer, name);
+    ZR_CHECK(t->between >= 0, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
              zr_tokenizer_name(t->tokenizer), name);
-    t->between = tokens[0];
     return ZR_OK;
 }
 
