@@ -196,6 +196,7 @@ static void what_is_not_built_is_named(void **state)
     refused(other, "Removed",
             bpe_json("", SPLIT("\"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Removed\""), MODEL, MORE, MERGES));
     refused(other, "can match nothing", bpe_json("", REGEX("a*"), MODEL, MORE, MERGES));
+    refused(other, "behavior is missing", bpe_json("", SPLIT("\"pattern\": {\"Regex\": \"a\"}"), MODEL, MORE, MERGES));
     refused(other, "lstrip is true",
             bpe_json("\"added_tokens\": [{\"id\": 256, \"content\": \"ab\", \"lstrip\": true}], ", BPE_BYTE_LEVEL,
                      MODEL, MORE, MERGES));

@@ -38,6 +38,12 @@ done:
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
+/* A value as a message shows it. */
+static const char *show(const json_t *value, char text[SHOWN])
+{
+    return value ? zr__json_show(value, text, SHOWN) : "missing";
+}
+
 /* ---- what is not supported ------------------------------------------------------------------- */
 
 /* Is there nothing behind this key, or what is as good as nothing? */
@@ -53,7 +59,7 @@ static zr_status want_nothing(const reader *r, const json_t *in, const char *sec
     char shown[SHOWN];
     const json_t *value = json_object_get(in, key);
     ZR_CHECK(is_nothing(value), ZR_ERR_UNSUPPORTED, "%s: %s%s is %s, which is not supported", r->file, section, key,
-             zr__json_show(value, shown, sizeof(shown)));
+             show(value, shown));
     return ZR_OK;
 }
 
@@ -63,8 +69,7 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     const json_t *type = json_object_get(in, "type");
     ZR_CHECK(json_is_string(type), ZR_ERR_DATA, "%s: %s has no type", r->file, section);
     ZR_CHECK(strcmp(json_string_value(type), wanted) == 0, ZR_ERR_UNSUPPORTED,
-             "%s: %s is of type %s, only %s is supported", r->file, section, zr__json_show(type, shown, sizeof(shown)),
-             wanted);
+             "%s: %s is of type %s, only %s is supported", r->file, section, show(type, shown), wanted);
     return ZR_OK;
 }
 
@@ -96,10 +101,9 @@ static zr_status read_split(reader *r, const json_t *told)
     ZR_TRY(want_nothing(r, told, "pre_tokenizer.Split.", "invert"));
     ZR_CHECK(json_is_string(regex), ZR_ERR_UNSUPPORTED,
              "%s: pre_tokenizer.Split.pattern is %s, only {\"Regex\": ...} is supported", r->file,
-             zr__json_show(json_object_get(told, "pattern"), shown, sizeof(shown)));
+             show(json_object_get(told, "pattern"), shown));
     ZR_CHECK(json_is_string(behavior) && strcmp(json_string_value(behavior), "Isolated") == 0, ZR_ERR_UNSUPPORTED,
-             "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file,
-             zr__json_show(behavior, shown, sizeof(shown)));
+             "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file, show(behavior, shown));
     ZR_TRY(add_expression(r, json_string_value(regex)));
     return ZR_OK;
 }
@@ -136,8 +140,7 @@ static zr_status token_of(const reader *r, const json_t *value, const char *name
     char shown[SHOWN], was[SHOWN];
     ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < n, ZR_ERR_DATA,
              "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file,
-             zr__text_escape(name, shown, sizeof(shown)), zr__json_show(value, was, sizeof(was)), (long long)n,
-             (long long)n - 1);
+             zr__text_escape(name, shown, sizeof(shown)), show(value, was), (long long)n, (long long)n - 1);
     *token = (int32_t)json_integer_value(value);
     return ZR_OK;
 }

@@ -1,0 +1,84 @@
+/**
+ * Fuzz target: any bytes as a tokenizer.json, and as what stands behind a vocabulary of all bytes, without which next
+ * to nothing would come past the vocabulary. What opens must give the bytes of a text back.
+ *
+ *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -fsanitize=fuzzer,address,undefined \
+ *     tests/fuzz/tokenizer.c src/data/{bpe,bpe_read,split,tokenizer}.c src/base/{alloc,file,json*,status,text}.c \
+ *     -ljansson -lpcre2-8 -lxxhash -lm -o fuzz_tokenizer && ./fuzz_tokenizer tests/fuzz/corpus/tokenizer
+ */
+#include "bpe_make.h"
+#include "zr/data.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void hold(bool truth, const char *what)
+{
+    if (truth) return;
+    fprintf(stderr, "broken: %s\n", what);
+    abort();
+}
+
+static char input_path[] = "/tmp/zr-fuzz-XXXXXX";
+
+static void remove_file(void)
+{
+    unlink(input_path);
+}
+
+static void write_file(const char *head, const uint8_t *bytes, size_t n)
+{
+    static int fd = -1;
+    if (fd < 0) {
+        fd = mkstemp(input_path);
+        if (fd < 0 || atexit(remove_file)) abort();
+    }
+    size_t before = strlen(head);
+    if (pwrite(fd, head, before, 0) != (ssize_t)before || pwrite(fd, bytes, n, (off_t)before) != (ssize_t)n) abort();
+    if (ftruncate(fd, (off_t)(before + n))) abort();
+}
+
+static void check_round_trip(const zr_tokenizer *t, const char *text, int64_t bytes)
+{
+    int32_t tokens[256];
+    int64_t n = 0, at = 0;
+    hold(zr_tokenizer_encode(t, text, bytes, tokens, bytes, &n) == ZR_OK && n <= bytes, "a text has its tokens");
+    for (int64_t i = 0; i < n; i++) {
+        const char *piece = NULL;
+        int64_t length = 0;
+        hold(zr_tokenizer_decode(t, tokens[i], &piece, &length) == ZR_OK, "a token is in the vocabulary");
+        hold(length <= bytes - at && memcmp(piece, text + at, (size_t)length) == 0, "tokens have the text's bytes");
+        at += length;
+    }
+    hold(at == bytes, "all of them");
+}
+
+static void open_file(void)
+{
+    static const char text[] = "ab abab  c\n <end>12'll a\xff\xe3\x81\x82 \xc3";
+    zr_tokenizer *t = NULL;
+    zr_status st = zr_tokenizer_open(input_path, &t);
+    hold(st == ZR_OK || st == ZR_ERR_DATA || st == ZR_ERR_UNSUPPORTED, "a refusal is of the file");
+    hold((st == ZR_OK) == (t != NULL) && (t || zr_error_message()[0]), "a tokenizer, or why there is none");
+    if (t) check_round_trip(t, text, sizeof(text) - 1);
+    zr_tokenizer_close(&t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    static char head[8192];
+    if (!head[0]) {
+        char *vocab = bpe_vocab("\"ab\": 256, \"abab\": 257");
+        vocab[strlen(vocab) - 1] = '\0';
+        snprintf(head, sizeof(head), "{\"model\": {\"type\": \"BPE\", \"vocab\": %s", vocab);
+        zr_free(vocab);
+    }
+    write_file("", bytes, n);
+    open_file();
+    write_file(head, bytes, n);
+    open_file();
+    return 0;
+}
