@@ -79,8 +79,9 @@ static void add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-enum { STEP, LOSS, VAL_LOSS, LR, SKIPPED, NUMBERS };
-static const char *const keys[NUMBERS] = {"\"step\"", "\"loss\"", "\"val_loss\"", "\"lr\"", "\"skipped\""};
+enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NUMBERS };
+static const char *const keys[NUMBERS] = {"\"step\"",      "\"loss\"",    "\"val_loss\"",       "\"lr\"",
+                                          "\"grad_norm\"", "\"step_ms\"", "\"tokens_per_sec\"", "\"skipped\""};
 
 /** What a line says. A key that is there without a number (null: it was not finite) is NaN. */
 typedef struct line_numbers {
@@ -134,6 +135,9 @@ static bool take_line(cli_curve *c, const char *text, size_t bytes)
         c->skipped = skipped;
     }
     if (line.there[LR]) add(&c->lr, step, line.x[LR], false);
+    if (line.there[NORM]) add(&c->norm, step, line.x[NORM], false);
+    if (line.there[STEP_MS]) add(&c->step_ms, step, line.x[STEP_MS], false);
+    if (line.there[RATE]) add(&c->rate, step, line.x[RATE], false);
     if (line.there[VAL_LOSS]) add(&c->val, step, line.x[VAL_LOSS], false);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
     c->last_step = step;

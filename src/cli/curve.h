@@ -1,5 +1,5 @@
-/** The curves of runs: loss, validation and learning rate of a metrics.jsonl, thinned as they are read, and their
- *  picture. A curve takes the same memory whatever the length of its run. */
+/** The curves of runs: what a metrics.jsonl has of each step and evaluation, thinned as it is read, and their picture.
+ * A curve takes the same memory whatever the length of its run. */
 #ifndef ZR_CLI_CURVE_H
 #define ZR_CLI_CURVE_H
 
@@ -29,10 +29,10 @@ typedef struct curve_series {
 } curve_series;
 
 typedef struct cli_curve {
-    curve_series loss, val, lr;
-    int64_t first_step, last_step; /* 0: nothing yet */
-    int64_t skipped;               /* as the last line has it */
-    int64_t bad_lines, first_bad;  /* lines that are not a run's */
+    curve_series loss, val, lr, norm, step_ms, rate; /* rate: tokens a second */
+    int64_t first_step, last_step;                   /* 0: nothing yet */
+    int64_t skipped;                                 /* as the last line has it */
+    int64_t bad_lines, first_bad;                    /* lines that are not a run's */
     /* How far the file is read. */
     int64_t offset, lines, file;
 } cli_curve;
