@@ -25,7 +25,7 @@ double cli_axes_y(const cli_axes *axes, double y);
 void cli_axes_values(FILE *out, const cli_axes *axes);
 /** A grid line at a place of the x axis, and a word below it (NULL: none). */
 void cli_axes_place(FILE *out, const cli_axes *axes, double x, const char *word);
-/** The two axes and the name of the values. */
+/** The two axes and the name of the values (NULL: none). */
 void cli_axes_frame(FILE *out, const cli_axes *axes, const char *name);
 
 /** Of line i: told apart by the colour-blind as well, the dash (NULL: whole) once the colours are used up. */

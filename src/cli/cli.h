@@ -81,7 +81,7 @@ struct cli_command {
 };
 
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
-    cli_info, cli_simulate, cli_tokenize;
+    cli_info, cli_simulate, cli_report_command, cli_tokenize;
 
 /** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, bool keys);

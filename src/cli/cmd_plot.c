@@ -34,27 +34,6 @@ static zr_status read_run(const char *run, cli_curve *curve)
     return ZR_OK;
 }
 
-/** What follows the last folder that all have in common, of each run without the slashes at its end. A single run is
- *  called what it was called. */
-static void name_runs(const char *const *run, int n, char (*room)[PATH_MAX], const char **name)
-{
-    size_t common = 0;
-    for (int i = 0; i < n; i++) {
-        snprintf(room[i], PATH_MAX, "%s", run[i]);
-        for (size_t end = strlen(room[i]); end > 1 && room[i][end - 1] == '/';) room[i][--end] = '\0';
-    }
-    for (size_t at = 0; n > 1 && room[0][at]; at++) {
-        bool same = true;
-        for (int i = 1; i < n; i++) same &= room[i][at] == room[0][at];
-        if (!same) break;
-        if (room[0][at] == '/') common = at + 1;
-    }
-    for (int i = 0; i < n; i++) {
-        const char *rest = room[i] + common;
-        name[i] = *rest ? rest : room[i];
-    }
-}
-
 static void print_series(const char *key, const curve_series *s)
 {
     char last[ZR_NUMBER_BYTES], best[ZR_NUMBER_BYTES];
@@ -102,7 +81,7 @@ static zr_status plot(const cli_args *args, const char *out)
         if (!curve[i] || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d runs", n), done);
         ZR_TRY_GOTO(st, read_run(args->operand[i], curve[i]), done);
     }
-    name_runs(args->operand, n, room, name);
+    cli_runs_name(args->operand, n, room, name);
     ZR_TRY_GOTO(st, cli_curve_draw(curve, name, n, &svg, &bytes), done);
     ZR_TRY_GOTO(st, zr__output_write(out, &cli_svg_kind, inputs, svg, bytes), done);
     if (args->json) print_json(out, args->operand, curve, n);

@@ -12,10 +12,10 @@
 
 static const cli_command *const commands[] = {&cli_train, &cli_plan,     &cli_eval,    &cli_generate,
                                               &cli_plot,  &cli_inspect,  &cli_verify,  &cli_convert,
-                                              &cli_info,  &cli_simulate, &cli_tokenize};
+                                              &cli_info,  &cli_simulate, &cli_report_command, &cli_tokenize};
 #define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
 
-static const char *const not_built[] = {"report", "init"};
+static const char *const not_built[] = {"init"};
 #define N_NOT_BUILT (int)(sizeof(not_built) / sizeof(not_built[0]))
 
 int cli_exit_code(zr_status status)

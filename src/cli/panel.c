@@ -42,7 +42,7 @@ const char *cli_step_text(double step, char text[32])
 static void draw_steps(FILE *out, const cli_axes *p, bool names)
 {
     char text[32];
-    double every = svg_nice_step(p->x1 - p->x0);
+    double every = svg_nice_step((p->box.w < 500 ? 2 : 1) * (p->x1 - p->x0));
     if (every < 1) every = 1;
     for (double at = ceil(p->x0 / every) * every; at <= p->x1; at += every) {
         cli_axes_place(out, p, at, names ? cli_step_text(at, text) : NULL);

@@ -8,8 +8,7 @@
 
 #define MEAN_LETTER 0.56 /* width of a letter over its size, of sans-serif fonts */
 
-/** As XML wants it: its own marks as entities, bytes that are no UTF-8 and control bytes as a question mark. */
-static void put_escaped(FILE *out, const char *text)
+void svg_escaped(FILE *out, const char *text)
 {
     int64_t bytes = (int64_t)strlen(text);
     for (int64_t i = 0; i < bytes;) {
@@ -50,7 +49,7 @@ void svg_begin(FILE *out, double width, double height, const char *title)
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
             "font-family=\"DejaVu Sans, Verdana, Helvetica, sans-serif\">\n<title>",
             width, height, width, height);
-    put_escaped(out, title);
+    svg_escaped(out, title);
     fputs("</title>\n", out);
     svg_rect(out, (svg_box){0, 0, width, height}, "#ffffff", NULL, NULL);
 }
@@ -74,7 +73,7 @@ void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, cons
         return;
     }
     fputs("><title>", out);
-    put_escaped(out, tip);
+    svg_escaped(out, tip);
     fputs("</title></rect>\n", out);
 }
 
@@ -109,7 +108,7 @@ static void put_text(FILE *out, double x, double y, svg_font font, bool up, cons
     if (font.bold) fputs(" font-weight=\"700\"", out);
     if (up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
     fputc('>', out);
-    put_escaped(out, text);
+    svg_escaped(out, text);
     fputs("</text>\n", out);
 }
 
@@ -189,7 +188,7 @@ void svg_shape_line_end(FILE *out, const char *color, double width, const char *
         return;
     }
     fputs("><title>", out);
-    put_escaped(out, tip);
+    svg_escaped(out, tip);
     fputs("</title></path>\n", out);
 }
 

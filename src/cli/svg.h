@@ -22,6 +22,10 @@ typedef struct svg_font {
     bool bold;
 } svg_font;
 
+/** Text as XML and HTML want it: their own marks as entities, bytes that are no UTF-8 and control bytes as a question
+ *  mark. */
+void svg_escaped(FILE *out, const char *text);
+
 /** Begin a page with a white ground; `title` is what a browser shows for it. */
 void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
