@@ -125,7 +125,7 @@ examples: $(EXAMPLES)
 help:
 	@echo 'make [all]              build/zr, build/libzr.a, build/libzr.so'
 	@echo 'make test               every test (scripts/test without its installation)'
-	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc'
+	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc, manual, completion'
 	@echo 'make uninstall PREFIX=DIR'
 	@echo 'make tests bench examples   build tests, benchmarks, examples'
 	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++, width of documentation'
@@ -267,6 +267,7 @@ test:
 
 # zr.pc names PREFIX, so it must hold wherever a program is built.
 into = "$(DESTDIR)$(PREFIX)/$(1)"
+SHARED := share/man/man1 share/man/man5 share/bash-completion/completions share/zsh/site-functions
 install: all
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX is $(PREFIX), an absolute path was wanted" >&2; exit 2 ;; esac
 	install -d $(call into,bin) $(call into,lib/pkgconfig) $(call into,include/zr)
@@ -279,9 +280,17 @@ install: all
 	install -m 644 include/zr/*.h $(call into,include/zr/)
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(MPI_LIBS) $(CUDA_LIBS) $(LIBS)|' scripts/zr.pc.in \
 	  > $(call into,lib/pkgconfig/zr.pc)
+	install -d $(foreach d,$(SHARED),$(call into,$(d)))
+	$(B)/zr help --completion bash > $(call into,share/bash-completion/completions/zr)
+	$(B)/zr help --completion zsh > $(call into,share/zsh/site-functions/_zr)
+	$(B)/zr help --man > $(call into,share/man/man1/zr.1)
+	$(B)/zr help --man config > $(call into,share/man/man5/zr-config.5)
+	for c in $$($(B)/zr help --list); do $(B)/zr help --man $$c > $(call into,share/man/man1)/zr-$$c.1 || exit 1; done
 uninstall:
 	rm -f $(call into,bin/zr) $(call into,lib/libzr.a) $(call into,lib/libzr.so) $(call into,lib/$(SONAME)) \
 	  $(call into,lib/libzr.so.$(VERSION)) $(call into,include/zr.h) $(call into,lib/pkgconfig/zr.pc)
+	rm -f $(call into,share/man/man1/zr.1) $(call into,share/man/man1)/zr-*.1 $(call into,share/man/man5/zr-config.5) \
+	  $(call into,share/bash-completion/completions/zr) $(call into,share/zsh/site-functions/_zr)
 	rm -rf $(call into,include/zr)
 
 # The test that holds docs/config.md against the table also writes it.

@@ -50,5 +50,8 @@ result $? 'an op and an optimizer of its own, at stages 0 and 3'
 
 "$tmp/usr/bin/zr" info >info.out && grep -qF "$(pkg-config --modversion zr)" info.out
 result $? 'zr info prints the version of zr.pc'
+[ -s "$tmp/usr/share/man/man1/zr-train.1" ] && [ -s "$tmp/usr/share/man/man5/zr-config.5" ] &&
+    [ -s "$tmp/usr/share/bash-completion/completions/zr" ] && [ -s "$tmp/usr/share/zsh/site-functions/_zr" ]
+result $? 'manual and completion are there'
 make -s -C "$ZR_SOURCE" uninstall PREFIX="$tmp/usr" && [ -z "$(find "$tmp/usr" -type f -o -type l)" ]
 result $? 'make uninstall leaves nothing'

@@ -162,9 +162,9 @@ typedef struct zr_config {
     struct zr_config_state *state; /* strings, notes, what was given; the config layer's own */
 } zr_config;
 
-/** Read a file (NULL: none, defaults only), then overrides "key.path=value" (value: JSON, or else a
- *  string, which a key of strings prefers to a number; a leading "--" is allowed), later ones win.
- *  Errors: NOT_FOUND (66), CONFIG (78), UNSUPPORTED (69: the key's feature does not exist). */
+/** Read a file (NULL: none, defaults only) of JSON, in which `//` begins a comment, then overrides "key.path=value"
+ * (value: JSON, or else a string, which a key of strings prefers to a number; a leading "--" is allowed), later ones
+ * win. Errors: NOT_FOUND (66), CONFIG (78), UNSUPPORTED (69: the key's feature does not exist). */
 ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
                                              zr_config **config);
 
@@ -259,6 +259,9 @@ ZR_API const zr_key *zr_config_keys(int *n);
 
 /** The reference of all keys as Markdown (docs/config.md); zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
+
+/** A configuration to begin with, which explains its keys: the text of a file; zr_free it. */
+ZR_API ZR_NODISCARD zr_status zr_config_example(char **text);
 
 /** "2GiB", "32 GB", "80G", "1048576": bytes (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB GB TB, or K ...
  * T, of 1000). ERR_CONFIG when it is none of these. */

@@ -149,6 +149,20 @@ static const char *common_slip(const char *text, size_t bytes, size_t stop, size
     return NULL;
 }
 
+void zr__json_blank_comments(char *text, size_t bytes)
+{
+    for (size_t at = 0;;) {
+        zr__json_token token = zr__json_next(text, bytes, at);
+        if (!token.kind) return;
+        size_t begin = token.begin;
+        while (token.kind == 'x' && begin + 1 < token.end && memcmp(text + begin, "//", 2) != 0) begin++;
+        at = token.end;
+        if (token.kind != 'x' || begin + 1 >= token.end) continue;
+        for (at = begin; at < bytes && text[at] != '\n'; at++)
+            if (text[at] != '\r') text[at] = ' ';
+    }
+}
+
 zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
 {
     char shown[NAME_BYTES];

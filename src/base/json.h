@@ -29,6 +29,9 @@ ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t 
  *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
 
+/** Put spaces in the place of comments, each from `//` to the end of its line: places stay what they are. */
+void zr__json_blank_comments(char *text, size_t bytes);
+
 /** Step over a byte order mark; positions count from behind it. */
 void zr__json_skip_mark(const char **text, size_t *bytes);
 

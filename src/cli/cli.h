@@ -81,10 +81,14 @@ struct cli_command {
 };
 
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
-    cli_info, cli_simulate, cli_report_command, cli_tokenize;
+    cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
 /** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, bool keys);
+/** From now on cli_help gives what it was given to `form` (NULL: prints it for people): so shells and manuals learn of
+ *  options that only the command itself knows. */
+typedef void cli_help_form(const cli_command *command, const cli_option *options, bool keys);
+void cli_help_as(cli_help_form *form);
 
 /** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. *own_dir (may
  *  be NULL): none was given to the run. */

@@ -100,13 +100,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"out", CLI_TEXT, &out, 0, "FILE", "the picture, also as -o FILE; " DEFAULT_OUT " without"}, {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = CLI_MAX_OPERANDS};
     (void)comm;
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(args.n_operands > 0, ZR_ERR_ARG,
-             "zr plot needs the directory of a run, or several; `zr plot --help` has examples");
+    ZR_TRY(cli_parse_runs(&args, command, argc, argv));
+    if (args.help) return ZR_OK;
     return plot(&args, out);
 }
 

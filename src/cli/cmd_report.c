@@ -62,13 +62,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
                                   {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = CLI_MAX_OPERANDS};
     (void)comm;
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, false);
-        return ZR_OK;
-    }
-    ZR_CHECK(args.n_operands > 0, ZR_ERR_ARG,
-             "zr report needs the directory of a run, or several; `zr report --help` has examples");
+    ZR_TRY(cli_parse_runs(&args, command, argc, argv));
+    if (args.help) return ZR_OK;
     return report_on(&args, out);
 }
 

@@ -1,3 +1,4 @@
+#include "cli/brief.h"
 #include "cli/curve.h"
 
 #include <limits.h>
@@ -6,8 +7,12 @@
 #include <string.h>
 #include <time.h>
 
+#define DATA_BYTES (PATH_MAX + 16)
+
 /** What a run is asked beside its configuration. */
 typedef struct watch_options {
+    cli_brief brief;
+    const char *data;
     bool resume;
     const char *max_time; /* as given */
     double end_sec;       /* of the run, by zr_clock_sec; 0: no limit */
@@ -224,7 +229,9 @@ static zr_status parse(cli_args *args, watch_options *watch, const int64_t *rank
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
-    ZR_CHECK(args->n_operands == 1, ZR_ERR_ARG, "zr train needs a CONFIG.json; `zr train --help` has examples");
+    ZR_TRY(cli_brief_check(&watch->brief, args));
+    ZR_CHECK(args->n_operands == 1 || !watch->resume, ZR_ERR_ARG,
+             "--resume needs a CONFIG.json: that of the run, config.json in its directory");
     ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG,
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)*ranks,
              comm ? comm->size : 0);
@@ -238,12 +245,28 @@ static zr_status parse(cli_args *args, watch_options *watch, const int64_t *rank
     return ZR_OK;
 }
 
+/** Options that stand for keys. */
+static zr_status add_keys(cli_args *args, const watch_options *watch, char room[CLI_BRIEF_KEYS][256],
+                          char data[DATA_BYTES])
+{
+    ZR_TRY(cli_brief_overrides(&watch->brief, args, room));
+    if (!watch->data) return ZR_OK;
+    int n = snprintf(data, DATA_BYTES, "data.train=%s", watch->data);
+    ZR_CHECK(n < DATA_BYTES && args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "--data: the path is too long");
+    args->override[args->n_overrides++] = data;
+    return ZR_OK;
+}
+
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     int64_t ranks = 0;
-    watch_options watch = {.trace = {NULL, 1, 20}};
+    char room[CLI_BRIEF_KEYS][256], data[DATA_BYTES];
+    watch_options watch = {.brief = CLI_BRIEF_INIT, .trace = {NULL, 1, 20}};
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+        CLI_BRIEF_PRESET(watch.brief),
+        {"data", CLI_TEXT, &watch.data, 0, "FILE", "data.train: text, or tokens"},
+        CLI_BRIEF_OPTIONS(watch.brief),
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
         {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
          "stop (75) so that the checkpoint is written by then: 90m, 3h"},
@@ -253,6 +276,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
+    if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
     /* A launcher may give each rank its own words. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
@@ -268,10 +292,12 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
-    .usage = "zr train CONFIG.json [--key.path=value ...] [--ranks N] [--resume] [--max-time TIME] [--timings] "
+    .usage = "zr train [CONFIG.json] [--key.path=value ...] [--preset NAME] [--data FILE] [--ranks N] [--resume] "
+             "[--max-time TIME] [--timings] "
              "[--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
+                "  zr train --preset gpt2-124m --data book.txt --ranks 2 --memory 8GB\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",

@@ -47,6 +47,10 @@ ZR_NODISCARD zr_status cli_curve_read(cli_curve *curve, const char *path, bool t
 ZR_NODISCARD zr_status cli_curve_draw(cli_curve *const *curve, const char *const *name, int n, char **svg,
                                       size_t *bytes);
 
+/** A command line that names runs, one at least; where help was asked for it is printed, and args->help is set.
+ *  ZR_ERR_ARG. */
+ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv);
+
 /** What follows the last folder that all have in common, of each run without the slashes at its end; a single run is
  *  called what it was called. room: (n), where the names live. */
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);

@@ -1,4 +1,4 @@
-#include "cli/cli.h"
+#include "cli/reference.h"
 
 #include <string.h>
 
@@ -41,14 +41,24 @@ static void print_keys(void)
     printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
 }
 
+static cli_help_form *form_now;
+
+void cli_help_as(cli_help_form *form)
+{
+    form_now = form;
+}
+
 void cli_help(const cli_command *command, const cli_option *options, bool keys)
 {
+    if (form_now) {
+        form_now(command, options, keys);
+        return;
+    }
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
            command->usage);
     for (const cli_option *o = options; o->name; o++) print_option(o->name, o->value, o->help);
-    print_option("json", NULL, "one JSON document on standard output");
-    print_option("quiet", NULL, "errors only on standard error");
-    print_option("color", "WHEN", "auto, always or never");
+    for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++)
+        print_option(o->name, o->value, o->help);
     printf("  %-24s %s\n", "-h, --help", "this text");
     if (keys) print_keys();
 }

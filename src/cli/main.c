@@ -1,6 +1,6 @@
 /** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
  *  exit code: the only place of the project that does. */
-#include "cli/cli.h"
+#include "cli/reference.h"
 
 #include "base/text.h"
 
@@ -10,13 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const commands[] = {&cli_train, &cli_plan,     &cli_eval,    &cli_generate,
-                                              &cli_plot,  &cli_inspect,  &cli_verify,  &cli_convert,
-                                              &cli_info,  &cli_simulate, &cli_report_command, &cli_tokenize};
+static const cli_command *const commands[] = {
+    &cli_train,   &cli_plan, &cli_eval,     &cli_generate,       &cli_plot,     &cli_inspect, &cli_verify,
+    &cli_convert, &cli_info, &cli_simulate, &cli_report_command, &cli_tokenize, &cli_init};
 #define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
-
-static const char *const not_built[] = {"init"};
-#define N_NOT_BUILT (int)(sizeof(not_built) / sizeof(not_built[0]))
 
 int cli_exit_code(zr_status status)
 {
@@ -77,9 +74,6 @@ static zr_status find(const char *name, const cli_command **command)
         if (strcmp(name, names[i]) != 0) continue;
         *command = commands[i];
         return ZR_OK;
-    }
-    for (int i = 0; i < N_NOT_BUILT; i++) {
-        ZR_CHECK(strcmp(name, not_built[i]) != 0, ZR_ERR_UNSUPPORTED, "zr %s is not built yet", name);
     }
     const char *near = zr__text_nearest(name, names, N_COMMANDS);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
@@ -166,14 +160,17 @@ int main(int argc, char **argv)
         char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
         return cli_exit_code(start(3, words));
     }
-    if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
+    zr_status st = ZR_OK;
+    if (!strcmp(word, "help") && argc > 2) {
+        st = cli_reference(commands, N_COMMANDS, argc - 2, argv + 2);
+    } else if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
         print_help();
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());
     } else {
         return cli_exit_code(start(argc, argv));
     }
-    if (cli_flush() == ZR_OK || cli_reader_left()) return 0;
-    cli_say_error();
-    return cli_exit_code(ZR_ERR_IO);
+    if (st == ZR_OK && cli_flush() != ZR_OK && !cli_reader_left()) st = ZR_ERR_IO;
+    if (st != ZR_OK) cli_say_error();
+    return cli_exit_code(st);
 }

@@ -2,6 +2,16 @@
 
 #include <string.h>
 
+zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv)
+{
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) cli_help(command, args->options, false);
+    ZR_CHECK(args->help || args->n_operands > 0, ZR_ERR_ARG,
+             "zr %s needs the directory of a run, or several; `zr %s --help` has examples", command->name,
+             command->name);
+    return ZR_OK;
+}
+
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name)
 {
     size_t common = 0;

@@ -116,7 +116,8 @@ zr_status zr_config_reference(char **markdown)
         "Keys that DeepSpeed has keep its name and meaning. On the command line any key is `--key.path=value`.\n"
         "`\"auto\"` stands for the default, which is printed, unless `\"auto\"` is one of the key's own values.\n"
         "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
-        "A key without a meaning here is accepted, and one line says why it has no effect. Integers go up to 2^53.\n");
+        "A key without a meaning here is accepted, and one line says why it has no effect. Integers go up to 2^53.\n"
+        "In the file `//` begins a comment. `zr init` writes one to begin with.\n");
     add_sections(&out, key, n);
     ZR_TRY(zr__text_take(&out, markdown));
     return ZR_OK;

@@ -1,0 +1,131 @@
+/* A configuration to begin with: the keys that a first run wants, with what the table says of each. */
+#include "config/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_COLUMNS = 100 };
+
+/* In the order of the file. Values differ from the table's defaults where a small model learns better with others. */
+static const struct {
+    const char *path, *value;
+} shown[] = {
+    {"model.type", "\"gpt2\""},
+    {"model.n_layer", "4"},
+    {"model.n_head", "4"},
+    {"model.n_embd", "128"},
+    {"model.n_positions", "128"},
+    {"model.dropout", "0.0"},
+    {"data.train", "\"train.txt\""},
+    {"data.val", "null"},
+    {"data.tokenizer", "\"bytes\""},
+    {"data.order", "\"shuffled\""},
+    {"train_micro_batch_size_per_gpu", "8"},
+    {"gradient_accumulation_steps", "1"},
+    {"gradient_clipping", "1.0"},
+    {"bf16.enabled", "true"},
+    {"zero_optimization.stage", "2"},
+    {"activation_checkpointing.policy", "\"none\""},
+    {"memory.limit", "null"},
+    {"optimizer.type", "\"AdamW\""},
+    {"optimizer.params.lr", "1e-3"},
+    {"optimizer.params.betas", "[0.9, 0.95]"},
+    {"optimizer.params.weight_decay", "0.1"},
+    {"scheduler.type", "\"WarmupCosineLR\""},
+    {"scheduler.params.warmup_num_steps", "50"},
+    {"scheduler.params.cos_min_ratio", "0.1"},
+    {"train.steps", "1000"},
+    {"train.seed", "1234"},
+    {"train.eval_interval", "100"},
+    {"train.save_interval", "0"},
+    {"train.output_dir", "null"},
+    {"steps_per_print", "10"},
+};
+enum { SHOWN = sizeof(shown) / sizeof(shown[0]) };
+
+static void add_comment(zr__text *out, int level, const char *words)
+{
+    int column = 4 * level + 2;
+    zr__text_add(out, "%*s//", 4 * level, "");
+    while (*words) {
+        int length = (int)strcspn(words, " ");
+        if (column + 1 + length > MOST_COLUMNS) {
+            column = 4 * level + 2;
+            zr__text_add(out, "\n%*s//", 4 * level, "");
+        }
+        column += 1 + length;
+        zr__text_add(out, " %.*s", length, words);
+        words += length;
+        words += strspn(words, " ");
+    }
+    zr__text_add(out, "\n");
+}
+
+/* The bytes of the objects that both paths are in: "a.b." of a.b.c and a.b.d. */
+static size_t shared_bytes(const char *a, const char *b)
+{
+    size_t shared = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '.') shared = i + 1;
+    return shared;
+}
+
+static int dots_in(const char *path, size_t bytes)
+{
+    int n = 0;
+    for (size_t i = 0; i < bytes; i++) n += path[i] == '.';
+    return n;
+}
+
+/* From the objects of the key before (`before`, "" at the beginning) to those of this one. */
+static void add_objects(zr__text *out, const char *before, const char *path)
+{
+    const size_t shared = shared_bytes(before, path), all = path[0] ? strlen(path) : 0;
+    int level = dots_in(before, strlen(before));
+    for (; level > dots_in(before, shared); level--) zr__text_add(out, "\n%*s}", 4 * level, "");
+    if (path[0] && before[0]) zr__text_add(out, ",\n");
+    for (size_t at = shared; at < all; level++) {
+        size_t length = strcspn(path + at, ".");
+        if (!path[at + length]) break;
+        zr__text_add(out, "%*s\"%.*s\": {\n", 4 * (level + 1), "", (int)length, path + at);
+        at += length + 1;
+    }
+}
+
+static void add_key(zr__text *out, const zr_key *key, const char *value)
+{
+    char words[768], list[256] = "";
+    const char *dot = strrchr(key->path, '.');
+    const int level = dots_in(key->path, strlen(key->path)) + 1;
+    const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
+    const char *last = choices ? strrchr(choices, '|') : NULL;
+    /* Where the words do not explain them already. */
+    if (last && !strstr(key->help, last + 1)) zr__choice_list(choices, list, sizeof(list));
+    snprintf(words, sizeof(words), "%s%s%s", key->help, *list ? ": " : "", list);
+    add_comment(out, level, words);
+    zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
+}
+
+zr_status zr_config_example(char **text)
+{
+    zr__text out = {0};
+    const char *before = "";
+    add_comment(&out, 0,
+                "A configuration of zr: JSON, in which // begins a comment. `zr plan` says what it needs, `zr "
+                "train` runs it; any key is also --key.path=value on the command line.");
+    add_comment(&out, 0,
+                "Keys that DeepSpeed has keep its names. What is left out has its default; `zr train --help` "
+                "and docs/config.md list all keys.");
+    zr__text_add(&out, "{\n");
+    for (int i = 0; i < SHOWN; i++) {
+        const zr_key *key = zr__key_find(shown[i].path);
+        ZR_ASSERT(key);
+        add_objects(&out, before, shown[i].path);
+        add_key(&out, key, shown[i].value);
+        before = shown[i].path;
+    }
+    add_objects(&out, before, "");
+    zr__text_add(&out, "\n}\n");
+    ZR_TRY(zr__text_take(&out, text));
+    return ZR_OK;
+}

@@ -1,0 +1,39 @@
+#TEST timeout=120
+# `zr init` writes a configuration that trains as it is; comments in a configuration; training without one.
+. tests/command.inc
+
+i=0
+while [ $i -lt 200 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+small="--model.n_layer=1 --model.n_embd=16 --model.n_head=2 --model.n_positions=16 --train.steps=2"
+
+check "a configuration" "$ZR" init
+check "... that explains its keys" sh -c "grep -c '^ *//' config.json | grep -q '[3-9][0-9]'"
+check "... is planned as it is" "$ZR" plan config.json
+check "... trains" "$ZR" train config.json $small --data text.txt --train.output_dir=run --quiet --ranks 2
+check "... on the text it names" sh -c "cp text.txt train.txt && $ZR train config.json $small --train.output_dir=run2 --quiet"
+check "... without a note" sh -c "! $ZR plan config.json 2>&1 >/dev/null | grep ."
+check "a run's own is plain JSON" sh -c "! grep -q '//' run/config.json"
+cp config.json before
+check "is not overwritten" fails 73 'config.json' "$ZR" init
+check "... is as it was" cmp config.json before
+check "one of another name" prints 'other.json' "$ZR" init other.json --json --quiet
+check "... is the same" cmp config.json other.json
+check "a folder that is not there" fails 73 'no/c.json' "$ZR" init no/c.json
+
+sed 's/"steps": 1000/"stepps": 1000/' config.json >bad.json
+line=$(grep -n stepps bad.json | cut -d: -f1)
+check "behind comments a place stays what it is" fails 78 "bad.json:$line:9" "$ZR" plan bad.json
+printf '{"data": {"train": "a//b.txt"}, // "bf16": 3\r\n "train": {"steps": 2}// end\n}// end' >c.json
+check "what stands in a string is none" fails 66 'a//b.txt' "$ZR" train c.json
+printf '{"train": {"steps": 2} /* no */}' >c.json
+check "no other comments" fails 78 'c.json:1:24: train: a comment' "$ZR" plan c.json
+
+check "a preset without a configuration" fails 71 'memory.limit' "$ZR" train --preset gpt2-124m --data text.txt --memory 60MB --ranks 2
+check "... without data" fails 78 'data.train' "$ZR" train --preset gpt2-124m
+check "... which is none" fails 2 'gpt2-124m' "$ZR" train --preset gpt9 --data text.txt
+check "neither" fails 2 'CONFIG.json or --preset' "$ZR" train --data text.txt
+check "going on needs the run's configuration" fails 2 'needs a CONFIG.json' "$ZR" train --preset gpt2-124m --resume
+check "options stand for keys" "$ZR" train config.json $small --stage 3 --batch 2 --seq 8 --data text.txt --ranks 2 --quiet --train.output_dir=keys
+check "... which the run has" sh -c "grep -q '\"stage\": 3' keys/config.json && grep -q '\"seq_length\": 8' keys/config.json &&
+    grep -q '\"train_micro_batch_size_per_gpu\": 2' keys/config.json"
+echo "1..$n"
