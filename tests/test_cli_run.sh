@@ -28,7 +28,7 @@ check "train on one rank" "$ZR" train c.json
 check "what a run leaves" test -f run/config.json -a -f run/run.json -a -f run/metrics.jsonl \
     -a -f run/model/config.json -a -f run/model/model.safetensors -a ! -e run/lock
 check "a line a step and an evaluation" test "$(grep -c '"loss"' run/metrics.jsonl) $(grep -c val_loss run/metrics.jsonl)" = "40 2"
-keys='{"step": "loss": "grad_norm": "lr": "tokens": "step_ms": "tokens_per_sec": "samples_per_sec": "tflops": "mfu": "skipped":'
+keys='{"step": "loss": "grad_norm": "lr": "tokens": "step_ms": "tokens_per_sec": "samples_per_sec": "tflops": "mfu": "skipped": "data_wait_ms":'
 check "keys of a line" test "$(head -1 run/metrics.jsonl | sed 's/:[^,]*,* */: /g; s/ $//')" = "$keys"
 check "the share of the peak is known" awk -F'"mfu":' '/"mfu"/ { split($2, v, ","); n += v[1] > 0 && v[1] <= 1 } END { exit n != 40 }' \
     run/metrics.jsonl

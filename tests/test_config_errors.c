@@ -91,7 +91,9 @@ static void wrong_values(void **state)
            "c.json:1:24: zero_optimization.stage3_max_live_parameters: found 0, wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"fp16\": {\"min_loss_scale\": 0}}",
            "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number from 1e-6 to 1e+38");
-    expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}", "c.json:1:11: data.train: found \"\", wanted a string");
+    expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}",
+           "c.json:1:11: data.train: found \"\", wanted a path, a list of paths, or a list of {\"path\": PATH, "
+           "\"weight\": NUMBER above 0}");
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
            "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9, 1]}}}",

@@ -480,8 +480,50 @@ static void every_key_takes_its_default_and_refuses_nonsense(void **state)
         bool free_string = key[i].type == ZR_KEY_STRING && !key[i].choices && key[i].built;
         assert_int_equal(load_status(text, override), free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
         snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
-        assert_int_equal(load_status(text, override), key[i].type == ZR_KEY_ANY ? ZR_OK : ZR_ERR_CONFIG);
-        if (key[i].type != ZR_KEY_ANY) assert_non_null(strstr(zr_error_message(), path));
+        bool listed = key[i].type == ZR_KEY_ANY || key[i].type == ZR_KEY_PATHS;
+        assert_int_equal(load_status(text, override), listed ? ZR_OK : ZR_ERR_CONFIG);
+        if (!listed) assert_non_null(strstr(zr_error_message(), path));
+    }
+}
+
+/* Lists of paths are kept as text, and come back as lists. */
+static void paths_may_be_lists(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *kept, *wrong; /* wrong: where */
+    } value[] = {
+        {"\"a.txt\"", "a.txt", NULL},
+        {"[\"a.txt\", \"b_*.txt\"]", "[\"a.txt\",\"b_*.txt\"]", NULL},
+        {"[{\"path\": \"a\", \"weight\": 2}, {\"path\": [\"b\", \"c\"], \"weight\": 0.5}]",
+         "[{\"path\":\"a\",\"weight\":2},{\"path\":[\"b\",\"c\"],\"weight\":0.5}]", NULL},
+        {"\"[ab].txt\"", "[ab].txt", NULL},
+        {"7", NULL, "data.train: found 7, wanted a path, a list of paths, or a list of"},
+        {"[]", NULL, "data.train: found"},
+        {"[\"a\", \"\"]", NULL, "data.train[1]: found"},
+        {"[[\"a\"]]", NULL, "data.train[0]: found"},
+        {"[\"a\", {\"path\": \"b\", \"weight\": 1}]", NULL, "data.train[1]: found"},
+        {"[{\"path\": \"a\"}]", NULL, "data.train[0]: found"},
+        {"[{\"path\": \"a\", \"weight\": -1}]", NULL, "data.train[0]: found"},
+        {"[{\"path\": \"a\", \"weight\": 1, \"wieght\": 1}]", NULL, "data.train[0]: found"},
+        {"[{\"path\": [], \"weight\": 1}]", NULL, "data.train[0]: found"},
+    };
+    for (size_t i = 0; i < sizeof(value) / sizeof(value[0]); i++) {
+        char text[512], *json = NULL;
+        zr_config *config = NULL, *again = NULL;
+        snprintf(text, sizeof(text), "{\"data\": {\"train\": %s}}", value[i].json);
+        zr_status st = zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config);
+        assert_int_equal(st, value[i].wrong ? ZR_ERR_CONFIG : ZR_OK);
+        if (value[i].wrong) assert_non_null(strstr(zr_error_message(), value[i].wrong));
+        if (value[i].wrong) continue;
+        assert_string_equal(config->data.train, value[i].kept);
+        assert_true(zr_config_given(config, "data.train"));
+        assert_int_equal(zr_config_to_json(config, &json), ZR_OK);
+        assert_int_equal(zr_config_parse(json, strlen(json), "again.json", NULL, 0, &again), ZR_OK);
+        assert_string_equal(again->data.train, value[i].kept);
+        zr_free(json);
+        zr_config_destroy(&config);
+        zr_config_destroy(&again);
     }
 }
 
@@ -588,6 +630,7 @@ int main(void)
         cmocka_unit_test(resolved_files_load_again),
         cmocka_unit_test(hashes_tell_configurations_apart),
         cmocka_unit_test(every_key_takes_its_default_and_refuses_nonsense),
+        cmocka_unit_test(paths_may_be_lists),
         cmocka_unit_test(every_word_of_a_choice_comes_back),
         cmocka_unit_test(limits_of_numbers_hold),
         cmocka_unit_test(the_reference_lists_every_key),

@@ -348,7 +348,7 @@ static void every_failed_allocation_is_reported(void **state)
     }
     fail_at = -1;
     assert_int_equal(st, ZR_OK);
-    assert_int_equal(failures, 6);
+    assert_int_equal(failures, 15);
     zr_data_close(&data);
 }
 

@@ -207,7 +207,8 @@ typedef enum zr_rng_purpose {
     ZR_RNG_DROPOUT, /* stream = the dropout's number in the graph */
     ZR_RNG_SHUFFLE, /* data order */
     ZR_RNG_SAMPLE,  /* generation */
-    ZR_RNG_JITTER   /* simulated devices: element = rank */
+    ZR_RNG_JITTER,  /* simulated devices: element = rank */
+    ZR_RNG_MIX      /* which source a sample is of */
 } zr_rng_purpose;
 
 typedef struct zr_rng {

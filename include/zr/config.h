@@ -71,11 +71,14 @@ typedef struct zr_config {
         double initializer_range;
     } model;
     struct {
-        const char *train; /* path; NULL is the reader's to refuse: a plan needs none */
-        const char *val;
+        const char *train;     /* as zr_data_args.path; NULL is the reader's to refuse: a plan needs none */
+        const char *val;       /* without weights */
         const char *tokenizer; /* "bytes", or NULL: bytes for text, none for token files */
         int64_t seq_length;    /* T; 0 until resolved: n_positions */
         zr_config_order order;
+        const char *text_key;  /* of a line of a .jsonl file */
+        bool skip_bad_lines;   /* of such a file; else they are an error */
+        const char *cache_dir; /* where a text's tokens are kept; NULL: the user's cache */
     } data;
     struct {
         int64_t tensor;
@@ -227,6 +230,7 @@ typedef enum zr_key_type {
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
+    ZR_KEY_PATHS,  /* a path, a list of paths, or sources with weights; lists are kept as their JSON text */
     ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
     ZR_KEY_EITHER, /* one of two words in `choices`, kept as whether it is the second */
     ZR_KEY_PAIR,   /* two numbers from 0 to below 1 */

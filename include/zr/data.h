@@ -1,10 +1,10 @@
 /**
- * data: token files and tokenizers. A file of tokens is cut into windows of T tokens and the token
- * after; which window a global sample is follows from (order, seed, sample index) alone, so any number
- * of ranks, micro-batches or a resumed run see the same samples.
+ * data: texts, token files and tokenizers. The tokens of a source, one file or several, are cut into windows of T
+ * tokens and the token after; which window of which source a global sample is follows from (order, seed, weights,
+ * sample index) alone, so any number of ranks, micro-batches or a resumed run see the same samples.
  *
  * Files are read with pread into a buffer made at open, never mapped; nothing is allocated after
- * open. An object serves one thread at a time.
+ * open but by zr_data_read_ahead, once. An object serves one thread at a time.
  */
 #ifndef ZR_DATA_H
 #define ZR_DATA_H
@@ -57,54 +57,88 @@ ZR_API int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text,
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
 
-/* ---- token files ----------------------------------------------------------------------------- */
+/* ---- text and tokens ------------------------------------------------------------------------- */
 
 typedef struct zr_data zr_data;
 
-/** W = floor((tokens-1)/T) whole windows lie in a file; window i is tokens [iT, iT+T].
+/** W = floor((tokens-1)/T) whole windows lie in a source; window i is tokens [iT, iT+T].
  *
  *  SEQUENTIAL: sample g is window g mod W.
  *  SHUFFLED:   an epoch has W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], with
  *              o = f(seed, epoch) mod min(T, tokens-T), so that every o fits; sample g belongs to epoch
- *              floor(g/W'), and a bijection keyed by (seed, epoch) says which window it is. */
+ *              floor(g/W'), and a bijection keyed by (seed, epoch) says which window it is.
+ *
+ *  Several sources: samples come in blocks of ZR_DATA_MIX. In each, source s has c_s of them, its weight's share, what
+ *  is left over going to the largest remainders. A bijection keyed by (seed, block) puts sample i of block b at place
+ * p; places [c_0 + ... + c_(s-1), ... + c_s) are those of source s, and the j-th of them is its own sample b c_s + j,
+ *  which its own order, as above, makes a window. So each sample costs the same, and none needs those before it. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
+#define ZR_DATA_MIX 4096
 
 /** What was opened. */
 typedef struct zr_data_info {
-    const char *path;   /* borrowed from the data */
-    const char *format; /* "text", "uint16" (headerless), "llm.c uint16", "llm.c uint32" */
-    const char *note;   /* of a text that may be none, a line for the user; "" */
-    int64_t bytes;      /* of the file */
+    const char *path;   /* as it was given; borrowed from the data */
+    const char *format; /* of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16", "llm.c uint32",
+                           "Megatron uint16", "Megatron int32" */
+    const char *note;   /* of a text that may be none, of bad lines left out, a line for the user; "" */
+    int64_t files, sources;
+    int64_t bytes; /* of all files, those in the cache where texts are tokenized */
     int64_t tokens;
-    int64_t windows;        /* W */
-    int64_t epoch_samples;  /* samples before an order repeats: W, shuffled W' */
+    int64_t windows;        /* W, of all sources */
+    int64_t epoch_samples;  /* of one source, samples before an order repeats: W, shuffled W'. Of several, samples
+                               before each has been seen whole */
+    int64_t skipped_lines;  /* bad lines of .jsonl files, left out */
     double bytes_per_token; /* of text; 0 when unknown (a token file without a tokenizer) */
 } zr_data_info;
 
+/** What zr_data_open_with opens. Zeros are the defaults, but for path and sizes. */
+typedef struct zr_data_args {
+    /** A file, symbolic links followed; a pattern such as "train_*.bin", the files that match in order of their names;
+     *  a list of these as JSON, ["a.txt", "b_*.txt"]; all that is one text. Or sources, [{"path": PATH or list,
+     *  "weight": 0.7}, ...]. A source's files are all of one kind. */
+    const char *path;
+    const char *tokenizer; /* of text; NULL: "bytes" */
+    int64_t vocab_size;    /* token ids must lie below */
+    int64_t seq_length;    /* T >= 1; each source needs T+1 tokens */
+    zr_data_order order;
+    uint64_t seed;           /* of the order; source s > 0 has one of its own, made of it and s */
+    const char *text_key;    /* of a line of .jsonl; NULL: "text" */
+    bool skip_bad_lines;     /* else they are errors */
+    const char *cache_dir;   /* where tokens of texts are kept; NULL: zr/tokens in the user's cache */
+    zr_progress_fn progress; /* while a text is tokenized, by this process or another, in bytes of text; NULL */
+    void *arg;
+} zr_data_args;
+
 /**
- * Open a file for training or evaluation.
+ * Open data for training or evaluation. Each file is looked at; few stay open.
  *
  * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32),
- * known by the magic number; nanoGPT's headerless uint16, known by the name ending in ".bin"; anything
- * else is text, read through the tokenizer.
+ * known by the magic number; Megatron-LM's uint16 or int32, X.bin with X.idx beside it; nanoGPT's headerless uint16,
+ * known by the name ending in ".bin"; ".jsonl", lines that are objects with a text; anything else is text.
  *
- * @param path       a regular file; symbolic links are followed.
- * @param tokenizer  "bytes", or NULL: bytes for text, none for token files.
- * @param vocab_size token ids must lie below: zr_data_check looks at all of them, and every token is looked at
- *                   when it is read.
- * @param seq_length T >= 1; the file needs T+1 tokens.
+ * Text with the tokenizer "bytes" is read as it is. Other text and .jsonl is tokenized once, into a file of the cache
+ * named by contents, tokenizer and keys; whoever wants the same meanwhile waits for it. A text of any length passes
+ * through a few megabytes. Behind each text of a .jsonl file stands the tokenizer's "<|endoftext|>", where that is one
+ * token, else a newline. Texts are tokenized in stretches that end before a newline behind a letter, where the usual
+ * tokenizers end a word.
  *
- * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file; ZR_ERR_DATA size or
- * header are wrong (message: file, offset, found, wanted); ZR_ERR_CONFIG text whose tokenizer has
- * more tokens than vocab_size; ZR_ERR_UNSUPPORTED tokenizer unknown; ZR_ERR_ARG sizes.
+ * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file, a pattern without a match; ZR_ERR_DATA size,
+ * header, index or a line of .jsonl are wrong (message: file, offset or line, found, wanted); ZR_ERR_CONFIG text whose
+ * tokenizer has more tokens than vocab_size, a list or weights that are none; ZR_ERR_UNSUPPORTED tokenizer unknown;
+ * ZR_ERR_CREATE, ZR_ERR_IO the cache cannot be written; ZR_ERR_ARG sizes.
  */
+ZR_API ZR_NODISCARD zr_status zr_data_open_with(const zr_data_args *args, zr_data **data);
+/** The same with defaults for the rest. */
 ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
+/** Is a path, as in zr_data_args, text? Nothing is tokenized. note (may be NULL): what is odd about it, or "". */
+ZR_API ZR_NODISCARD zr_status zr_data_look(const char *path, bool *text, char *note, size_t size);
 ZR_API void zr_data_close(zr_data **data);
 
-/** Read the whole file once, in parts: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
- *  token. *hash (may be NULL): XXH3-64 of the file's bytes. fn (may be NULL) is told how far it is. Nothing is read
- * where no hash is wanted and every value of a token's type is one. ZR_ERR_IO as zr_data_sample. */
+/** Read all files once, in parts: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
+ * token. *hash (may be NULL): XXH3-64 of the file's bytes; of several files, and of how sources are mixed, one hash of
+ * all. fn (may be NULL) is told how far it is. Nothing is read where no hash is wanted and every value of a token's
+ * type is one. ZR_ERR_IO as zr_data_sample. */
 ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
@@ -113,19 +147,26 @@ ZR_API zr_data_info zr_data_get_info(const zr_data *data);
 ZR_API ZR_NODISCARD zr_status zr_llmc_header(int token_bytes, int64_t tokens,
                                              unsigned char header[ZR_LLMC_HEADER_BYTES]);
 
-/** All tokens of the file. */
+/** All tokens, of all sources. */
 ZR_API int64_t zr_data_tokens(const zr_data *data);
-/** W: non-overlapping windows from the start, for evaluation. */
+/** W: non-overlapping windows from the start of each source, for evaluation. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Where sample g (0, 1, 2 ... over all ranks and steps) begins, in tokens. ZR_ERR_ARG when g is
- *  negative or its epoch reaches 2^32. */
+/** Where sample g (0, 1, 2 ... over all ranks and steps) begins, in tokens from the first source's first on.
+ *  ZR_ERR_ARG when g is negative or its epoch or block reaches 2^32. */
 ZR_API ZR_NODISCARD zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_token);
 
 /** Sample g: tokens (T), targets (T), each target the token after.
  *  ZR_ERR_DATA a token outside the vocabulary (file, position); ZR_ERR_IO the file changed since it was
  *  opened or cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
+
+/** Samples first .. first+n will be asked for next: a thread of the object's own reads them meanwhile, and
+ *  zr_data_sample waits for it at most. n is to be the same each time; of windows as many are read ahead as fit into
+ *  ZR_DATA_AHEAD_BYTES. What goes wrong is zr_data_sample's to tell. The first call takes the memory and starts the
+ *  thread (ZR_ERR_MEMORY); from then on zr_data_window is out of order. */
+#define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
+ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
 /** Window w of zr_data_windows, whatever the order. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);

@@ -290,6 +290,9 @@ typedef struct zr_train_info {
     int64_t train_tokens, val_tokens; /* of the files; val 0: none */
 } zr_train_info;
 
+/** Of larger data the samples of the next micro-batch are read by a thread meanwhile; less stays in the page cache. */
+#define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
+
 /** One step; tokens and rates of all ranks. */
 typedef struct zr_train_step {
     int64_t step;  /* from 1 */
@@ -297,10 +300,11 @@ typedef struct zr_train_step {
     double loss, grad_norm, lr;
     int64_t tokens; /* of this step */
     double step_sec, tokens_per_sec, samples_per_sec;
-    double tflops;     /* per rank, hardware FLOPs */
-    double mfu;        /* NaN: the peak is unknown */
-    int64_t skipped;   /* steps without an update so far */
-    double loss_scale; /* of this step; 0 without fp16 */
+    double data_wait_sec; /* of step_sec, that rank 0 waited for its samples */
+    double tflops;        /* per rank, hardware FLOPs */
+    double mfu;           /* NaN: the peak is unknown */
+    int64_t skipped;      /* steps without an update so far */
+    double loss_scale;    /* of this step; 0 without fp16 */
 } zr_train_step;
 
 typedef struct zr_train_eval {

@@ -1,5 +1,6 @@
 #include "base/output.h"
 
+#include "base/shards.h"
 #include "base/text.h"
 
 #include <dirent.h>
@@ -52,15 +53,29 @@ static bool in_directory(const char *path, const struct stat *info)
     return found;
 }
 
+static bool is_input(const char *path, const struct stat *info)
+{
+    char model[PATH_MAX];
+    int n = snprintf(model, sizeof(model), "%s/model", path);
+    return same_file(path, info) || in_directory(path, info) || (n > 0 && n < PATH_MAX && in_directory(model, info));
+}
+
+/* One of the files that a pattern or a list names? What names none is its reader's to refuse. */
+static bool is_shard(const char *value, const struct stat *info)
+{
+    zr__shards shards;
+    bool found = false;
+    if (zr__shards_find(value, &shards) == ZR_OK)
+        for (int64_t i = 0; i < shards.n && !found; i++) found = same_file(shards.path[i], info);
+    zr__shards_free(&shards);
+    return found;
+}
+
 /* The input that the file is, or NULL. */
 static const char *input_of(const char *const *inputs, const struct stat *info)
 {
-    char model[PATH_MAX];
-    for (; inputs && *inputs; inputs++) {
-        int n = snprintf(model, sizeof(model), "%s/model", *inputs);
-        if (same_file(*inputs, info) || in_directory(*inputs, info)) return *inputs;
-        if (n > 0 && n < PATH_MAX && in_directory(model, info)) return *inputs;
-    }
+    for (; inputs && *inputs; inputs++)
+        if (is_input(*inputs, info) || is_shard(*inputs, info)) return *inputs;
     return NULL;
 }
 
@@ -81,7 +96,7 @@ static zr_status check(const zr__file *file, const zr__output_kind *kind, const 
              strerror(errno));
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite what is read: it is %s %s; name another file",
-             kind->what, file->name, same_file(input, &info) ? "the file" : "in the directory",
+             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory",
              zr__text_escape(input, shown, sizeof(shown)));
     if (!S_ISREG(info.st_mode)) {
         ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
@@ -162,6 +177,6 @@ zr_status zr__output_check_stream(int fd, const char *name, const char *const *i
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return ZR_OK;
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "%s goes to a file that is read: it is %s %s; write to another file", name,
-             same_file(input, &info) ? "the file" : "in the directory", zr__text_escape(input, shown, sizeof(shown)));
+             is_shard(input, &info) ? "the file" : "in the directory", zr__text_escape(input, shown, sizeof(shown)));
     return ZR_OK;
 }

@@ -157,6 +157,17 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
+/* An evaluation goes over all there is. */
+static zr_status check_data(const zr_config *config, const zr__source *source)
+{
+    json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
+    const bool weighted = json_is_object(json_array_get(val, 0));
+    json_decref(val);
+    if (!weighted) return ZR_OK;
+    return fail_key(source, "data", "val", ZR_ERR_CONFIG,
+                    "weights have no meaning in an evaluation; write a path or a list of paths");
+}
+
 zr_status zr__config_check(const zr_config *config, const zr__source *source)
 {
     ZR_TRY(check_rules(config, source));
@@ -164,5 +175,6 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_loss_scale(config, source));
     ZR_TRY(check_schedule(config, source));
     ZR_TRY(check_model(config, source));
+    ZR_TRY(check_data(config, source));
     return ZR_OK;
 }

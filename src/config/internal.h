@@ -4,9 +4,10 @@
 
 #include "zr/config.h"
 #include "base/json.h"
+#include "base/shards.h"
 #include "base/text.h"
 
-#define ZR_CONFIG_MAX_KEYS 192
+#define ZR_CONFIG_MAX_KEYS 224
 #define ZR_CONFIG_MAX_INT 0x1p53
 
 typedef struct zr__string {

@@ -21,6 +21,7 @@
 #define SWITCH(p, d, ...) {.path = p, .type = ZR_KEY_SWITCH, .standard = d, __VA_ARGS__}
 #define INT(p, d, ...) {.path = p, .type = ZR_KEY_INT, .standard = d, __VA_ARGS__}
 #define NUMBER(p, d, ...) {.path = p, .type = ZR_KEY_NUMBER, .standard = d, __VA_ARGS__}
+#define PATHS(p, ...) {.path = p, .type = ZR_KEY_PATHS, .standard = "null", __VA_ARGS__}
 #define STRING(p, d, ...) {.path = p, .type = ZR_KEY_STRING, .standard = d, __VA_ARGS__}
 #define CHOICE(p, c, d, ...) {.path = p, .type = ZR_KEY_CHOICE, .choices = c, .standard = d, __VA_ARGS__}
 #define EITHER(p, c, d, ...) {.path = p, .type = ZR_KEY_EITHER, .choices = c, .standard = d, __VA_ARGS__}
@@ -62,14 +63,26 @@ static const zr_key table[] = {
     STRING("model.activation_function", "\"gelu_new\"", .choices = "gelu_new|gelu|relu|silu|tanh", NO_FIELD,
            ONLY("gelu_new"), .help = "activation function of the feed-forward part"),
 
-    STRING("data.train", "null", FIELD(data.train), ALL, .help = "text, or tokens (nanoGPT's .bin, llm.c's .bin)"),
-    STRING("data.val", "null", FIELD(data.val), ALL, .help = "the same, for evaluation"),
-    STRING("data.tokenizer", "null", FIELD(data.tokenizer), ONLY("bytes"),
-           .help = "how text becomes tokens; null: bytes for text, none for token files"),
+    PATHS("data.train", FIELD(data.train), ALL,
+          .help = "text, .jsonl, or tokens (nanoGPT's .bin, llm.c's .bin, Megatron's .bin and .idx); patterns such as "
+                  "train_*.bin and lists are read as one text, sources with weights are mixed"),
+    PATHS("data.val", FIELD(data.val), ALL, .help = "the same without weights, for evaluation"),
+    STRING("data.tokenizer", "null", FIELD(data.tokenizer), ALL,
+           .help = "how text becomes tokens: bytes, or a directory with a tokenizer's files; null: bytes for text, none "
+                   "for token files"),
     INT("data.seq_length", AUTO, FIELD(data.seq_length), FROM(1), ALL,
         .help = "tokens of a sample; auto: model.n_positions"),
     CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL,
            .help = "shuffled: each pass over the file in an order of its own; sequential: as in the file"),
+    STRING("data.text_key", "\"text\"", FIELD(data.text_key), ALL,
+           .help = "the member of each line of a .jsonl file that is its text"),
+    EITHER(
+        "data.bad_lines", "error|skip", "\"error\"", FIELD(data.skip_bad_lines), ALL,
+        .help =
+            "lines of a .jsonl file without such a text: error ends the run, skip leaves them out and says how many"),
+    STRING("data.cache_dir", "null", FIELD(data.cache_dir), ALL,
+           .help =
+               "folder in which the tokens of texts are kept; null: zr/tokens in the user's cache ($XDG_CACHE_HOME)"),
 
     CHOICE("device", "auto|cpu|cuda", "\"auto\"", FIELD(device), ALL,
            .help =

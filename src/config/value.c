@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char auto_word[] = "auto";
@@ -60,13 +61,19 @@ static bool read_pair(const json_t *value, double out[2])
     return true;
 }
 
-/* Of a pair, name the element that is wrong. */
+/* Of a pair or a list, name the element that is wrong. */
 static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
 {
     char found[64], wanted[192];
     zr__json_place element = {place, NULL, 0};
+    int64_t bad;
     if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) {
         element.index = is_decay(json_array_get(value, 0));
+        value = json_array_get(value, element.index);
+        place = &element;
+    }
+    if (key->type == ZR_KEY_PATHS && !zr__shards_fit(value, &bad) && bad >= 0) {
+        element.index = (size_t)bad;
         value = json_array_get(value, element.index);
         place = &element;
     }
@@ -129,6 +136,7 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field,
         if (!read_choice(key, value, &choice)) return false;
         field->yes = choice == 1;
         return true;
+    case ZR_KEY_PATHS:
     case ZR_KEY_STRING:
         *bytes = sizeof(field->string);
         field->string = json_string_value(value);
@@ -149,11 +157,17 @@ static void *field_of(const zr_config *config, const zr_key *key)
 static void store_open(zr_config *config, const zr_key *key)
 {
     static const zr__field zero;
-    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),      [ZR_KEY_SWITCH] = sizeof(zero.turned),
-                                   [ZR_KEY_INT] = sizeof(zero.integer),   [ZR_KEY_NUMBER] = sizeof(zero.number),
-                                   [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_CHOICE] = sizeof(zero.choice),
-                                   [ZR_KEY_EITHER] = sizeof(zero.yes),    [ZR_KEY_PAIR] = sizeof(zero.pair),
-                                   [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
+    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),
+                                   [ZR_KEY_SWITCH] = sizeof(zero.turned),
+                                   [ZR_KEY_INT] = sizeof(zero.integer),
+                                   [ZR_KEY_NUMBER] = sizeof(zero.number),
+                                   [ZR_KEY_STRING] = sizeof(zero.string),
+                                   [ZR_KEY_PATHS] = sizeof(zero.string),
+                                   [ZR_KEY_CHOICE] = sizeof(zero.choice),
+                                   [ZR_KEY_EITHER] = sizeof(zero.yes),
+                                   [ZR_KEY_PAIR] = sizeof(zero.pair),
+                                   [ZR_KEY_BYTES] = sizeof(zero.integer),
+                                   [ZR_KEY_ANY] = 0};
     if (key->offset == SIZE_MAX) return;
     memcpy(field_of(config, key), &zero, bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
@@ -162,7 +176,7 @@ static void store_open(zr_config *config, const zr_key *key)
 static zr_status store(zr_config *config, const zr_key *key, const zr__field *field, size_t bytes)
 {
     if (key->offset == SIZE_MAX) return ZR_OK;
-    if (key->type != ZR_KEY_STRING) {
+    if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS) {
         memcpy(field_of(config, key), field, bytes);
         return ZR_OK;
     }
@@ -198,6 +212,24 @@ static int index_of(const zr_key *key)
     return (int)(key - zr_config_keys(&n));
 }
 
+/* A list of paths is kept as its text. */
+static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
+                          const zr__json_place *place)
+{
+    int64_t bad;
+    if (!zr__shards_fit(value, &bad)) return wrong(key, value, source, place);
+    char *text = json_dumps(value, JSON_COMPACT);
+    zr__field field = {.string = text};
+    zr_status st = ZR_ERR_MEMORY;
+    if (text)
+        st = store(config, key, &field, sizeof(field.string));
+    else
+        st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    free(text);
+    config->state->given[index_of(key)] = st == ZR_OK;
+    return st;
+}
+
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                         const zr__json_place *place)
 {
@@ -211,6 +243,8 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
     if (json_is_null(value) &&
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
+
+    if (key->type == ZR_KEY_PATHS && json_is_array(value)) return set_list(config, key, value, source, place);
 
     zr__field field;
     size_t bytes;
@@ -279,6 +313,11 @@ static json_t *field_json(const zr_key *key, const void *field)
     case ZR_KEY_STRING: {
         const char *string = *(const char *const *)field;
         return string ? json_stringn_nocheck(string, strlen(string)) : json_null();
+    }
+    case ZR_KEY_PATHS: {
+        const char *paths = *(const char *const *)field;
+        json_t *list = paths ? zr__shards_list(paths) : json_null();
+        return list ? list : json_stringn_nocheck(paths, strlen(paths));
     }
     case ZR_KEY_ANY:
         break;

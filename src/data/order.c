@@ -30,9 +30,8 @@ static uint64_t feistel(const zr_rng *rng, int half_bits, uint64_t value)
     return left << half_bits | right;
 }
 
-int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i)
+static int64_t permute(zr_rng rng, int64_t n, int64_t i)
 {
-    zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SHUFFLE, .stream = STREAM_PERMUTE, .step = epoch};
     int half_bits = 1;
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
@@ -40,4 +39,14 @@ int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i)
     do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;
+}
+
+int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i)
+{
+    return permute((zr_rng){.seed = seed, .purpose = ZR_RNG_SHUFFLE, .stream = STREAM_PERMUTE, .step = epoch}, n, i);
+}
+
+int64_t zr__order_mix(uint64_t seed, uint32_t block, int64_t n, int64_t i)
+{
+    return permute((zr_rng){.seed = seed, .purpose = ZR_RNG_MIX, .step = block}, n, i);
 }

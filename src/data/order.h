@@ -13,4 +13,7 @@ int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range);
 /** A bijection of [0, n) keyed by (seed, epoch). 1 <= n, 0 <= i < n. */
 int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i);
 
+/** The same as the order in which a block of n samples takes them from several sources. */
+int64_t zr__order_mix(uint64_t seed, uint32_t block, int64_t n, int64_t i);
+
 #endif

@@ -1,4 +1,6 @@
+#include "base/shards.h"
 #include "train/evaluate.h"
+#include "train/inputs.h"
 #include "train/load.h"
 #include "train/paths.h"
 
@@ -9,24 +11,39 @@
 /* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
 #define BATCH_TOKENS 1024
 
+static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
+{
+    const zr__loaded *loaded = arg;
+    return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
+}
+
+static zr_status open_path(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
+{
+    int64_t vocab = loaded->model.sizes.vocab_size;
+    bool text = false;
+    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = seq};
+    if (loaded->config) zr__data_keys(loaded->config, &args);
+    ZR_TRY(zr_data_look(path, &text, NULL, 0));
+    ZR_CHECK(args.tokenizer || vocab == ZR__BYTES_VOCAB || !text, ZR_ERR_UNSUPPORTED,
+             "%s is text, but the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has %d); "
+             "give a token file",
+             path, (long long)vocab, ZR__BYTES_VOCAB);
+    ZR_TRY(zr_data_open_with(&args, data));
+    return ZR_OK;
+}
+
 static zr_status open_data(const zr__loaded *loaded, const char *path, int64_t seq, zr_data **data)
 {
-    char found[PATH_MAX];
-    const char *tokenizer = loaded->config ? loaded->config->data.tokenizer : NULL;
+    char *found = NULL;
     if (!path && loaded->config && loaded->config->data.val) {
+        ZR_TRY(zr__shards_each(loaded->config->data.val, find_val, (void *)loaded, &found));
         path = found;
-        ZR_TRY(zr__run_path_find(loaded->config, loaded->stored.run, "data.val", loaded->config->data.val, found));
     }
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
-    int64_t vocab = loaded->model.sizes.vocab_size;
-    ZR_TRY(zr_data_open(path, tokenizer, vocab, seq, ZR_SEQUENTIAL, 0, data));
-    zr_data_info info = zr_data_get_info(*data);
-    ZR_CHECK(tokenizer || vocab == ZR__BYTES_VOCAB || strcmp(info.format, "text") != 0, ZR_ERR_UNSUPPORTED,
-             "%s is text, but the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has %d); "
-             "give a token file",
-             info.path, (long long)vocab, ZR__BYTES_VOCAB);
-    return ZR_OK;
+    zr_status st = open_path(loaded, path, seq, data);
+    zr_free(found);
+    return st;
 }
 
 /* Who is told, in tokens. */

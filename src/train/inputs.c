@@ -76,23 +76,36 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     return ZR_OK;
 }
 
-static zr_status open_all(const zr_config *config, zr__inputs *inputs)
+void zr__data_keys(const zr_config *config, zr_data_args *args)
+{
+    args->tokenizer = config->data.tokenizer;
+    args->text_key = config->data.text_key;
+    args->skip_bad_lines = config->data.skip_bad_lines;
+    args->cache_dir = config->data.cache_dir;
+}
+
+static zr_status open_all(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
     ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; name a text or token file to train on");
-    zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
-    int64_t vocab = config->model.sizes.vocab_size, seq = config->data.seq_length;
-    uint64_t seed = (uint64_t)config->train.seed;
-    ZR_TRY(zr_data_open(config->data.train, config->data.tokenizer, vocab, seq, order, seed, &inputs->train));
-    if (config->data.val) {
-        ZR_TRY(zr_data_open(config->data.val, config->data.tokenizer, vocab, seq, ZR_SEQUENTIAL, seed, &inputs->val));
-    }
+    zr_data_args args = {.path = config->data.train,
+                         .vocab_size = config->model.sizes.vocab_size,
+                         .seq_length = config->data.seq_length,
+                         .order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED,
+                         .seed = (uint64_t)config->train.seed,
+                         .progress = progress,
+                         .arg = arg};
+    zr__data_keys(config, &args);
+    ZR_TRY(zr_data_open_with(&args, &inputs->train));
+    args.path = config->data.val;
+    args.order = ZR_SEQUENTIAL;
+    if (args.path) ZR_TRY(zr_data_open_with(&args, &inputs->val));
     ZR_TRY(open_weights(config, inputs));
     return ZR_OK;
 }
 
-zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs)
+zr_status zr__inputs_open(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
-    zr_status st = open_all(config, inputs);
+    zr_status st = open_all(config, progress, arg, inputs);
     if (st != ZR_OK) zr__inputs_close(inputs);
     return st;
 }

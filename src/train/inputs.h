@@ -13,8 +13,12 @@ typedef struct zr__inputs {
     char note[512];      /* tensors of the weights that nothing wants, "" */
 } zr__inputs;
 
-ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr__inputs *inputs);
+/** `progress` (may be NULL) is told how far a text is that must be tokenized first. */
+ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
+
+/** What the keys of data say to whoever opens it: tokenizer and texts. */
+void zr__data_keys(const zr_config *config, zr_data_args *args);
 
 /** Hold weights against a model's parameters. */
 ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note,

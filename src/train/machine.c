@@ -4,6 +4,7 @@
  * never reads numbers that are not its own. Writers rename whole files into place; the last one stays.
  */
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "train/machine.h"
@@ -32,20 +33,10 @@ void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTE
 
 /* ---- where ----------------------------------------------------------------------------------- */
 
-/** The folder of zr's files in the user's cache (XDG Base Directory Specification: a relative path is ignored). */
-static zr_status cache_folder(char folder[PATH_MAX])
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0] == '/') return zr__path_join(folder, cache, "zr");
-    ZR_CHECK(home && home[0] == '/', ZR_ERR_NOT_FOUND,
-             "neither XDG_CACHE_HOME nor HOME is an absolute path: set one, so that measured rates can be kept");
-    return zr__path_join(folder, home, ".cache/zr");
-}
-
 static zr_status machine_path(const char *prefix, const char *key, char folder[PATH_MAX], char path[PATH_MAX])
 {
     char name[48];
-    ZR_TRY(cache_folder(folder));
+    ZR_TRY(zr__cache_folder("measured rates", folder));
     snprintf(name, sizeof(name), "%s-%016llx.json", prefix, (unsigned long long)XXH3_64bits(key, strlen(key)));
     ZR_TRY(zr__path_join(path, folder, name));
     return ZR_OK;

@@ -13,16 +13,17 @@ static const char *number(double x, char out[ZR_NUMBER_BYTES])
 
 int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES])
 {
-    char n[9][ZR_NUMBER_BYTES], scale[64] = "";
+    char n[10][ZR_NUMBER_BYTES], scale[64] = "";
     if (step->loss_scale > 0.0)
-        snprintf(scale, sizeof(scale), ", \"loss_scale\":%s", zr__text_shortest(step->loss_scale, n[8]));
+        snprintf(scale, sizeof(scale), ", \"loss_scale\":%s", zr__text_shortest(step->loss_scale, n[9]));
     return snprintf(line, ZR_LINE_BYTES,
                     "{\"step\":%lld, \"loss\":%s, \"grad_norm\":%s, \"lr\":%s, \"tokens\":%lld, \"step_ms\":%s, "
-                    "\"tokens_per_sec\":%s, \"samples_per_sec\":%s, \"tflops\":%s, \"mfu\":%s, \"skipped\":%lld%s}\n",
+                    "\"tokens_per_sec\":%s, \"samples_per_sec\":%s, \"tflops\":%s, \"mfu\":%s, \"skipped\":%lld, "
+                    "\"data_wait_ms\":%s%s}\n",
                     (long long)step->step, number(step->loss, n[0]), number(step->grad_norm, n[1]),
                     number(step->lr, n[2]), (long long)step->tokens, number(1e3 * step->step_sec, n[3]),
                     number(step->tokens_per_sec, n[4]), number(step->samples_per_sec, n[5]), number(step->tflops, n[6]),
-                    number(step->mfu, n[7]), (long long)step->skipped, scale);
+                    number(step->mfu, n[7]), (long long)step->skipped, number(1e3 * step->data_wait_sec, n[8]), scale);
 }
 
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])

@@ -1,5 +1,6 @@
 #include "train/paths.h"
 
+#include "base/shards.h"
 #include "base/text.h"
 #include "zr/train.h"
 
@@ -7,13 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-/* dir/path, made absolute; false where nothing is. */
+/* A path, made absolute, or a pattern with a match; false where nothing is. */
+static bool resolve(const char *path, char found[PATH_MAX])
+{
+    zr__shards matches;
+    if (realpath(path, found)) return true;
+    if (!zr__shards_is_pattern(path)) return false;
+    bool any = zr__shards_find(path, &matches) == ZR_OK;
+    zr__shards_free(&matches);
+    char here[PATH_MAX] = "";
+    if (!any || (path[0] != '/' && !getcwd(here, sizeof(here)))) return false;
+    int n = snprintf(found, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", path);
+    return n > 0 && n < PATH_MAX;
+}
+
+/* The same of dir/path. */
 static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];
     int n = snprintf(joined, sizeof(joined), "%s/%s", dir, path);
-    return n > 0 && n < PATH_MAX && realpath(joined, found);
+    return n > 0 && n < PATH_MAX && resolve(joined, found);
 }
 
 /* `whole` without `end`, a path below it, at its end: what the run's directory was named from. */
@@ -48,7 +64,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
 {
     char real[PATH_MAX], base[PATH_MAX], from[256], shown[256], near[256];
     const char *start = config->train.started_in, *output = config->train.output_dir;
-    if (path[0] == '/' && realpath(path, found)) return ZR_OK;
+    if (path[0] == '/' && resolve(path, found)) return ZR_OK;
     if (path[0] != '/' && start && is_there(start, path, found)) return ZR_OK;
     if (!realpath(run, real)) snprintf(real, sizeof(real), "%s", run);
     if (path[0] != '/' && output && cut_end(real, output, base) && is_there(base, path, found)) return ZR_OK;
@@ -64,10 +80,26 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
     char from[PATH_MAX], shown[256], now[256], note[640];
-    if (path[0] == '/' ? realpath(path, from) != NULL : is_there(config->train.started_in, path, from)) return ZR_OK;
+    if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
     snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
              zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
     ZR_TRY(zr_config_add_note(config, note));
+    return ZR_OK;
+}
+
+/* Of each path of a value. */
+typedef struct settling {
+    zr_config *config;
+    const char *run, *key;
+} settling;
+
+static zr_status settle_one(void *arg, const char *path, char found[PATH_MAX])
+{
+    const settling *s = arg;
+    if (zr__run_path_find(s->config, s->run, s->key, path, found) == ZR_OK)
+        return note_moved(s->config, s->key, path, found);
+    snprintf(found, PATH_MAX, "%s%s%s", path[0] == '/' ? "" : s->config->train.started_in, path[0] == '/' ? "" : "/",
+             path);
     return ZR_OK;
 }
 
@@ -77,20 +109,19 @@ zr_status zr__run_paths_settle(zr_config *config)
         const char *key, *path;
     } read[] = {{"data.train", config->data.train}, {"data.val", config->data.val}, {"model.init", config->model.init}};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    char run[PATH_MAX], found[PATH_MAX];
+    char run[PATH_MAX];
     if (!config->train.started_in) return ZR_OK;
     zr_config_inputs(config, inputs);
     const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
     snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
         if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* typed here, it is from here */
-        if (zr__run_path_find(config, run, read[i].key, read[i].path, found) != ZR_OK) {
-            if (read[i].path[0] == '/') continue;
-            snprintf(found, sizeof(found), "%s/%s", config->train.started_in, read[i].path);
-        } else {
-            ZR_TRY(note_moved(config, read[i].key, read[i].path, found));
-        }
-        ZR_TRY(zr_config_set(config, read[i].key, found));
+        settling s = {config, run, read[i].key};
+        char *found = NULL;
+        ZR_TRY(zr__shards_each(read[i].path, settle_one, &s, &found));
+        zr_status st = zr_config_set(config, read[i].key, found);
+        zr_free(found);
+        ZR_TRY(st);
     }
     ZR_TRY(zr_config_set(config, "train.started_in", "null"));
     return ZR_OK;

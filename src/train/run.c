@@ -139,6 +139,14 @@ static void note_saving(const zr__run *r)
     zr__run_note(r, text);
 }
 
+/** Lines that were left out are told; what is odd about a text was, when the configuration was settled. */
+static void note_lines(const zr__run *r, const zr_data *data)
+{
+    zr_data_info info = {0};
+    if (data) info = zr_data_get_info(data);
+    if (info.skipped_lines > 0) zr__run_note(r, info.note);
+}
+
 static void announce(zr__run *r)
 {
     char text[640];
@@ -160,6 +168,8 @@ static void announce(zr__run *r)
                  r->info.threads, cores);
         zr__run_note(r, text);
     }
+    note_lines(r, r->inputs.train);
+    note_lines(r, r->inputs.val);
     if (r->inputs.note[0]) {
         snprintf(text, sizeof(text), "tensors of %s that the model does not use: %s", r->config->model.init,
                  r->inputs.note);
@@ -216,10 +226,22 @@ static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const 
     return ZR_OK;
 }
 
+/** A micro-batch's samples follow the ones before by as many as all ranks take. */
+static zr_status want_next(const zr__run *r, const zr_batch *batch)
+{
+    const int64_t next = r->config->train_batch_size / r->plan->layout.accum;
+    if (!r->reads_ahead) return ZR_OK;
+    return zr_data_read_ahead(r->inputs.train, zr__run_sample(r, batch->step) + batch->first_row + next,
+                              r->plan->layout.batch);
+}
+
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
+    const double begin = zr_clock_sec();
     zr_status st = read_rows(r, batch, input);
+    if (st == ZR_OK) st = want_next(r, batch);
+    r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first, as the engine's */
     return st;
 }
@@ -253,6 +275,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .lr = lr,
                           .tokens = r->config->train_batch_size * r->plan->layout.seq,
                           .step_sec = sec,
+                          .data_wait_sec = r->data_wait_sec,
                           .skipped = r->result->skipped,
                           .loss_scale = r->config->fp16 ? scale : 0.0};
     fill_rates(r, &line);
@@ -351,6 +374,7 @@ static zr_status one_step(zr__run *r)
     zr_step_result did = {0};
     zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
     r->result->agreed = false;
+    r->data_wait_sec = 0;
     zr__run_enter(r, r->behind && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();

@@ -49,6 +49,8 @@ typedef struct zr__run {
     zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
+    bool reads_ahead;       /* the next micro-batch, on a thread */
+    double data_wait_sec;   /* of the training step that runs */
     zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
     bool reserved;          /* rank 0: room for the weights, not yet filled */
     bool suspect;           /* the last loss was not finite: it may be the batch, or the weights */
@@ -81,6 +83,15 @@ zr_config zr__run_given(const zr__run *r);
 zr_dtype zr__run_dtype(const zr__run *r);
 /** Of those products; 0: not measured. */
 double zr__run_peak_flops(const zr__run *r);
+
+/** Long work before the first step; zero-initialise. */
+typedef struct zr__progress {
+    zr__run *run;
+    char what[512];   /* "data.train: looking at all of x.txt" */
+    double next_news; /* clock; 0: nothing was done yet */
+} zr__progress;
+/** A zr_progress_fn, arg is a zr__progress: it shows that the rank moves, and tells now and then how far it is. */
+void zr__run_progress(void *arg, int64_t done, int64_t all);
 
 /** Every rank's token files and initial weights hold the same; each token is in the vocabulary. ZR_ERR_DATA naming the
  *  odd rank, or the token. Collective. */

@@ -12,7 +12,9 @@ static zr_status check_inputs(zr__run *r)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
     ZR_TRY(zr_train_model(r->config, &r->model));
-    ZR_TRY(zr__inputs_open(r->config, &r->inputs));
+    zr__progress p = {.run = r, .what = "data: tokens of a text are made, once,"};
+    ZR_TRY(zr__inputs_open(r->config, zr__run_progress, &p, &r->inputs));
+    r->reads_ahead = zr_data_get_info(r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
     if (r->comm->rank != 0) return ZR_OK;
     zr_config_inputs(r->config, inputs);
     bool own = r->resume.asked && zr_config_from_file(r->config);
@@ -77,6 +79,7 @@ static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__train_process_bytes(r->plan, ranks);
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
+    more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);
 }

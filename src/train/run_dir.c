@@ -1,5 +1,6 @@
 #include "train/run_dir.h"
 
+#include "base/shards.h"
 #include "base/text.h"
 #include "zr/checkpoint.h"
 
@@ -21,14 +22,6 @@
 /* Any of these means that a run has been here. In model.tmp there may be weights that are whole. */
 static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model",
                                      "model.tmp",   "model.old",  "latest"};
-
-zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    ZR_CHECK(n >= 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is longer than %d bytes; choose a shorter one",
-             dir, PATH_MAX - 1);
-    return ZR_OK;
-}
 
 /** Longest part of `path` that exists, into `parent`. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
@@ -101,21 +94,6 @@ zr_status zr__run_dir_check(const char *path)
     return ZR_OK;
 }
 
-zr_status zr__make_folders(const char *path)
-{
-    char part[PATH_MAX], shown[SHOWN_BYTES];
-    snprintf(part, sizeof(part), "%s", path);
-    for (char *c = part + 1;; c++) {
-        if (*c != '/' && *c != '\0') continue;
-        char keep = *c;
-        *c = '\0';
-        ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s",
-                 zr__text_escape(part, shown, sizeof(shown)), strerror(errno));
-        *c = keep;
-        if (!keep) return ZR_OK;
-    }
-}
-
 static zr_status take_lock(zr__run_dir *dir)
 {
     char lock[PATH_MAX];
@@ -167,16 +145,27 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     return found;
 }
 
+static zr_status spares(const zr__run_dir *dir, const char *input)
+{
+    char shown[SHOWN_BYTES], shown_input[SHOWN_BYTES];
+    ZR_CHECK(!zr__run_dir_writes(dir, input), ZR_ERR_CREATE,
+             "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
+             zr__text_escape(dir->path, shown, sizeof(shown)),
+             zr__text_escape(input, shown_input, sizeof(shown_input)));
+    return ZR_OK;
+}
+
 zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
 {
     zr__run_dir dir = ZR_RUN_DIR_INIT;
-    char shown[SHOWN_BYTES], shown_input[SHOWN_BYTES];
     snprintf(dir.path, sizeof(dir.path), "%s", path);
-    for (; *inputs; inputs++)
-        ZR_CHECK(!zr__run_dir_writes(&dir, *inputs), ZR_ERR_CREATE,
-                 "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
-                 zr__text_escape(path, shown, sizeof(shown)),
-                 zr__text_escape(*inputs, shown_input, sizeof(shown_input)));
+    for (; *inputs; inputs++) {
+        zr__shards shards;
+        zr_status st = zr__shards_find(*inputs, &shards);
+        for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) st = spares(&dir, shards.path[i]);
+        zr__shards_free(&shards);
+        ZR_TRY(st);
+    }
     return ZR_OK;
 }
 

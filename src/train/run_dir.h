@@ -5,6 +5,7 @@
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
 
+#include "base/folder.h"
 #include "train/lock.h"
 
 #include <limits.h>
@@ -70,11 +71,5 @@ void zr__run_dir_sync_log(const zr__run_dir *dir);
 
 /** Close and unlock. A lock that is another job's by now stays. */
 void zr__run_dir_close(zr__run_dir *dir);
-
-/** Make a folder and those that hold it, where they are not there. ZR_ERR_CREATE. */
-ZR_NODISCARD zr_status zr__make_folders(const char *path);
-
-/** dir/name into `path`; ZR_ERR_CREATE when it is too long. */
-ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name);
 
 #endif

@@ -4,6 +4,7 @@
 #include "train/run.h"
 
 #include "base/file.h"
+#include "base/shards.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@ typedef struct input {
     const zr_data *data; /* or */
     const zr_weights *weights;
     zr__file_print *print; /* of data: what a checkpoint says of it */
-    double next_news;      /* clock */
 } input;
 
 /** Of the running kernel: inodes of different hosts may have the same numbers. */
@@ -37,15 +37,25 @@ static uint64_t host_identity(void)
     return XXH3_64bits(text, n);
 }
 
-/** The same number on ranks that have the same file or directory. */
-static zr_status identify(const char *path, uint64_t *identity)
+static zr_status add_identity(const char *path, uint64_t *identity)
 {
     struct stat info;
     char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(stat(path, &info) == 0, ZR_ERR_NOT_FOUND, "%s: %s", zr__text_escape(path, shown, sizeof(shown)),
              strerror(errno));
-    *identity = zr__hash_join(zr__hash_join(host_identity(), (uint64_t)info.st_dev), (uint64_t)info.st_ino);
+    *identity = zr__hash_join(zr__hash_join(*identity, (uint64_t)info.st_dev), (uint64_t)info.st_ino);
     return ZR_OK;
+}
+
+/** The same number on ranks that have the same files or directory. */
+static zr_status identify(const char *path, uint64_t *identity)
+{
+    zr__shards shards;
+    zr_status st = zr__shards_find(path, &shards);
+    *identity = host_identity();
+    for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) st = add_identity(shards.path[i], identity);
+    zr__shards_free(&shards);
+    return st;
 }
 
 static uint64_t gathered(const zr_comm *comm, int rank)
@@ -75,24 +85,27 @@ static zr_status find_looker(zr__run *r, uint64_t identity, int *looker, bool *p
     return ZR_OK;
 }
 
-static void on_progress(void *arg, int64_t done, int64_t all)
+void zr__run_progress(void *arg, int64_t done, int64_t all)
 {
-    input *in = arg;
-    zr_comm_show(in->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
-    char text[512], shown[ZR_FILE_NAME_BYTES], now[ZR_SIZE_BYTES], end[ZR_SIZE_BYTES];
-    if (zr_clock_sec() < in->next_news) return;
-    in->next_news = zr_clock_sec() + NEWS_SEC;
-    snprintf(text, sizeof(text), "%s: looking at all of %s before the first step: %s of %s", in->key,
-             zr__text_escape(in->path, shown, sizeof(shown)), zr__text_size((double)done, now),
+    zr__progress *p = arg;
+    zr_comm_show(p->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
+    char text[640], now[ZR_SIZE_BYTES], end[ZR_SIZE_BYTES];
+    if (p->next_news == 0) p->next_news = zr_clock_sec() + QUIET_SEC;
+    if (zr_clock_sec() < p->next_news) return;
+    p->next_news = zr_clock_sec() + NEWS_SEC;
+    snprintf(text, sizeof(text), "%s before the first step: %s of %s", p->what, zr__text_size((double)done, now),
              zr__text_size((double)all, end));
-    zr__run_note(in->run, text);
+    zr__run_note(p->run, text);
 }
 
-static zr_status look(input *in, uint64_t *hash)
+static zr_status look(const input *in, uint64_t *hash)
 {
-    in->next_news = zr_clock_sec() + QUIET_SEC;
-    if (in->data) return zr_data_check(in->data, hash, on_progress, in);
-    return hash ? zr_weights_hash(in->weights, hash, on_progress, in) : ZR_OK;
+    char shown[ZR_FILE_NAME_BYTES];
+    zr__progress p = {.run = in->run};
+    snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key,
+             zr__text_escape(in->path, shown, sizeof(shown)));
+    if (in->data) return zr_data_check(in->data, hash, zr__run_progress, &p);
+    return hash ? zr_weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
 /** zr_comm_same is about configurations; these are data. */

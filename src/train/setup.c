@@ -38,21 +38,17 @@ static zr_status sizes_from_preset(zr_config *config, const zr_family *family)
     return ZR_OK;
 }
 
-/** Is the file a text? What is odd about it goes to the notes. A file that cannot be opened is left to the reader,
- * which has the better message; a plan needs none. */
+/** Is it a text? What is odd about it goes to the notes. What cannot be opened is left to the reader, which has the
+ * better message; a plan needs none. */
 static zr_status look_at_text(zr_config *config, const char *path, bool *text)
 {
-    zr_data *data = NULL;
+    char note[512] = "";
     *text = false;
     if (!path) return ZR_OK;
-    zr_status opened = zr_data_open(path, NULL, INT32_MAX, 1, ZR_SEQUENTIAL, 0, &data);
-    if (opened == ZR_ERR_MEMORY) return zr_error_frame(opened, __func__, __FILE__, __LINE__);
-    if (opened != ZR_OK) return ZR_OK;
-    zr_data_info info = zr_data_get_info(data);
-    *text = strcmp(info.format, "text") == 0;
-    zr_status st = *text && info.note[0] ? zr_config_add_note(config, info.note) : ZR_OK;
-    zr_data_close(&data);
-    return st;
+    zr_status looked = zr_data_look(path, text, note, sizeof(note));
+    if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
+    if (looked != ZR_OK) *text = false;
+    return *text && note[0] ? zr_config_add_note(config, note) : ZR_OK;
 }
 
 /** A text without a named tokenizer is read as bytes: say so before the vocabulary is settled. */

@@ -1,0 +1,39 @@
+#include "data/jsonl.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_blank(const char *line, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++)
+        if (!strchr(" \t\r\n", line[i]) || line[i] == '\0') return false;
+    return true;
+}
+
+const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, json_t **root, int64_t *text_bytes,
+                           char reason[ZR__REASON_BYTES])
+{
+    char shown[64], what[2 * JSON_ERROR_TEXT_LENGTH];
+    json_error_t error;
+    *root = NULL;
+    *text_bytes = 0;
+    if (is_blank(line, bytes)) return "";
+    *root = json_loadb(line, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+    const json_t *text = json_object_get(*root, key);
+    if (json_is_string(text)) {
+        *text_bytes = (int64_t)json_string_length(text);
+        return json_string_value(text);
+    }
+    zr__text_escape(key, shown, sizeof(shown));
+    if (!*root)
+        snprintf(reason, ZR__REASON_BYTES, "column %d: %.120s", error.column,
+                 zr__text_escape(error.text, what, sizeof(what)));
+    else if (!json_is_object(*root))
+        snprintf(reason, ZR__REASON_BYTES, "not an object, wanted {\"%s\": TEXT}", shown);
+    else
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (data.text_key names it)", shown,
+                 text ? "no string" : "not there");
+    return NULL;
+}

@@ -1,0 +1,17 @@
+/** A line of a .jsonl file. */
+#ifndef ZR_DATA_JSONL_H
+#define ZR_DATA_JSONL_H
+
+#include "base/json.h"
+
+/** Longer lines are bad ones. */
+#define ZR__LINE_BYTES ((int64_t)16 << 20)
+
+#define ZR__REASON_BYTES 192
+
+/** The text of a line, which is borrowed from *root (json_decref it, NULL is fine): NULL where the line is bad,
+ * `reason` saying why. A line of white space alone has the text "". */
+const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, json_t **root, int64_t *text_bytes,
+                           char reason[ZR__REASON_BYTES]);
+
+#endif

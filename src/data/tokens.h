@@ -1,0 +1,43 @@
+/**
+ * Token files one behind the other, as one sequence of tokens of any length. Few of them are open at a time, the ones
+ * used last.
+ */
+#ifndef ZR_DATA_TOKENS_H
+#define ZR_DATA_TOKENS_H
+
+#include "data/shard.h"
+
+#define ZR__OPEN_SHARDS 32
+
+typedef struct zr__open_shard {
+    int64_t shard;
+    uint64_t used; /* later ones are higher */
+} zr__open_shard;
+
+typedef struct zr__tokens {
+    zr__shard *shard;
+    int64_t n, room;
+    int64_t total; /* tokens */
+    int64_t bytes; /* of all files */
+    int64_t vocab_size;
+    zr__open_shard open[ZR__OPEN_SHARDS];
+    int n_open;
+    uint64_t clock;
+} zr__tokens;
+
+/** Room for so many files. Free it in either case. */
+ZR_NODISCARD zr_status zr__tokens_create(int64_t shards, int64_t vocab_size, zr__tokens **tokens);
+void zr__tokens_free(zr__tokens **tokens);
+
+/** Open a file and put it at the end. Errors: zr_data_open_with. */
+ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
+
+/** Read tokens first .. first+n into `out`; `stage`: room for n of 4 bytes. ZR_ERR_DATA a token that is not below
+ *  vocab_size; ZR_ERR_IO a file changed or cannot be read any more. Both name the file. */
+ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
+                                       int32_t *out);
+
+/** Look at all tokens: zr_data_check. */
+ZR_NODISCARD zr_status zr__tokens_check(zr__tokens *tokens, uint64_t *hash, zr_progress_fn fn, void *arg);
+
+#endif

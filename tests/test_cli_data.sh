@@ -1,0 +1,85 @@
+#TEST timeout=120
+# What a run may be trained on: patterns, lists, .jsonl, sources with weights; what is refused, and with which code.
+. tests/command.inc
+export XDG_CACHE_HOME="$DIR/cache"
+
+awk 'BEGIN { for (i = 0; i < 600; i++) print "line " i " of a small text" }' >all.txt
+head -c 5000 all.txt >part-1.txt
+tail -c +5001 all.txt >part-2.txt
+sed 's/.*/{"id": 7, "text": "&"}/' all.txt >all.jsonl
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "part-*.txt", "val": ["part-1.txt", "part-2.txt"], "tokenizer": "bytes"}, "train_batch_size": 4,
+ "train": {"steps": 6, "eval_interval": 3, "eval_batches": 0, "threads": 1, "save_interval": 3}}
+END
+train() { "$ZR" train c.json --quiet "$@"; }
+val() { grep -o '"val_loss":[^,]*' "$1/metrics.jsonl"; }
+same_val() { val "$1" >a && val "$2" >b && [ -s a ] && cmp a b >&2; }
+
+check "a pattern and a list" train --train.output_dir=parts
+check "one file of the same text" train --data.train=all.txt --data.val=all.txt --train.output_dir=whole
+check "... are the same, to the bit" same parts whole
+check "... and so is its evaluation" same_val parts whole
+check ".jsonl of its lines" train --data.train=all.jsonl --data.val=all.jsonl --train.output_dir=lines
+check "... is the same text" same lines whole
+check "... whose tokens are kept" test "$(ls cache/zr/tokens | wc -l)" = 1
+check "... on 2 ranks" train --data.train=all.jsonl --data.val=all.jsonl --ranks 2 --data.cache_dir=tokens --train.output_dir=two
+check "... where the key says" test "$(ls tokens | wc -l)" = 1
+check "the run's own configuration has the list" grep -q 'part-1.txt' parts/config.json
+check "... and is evaluated by it" "$ZR" eval parts --json
+mkdir elsewhere
+check "... from elsewhere" sh -c 'cd elsewhere && "$0" eval ../parts --json' "$ZR"
+check "how long data was waited for" grep -q '"data_wait_ms":[0-9]' parts/metrics.jsonl
+
+mix='[{"path": "part-1.txt", "weight": 3}, {"path": ["part-2.txt", "all.txt"], "weight": 1}]'
+check "sources with weights" train --data.train="$mix" --train.output_dir=mixed
+check "... on 2 ranks" train --data.train="$mix" --ranks 2 --train.output_dir=mixed2
+losses() { grep -o '"loss":[0-9.]\{5\}' "$1/metrics.jsonl"; }
+both() { losses "$1" >a && losses "$2" >b && [ -s a ] && cmp a b >&2; }
+check "... the same samples" both mixed mixed2
+check "... as those of .jsonl" both two lines
+check "... which are not those of one text" test "$(losses mixed)" != "$(losses whole)"
+cp -r mixed half && rm -rf half/step-00000006 half/model half/run.json && echo step-00000003 >half/latest
+check "... and go on where they were" "$ZR" train half/config.json --quiet --resume
+check "... to the bit" same half mixed
+check "... not with other weights" fails 65 'data.train: the file is another' "$ZR" train mixed/config.json --quiet --resume \
+    --train.steps=8 --data.train="$(echo "$mix" | sed s/3/2/)"
+cp -r parts again && echo more >part-3.txt
+check "nor with one file more" fails 65 'data.train: the file has' "$ZR" train again/config.json --quiet --resume --train.steps=8
+rm part-3.txt
+
+refuse() { # CODE MESSAGE OPTION...
+    want=$1 says=$2
+    shift 2
+    fails "$want" "$says" train --train.output_dir=none "$@" && [ ! -e none ]
+}
+check "no match" refuse 66 'none-\*.txt: no file matches this pattern' --data.train='none-*.txt'
+check "a list with a file that is not there" refuse 66 'gone.txt' --data.train='["all.txt", "gone.txt"]'
+check "an empty list" refuse 78 'data.train: found .*wanted a path, a list of paths' --data.train='[]'
+check "a list of something else" refuse 78 'data.train\[1\]: found 7' --data.train='["all.txt", 7]'
+check "a weight of nothing" refuse 78 'data.train\[0\]' --data.train='[{"path": "all.txt", "weight": 0}]'
+check "weights of an evaluation" refuse 78 'data.val: weights have no meaning' --data.val='[{"path": "all.txt", "weight": 1}]'
+echo '{"text": 7}' >>all.jsonl
+check "a bad line" refuse 65 'all.jsonl:601: "text" is no string' --data.train=all.jsonl
+check "... is left out when asked" "$ZR" train c.json --data.train=all.jsonl --data.bad_lines=skip --train.output_dir=skipped
+check "... and told" grep -q 'all.jsonl: 1 bad lines left out, the first is line 601' err
+check "... and the rest is trained on" same skipped whole
+check "a mistyped policy" refuse 78 'data.bad_lines: .*error.*skip' --data.train=all.jsonl --data.bad_lines=ignore
+touch file
+check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file
+
+# A run must not write over what it reads, whichever way that is named.
+mkdir own && cp all.txt own/run.json
+check "a shard in the place of an output" fails 73 'run.json' train --data.train='own/ru*' --train.output_dir=own
+check "... which is as it was" cmp own/run.json all.txt
+cp part-2.txt part-4.txt
+check "a trace over a shard" fails 73 'would overwrite' train --train.output_dir=traced --trace part-4.txt
+check "... which is as it was" cmp part-4.txt part-2.txt
+
+# More than stays in memory is read by a thread.
+head -c 70000000 /dev/zero >big.bin
+check "large data" train --data.train=big.bin --data.tokenizer=null --model.vocab_size=256 --data.val=null --train.output_dir=big
+head -c 60000000 /dev/zero >small.bin
+check "... is read as small data is" train --data.train='["big.bin"]' --data.tokenizer=null --model.vocab_size=256 --data.val=null \
+    --train_batch_size=4 --gradient_accumulation_steps=2 --train.output_dir=big2
+echo "1..$n"
