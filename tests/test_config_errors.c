@@ -118,8 +118,6 @@ static void not_built(void **state)
     (void)state;
     expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"auto_cast\": true}}",
            "c.json:1:11: fp16.auto_cast: true is not available yet; write false, or leave it out");
-    expect(ZR_ERR_UNSUPPORTED, "{\"data\": {\"tokenizer\": \"some/dir\"}}",
-           "c.json:1:11: data.tokenizer: \"some/dir\" is not available yet; write \"bytes\", or leave it out");
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
            "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; write \"AdamW\", \"Adam\" or \"SGD\", or leave "
            "it out");

@@ -68,8 +68,9 @@ static const zr_key table[] = {
                   "train_*.bin and lists are read as one text, sources with weights are mixed"),
     PATHS("data.val", FIELD(data.val), ALL, .help = "the same without weights, for evaluation"),
     STRING("data.tokenizer", "null", FIELD(data.tokenizer), ALL,
-           .help = "how text becomes tokens: bytes, or a directory with a tokenizer's files; null: bytes for text, none "
-                   "for token files"),
+           .help =
+               "how text becomes tokens: bytes, or a directory with a tokenizer's files; null: bytes for text, none "
+               "for token files"),
     INT("data.seq_length", AUTO, FIELD(data.seq_length), FROM(1), ALL,
         .help = "tokens of a sample; auto: model.n_positions"),
     CHOICE("data.order", "shuffled|sequential", "\"shuffled\"", FIELD(data.order), ALL,
