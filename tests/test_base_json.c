@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tempdir.h"
+
 static void expect(const char *text, const char *message)
 {
     json_t *root;
@@ -63,7 +65,9 @@ static void size_is_limited(void **state)
     text[0] = '[';
     text[bytes - 2] = ']';
     assert_int_equal(zr__json_parse(text, bytes, "f", &root), ZR_ERR_CONFIG);
-    assert_string_equal(zr_error_message(), "f: larger than 16777216 bytes; a configuration is smaller");
+    assert_string_equal(zr_error_message(), "f: larger than 16777216 bytes, the most that are read of such a file");
+    assert_int_equal(zr__json_parse_most(text, bytes, bytes, "f", &root), ZR_OK);
+    json_decref(root);
     assert_int_equal(zr__json_parse(text, bytes - 1, "f", &root), ZR_OK);
     json_decref(root);
     zr_free(text);
@@ -147,13 +151,37 @@ static void files_that_cannot_be_read(void **state)
     zr_free(text);
 }
 
+/* Files longer than the first room, at the limit and one byte beyond. */
+static void files_are_read_up_to_a_limit(void **state)
+{
+    (void)state;
+    enum { BYTES = 300000 };
+    char *written = zr_alloc(BYTES), *text = NULL;
+    size_t bytes = 0;
+    for (int i = 0; i < BYTES; i++) written[i] = (char)('a' + i % 23);
+    const char *path = put_file("long", written, BYTES);
+    assert_int_equal(zr__json_read_most(path, BYTES, &text, &bytes), ZR_OK);
+    assert_int_equal(bytes, BYTES);
+    assert_memory_equal(text, written, BYTES);
+    assert_int_equal(text[BYTES], 0);
+    zr_free(text);
+    assert_int_equal(zr__json_read_most(path, BYTES - 1, &text, &bytes), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "long: larger than 299999 bytes"));
+    zr_free(written);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_name_their_place),  cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(size_is_limited),          cmocka_unit_test(windows_files_are_welcome),
-        cmocka_unit_test(places_are_found),         cmocka_unit_test(printing_reads_back),
-        cmocka_unit_test(long_strings_are_printed), cmocka_unit_test(files_that_cannot_be_read),
+        cmocka_unit_test(errors_name_their_place),
+        cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(size_is_limited),
+        cmocka_unit_test(windows_files_are_welcome),
+        cmocka_unit_test(places_are_found),
+        cmocka_unit_test(printing_reads_back),
+        cmocka_unit_test(long_strings_are_printed),
+        cmocka_unit_test(files_that_cannot_be_read),
+        cmocka_unit_test(files_are_read_up_to_a_limit),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -1,5 +1,6 @@
 #TEST timeout=120
 # What a run may be trained on: patterns, lists, .jsonl, sources with weights; what is refused, and with which code.
+. tests/tokenizer.inc
 . tests/command.inc
 export XDG_CACHE_HOME="$DIR/cache"
 
@@ -64,6 +65,16 @@ check "a bad line" refuse 65 'all.jsonl:601: "text" is no string' --data.train=a
 check "... is left out when asked" "$ZR" train c.json --data.train=all.jsonl --data.bad_lines=skip --train.output_dir=skipped
 check "... and told" grep -q 'all.jsonl: 1 bad lines left out, the first is line 601' err
 check "... and the rest is trained on" same skipped whole
+cp all.jsonl worse.jsonl && sed -i '2s/.*/none/' worse.jsonl
+check "... of several files" "$ZR" train c.json --data.train='["part-1.txt"]' --data.val='["all.jsonl", "worse.jsonl"]' \
+    --data.bad_lines=skip --train.output_dir=skipped2
+check "... which are counted" grep -q 'all.jsonl and others, 2 files: 3 bad lines left out, the first is line 601' err
+check "an evaluation" "$ZR" eval skipped2
+check "... tells it too" grep -q 'note: .*all.jsonl and others, 2 files: 3 bad lines left out' err
+: >empty.jsonl && echo '{"text": "a few"}' >few.jsonl
+check "a file without tokens, by its name" refuse 65 ' empty.jsonl: 0 tokens (jsonl); leave it out' \
+    --data.train='["few.jsonl", "empty.jsonl"]'
+check "one too short, by its name" refuse 65 ' few.jsonl: 6 tokens (jsonl), wanted at least 17' --data.train=few.jsonl
 check "a mistyped policy" refuse 78 'data.bad_lines: .*error.*skip' --data.train=all.jsonl --data.bad_lines=ignore
 touch file
 check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file
@@ -76,10 +87,49 @@ cp part-2.txt part-4.txt
 check "a trace over a shard" fails 73 'would overwrite' train --train.output_dir=traced --trace part-4.txt
 check "... which is as it was" cmp part-4.txt part-2.txt
 
-# More than stays in memory is read by a thread.
-head -c 70000000 /dev/zero >big.bin
-check "large data" train --data.train=big.bin --data.tokenizer=null --model.vocab_size=256 --data.val=null --train.output_dir=big
-head -c 60000000 /dev/zero >small.bin
-check "... is read as small data is" train --data.train='["big.bin"]' --data.tokenizer=null --model.vocab_size=256 --data.val=null \
-    --train_batch_size=4 --gradient_accumulation_steps=2 --train.output_dir=big2
+# A folder whose own name looks like a pattern.
+mkdir 'o[d]d' && cp part-1.txt 'o[d]d/odd-1.txt' && cp c.json 'o[d]d'
+odd() (cd 'o[d]d' && "$ZR" train c.json --quiet --data.train='odd-*.txt' --data.val='odd-[1].txt' --train.output_dir=run)
+check "patterns in an odd folder" odd
+check "... are found from elsewhere" sh -c 'cd elsewhere && "$0" train "../o[d]d/run/config.json" --resume --train.steps=8' "$ZR"
+check "... where they were" sh -c '[ -s err ] && ! grep "is not where the run read it" err'
+check "... and evaluated" "$ZR" eval 'o[d]d/run'
+
+# A text through the files of a tokenizer.
+make_tokenizer tok
+cp -r tok other && sed -i 's/, "merges": \["l i", "n e"\]/, "merges": ["l i"]/' other/tokenizer.json
+bpe() { train --data.tokenizer=tok --model.vocab_size=259 --data.train=part-1.txt --data.val=part-2.txt "$@"; }
+check "a tokenizer's directory" bpe --train.output_dir=bpe
+check "tokens of its own" "$ZR" tokenize --tokenizer tok part-1.txt --format nanogpt -o 1.bin
+check "... and for its evaluation" "$ZR" tokenize --tokenizer tok part-2.txt --format nanogpt -o 2.bin
+check "... to train on" bpe --data.train=1.bin --data.val=2.bin --train.output_dir=bpe2
+check "... are the same" same bpe bpe2
+check "... in its evaluation too" same_val bpe bpe2
+check "on 2 ranks" bpe --ranks 2 --train.output_dir=bpe3
+check "... the same tokens" both bpe bpe3
+cp -r bpe half2 && rm -rf half2/step-00000006 half2/model half2/run.json && echo step-00000003 >half2/latest
+check "from elsewhere it goes on" sh -c 'cd elsewhere && "$0" train ../half2/config.json --quiet --resume' "$ZR"
+check "... to the bit" same half2 bpe
+check "... is evaluated" sh -c 'cd elsewhere && "$0" eval ../bpe --json' "$ZR"
+check "... with bits of its text" grep -q '"bits_per_byte":[0-9]' out
+check "... and writes text" sh -c 'cd elsewhere && "$0" generate ../bpe --prompt line --tokens 5 --temperature 0' "$ZR"
+check "not with another tokenizer's tokens" fails 65 'data.train: the file' "$ZR" train bpe/config.json --quiet --resume \
+    --train.steps=8 --data.tokenizer=other
+check "nor as bytes" fails 65 'data.t' "$ZR" train bpe/config.json --quiet --resume --train.steps=8 --data.tokenizer=bytes
+check "a vocabulary below the tokenizer's" fails 78 'part-1.txt: text through the tokenizer "tok" needs a vocab_size of at least 259, given 258' \
+    bpe --model.vocab_size=258 --train.output_dir=none
+check "no tokenizer's directory" fails 66 'elsewhere' bpe --data.tokenizer=elsewhere --train.output_dir=none
+check "... leaves nothing" test ! -e none
+
+# More than stays in memory is read by a thread, and is what is read without: the first samples of a text, and of a
+# longer one that begins so.
+cp all.txt big.txt
+while [ "$(wc -c <big.txt)" -lt 70000000 ]; do cat big.txt big.txt big.txt big.txt >more.txt && mv more.txt big.txt; done
+in_order() { train --data.order=sequential --data.val=null --train.save_interval=0 "$@"; }
+check "small data" in_order --data.train=all.txt --train.output_dir=small
+check "large data" in_order --data.train=big.txt --train.output_dir=big
+check "... is read as small data is" same small big
+check "... in a batch of several parts" in_order --data.train=all.txt --gradient_accumulation_steps=2 --train.output_dir=small2
+check "... too" in_order --data.train=big.txt --gradient_accumulation_steps=2 --train.output_dir=big2
+check "... to the bit" same small2 big2
 echo "1..$n"

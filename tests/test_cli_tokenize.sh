@@ -1,5 +1,6 @@
 #TEST timeout=60
 # zr tokenize: the same tokens in both formats and with any number of threads; what is refused leaves nothing behind.
+. tests/tokenizer.inc
 . tests/command.inc
 
 i=0
@@ -17,19 +18,7 @@ check "... the same tokens" test "$(tokens 1024 l.bin)" = " 97 98 99 100 101 "
 check "... behind llm.c's header" test "$(od -An -t d4 -N 12 l.bin | tr -s ' ')" = " 20240520 1 5"
 check "no file is left beside" test ! -e l.bin.tmp
 
-# A vocabulary of the 256 bytes, two merges and <|endoftext|>.
-mkdir tok
-LC_ALL=C awk 'BEGIN {
-    printf "{\"model\": {\"type\": \"BPE\", \"vocab\": {"; others = 256
-    for (b = 0; b < 256; b++) {
-        c = (b >= 33 && b <= 126) || (b >= 161 && b != 173) ? b : others++
-        s = c < 128 ? sprintf("%c", c) : sprintf("\\u%04x", c)
-        printf "%s\"%s%s\": %d", b ? ", " : "", c == 34 || c == 92 ? "\\" : "", s, b
-    }
-    print ", \"li\": 256, \"ne\": 257}, \"merges\": [\"l i\", \"n e\"]},"
-    print "\"added_tokens\": [{\"id\": 258, \"content\": \"<|endoftext|>\"}],"
-    print "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}}"
-}' >tok/tokenizer.json
+make_tokenizer tok
 check "a tokenizer's directory" "$ZR" tokenize --tokenizer tok a.txt b.txt --eot -o e.bin
 check "... with <|endoftext|> between texts" test "$(tokens 1024 e.bin)" = " 97 98 99 258 100 101 "
 for threads in 1 2 5; do
@@ -67,6 +56,37 @@ check "no <|endoftext|> in bytes" code 65 "$ZR" tokenize --tokenizer bytes a.txt
 check "the text is not overwritten" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o a.txt
 check "nor the tokenizer" code 73 "$ZR" tokenize --tokenizer tok a.txt -o tok/tokenizer.json
 check "nor another file" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o b.txt
+cp a.txt i.bin.tmp
+check "a text is not taken for a file that is unfinished" code 73 "$ZR" tokenize --tokenizer bytes i.bin.tmp -o i.bin
+check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite what is read' err
+check "... it is as it was" cmp a.txt i.bin.tmp
+check "nor is what another command writes touched" code 73 "$ZR" tokenize --tokenizer bytes b.txt -o i.bin
+check "... and says what to do" grep -q 'is running, or was ended: then remove it' err
+check "... it is as it was" cmp a.txt i.bin.tmp
+nanogpt() { "$ZR" tokenize --tokenizer bytes "$@" --format nanogpt; }
+cp a.txt odd.bin
+cp l.bin header.bin
+printf 'PK\003\004weights.' >zip.bin
+for file in odd header zip; do
+    cp $file.bin was
+    check "nanoGPT's format overwrites no $file.bin" code 73 nanogpt a.txt -o $file.bin
+    check "... and says so" grep -q "$file.bin is there, and no file of tokens of the format nanogpt" err
+    check "... it is as it was" cmp was $file.bin
+done
+printf 'x' >one.txt
+check "one token without a header" nanogpt one.txt -o n.bin
+check "... is overwritten" nanogpt a.txt -o n.bin
+check "... so are more" nanogpt b.txt -o n.bin
+gzip -c text.txt >text.gz
+check "a compressed text is refused" code 65 "$ZR" tokenize --tokenizer bytes a.txt text.gz -o x.bin
+check "... with what to do" grep -q 'text.gz: its format is gzip.*gunzip' err
+head -c 1000 /dev/zero >zeros
+check "what is no text is refused" code 65 "$ZR" tokenize --tokenizer bytes zeros -o x.bin
+check "tokens are no text" code 65 "$ZR" tokenize --tokenizer bytes l.bin -o x.bin
+check "... and it says which" grep -q 'l.bin: a file of tokens.*a text was wanted' err
+printf 'caf\351 au lait' >latin.txt
+check "what is odd about a text is told" "$ZR" tokenize --tokenizer bytes a.txt latin.txt -o latin.bin
+check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are taken as they are' err
 check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.bin
 check "a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --tokenizer bytes a.txt -o x.bin; test $? = 74' - "$ZR"
 check "what is refused leaves nothing" test ! -e x.bin -a ! -e x.bin.tmp -a ! -e x

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -95,6 +96,28 @@ static void each_file_is_in_the_hash(void **state)
     assert_true(hash[0] != hash[1] && hash[0] == hash[2]);
 }
 
+/* Of a text in the cache the tokens, whatever else that file says of them. */
+static void tokens_of_texts_are_in_the_hash(void **state)
+{
+    (void)state;
+    static const char *const image[] = {"{\"a\": \"some text\"}", "{\"b\":\"some text\"}", "{\"a\": \"another!\"}"};
+    uint64_t hash[3];
+    char cache[1024];
+    snprintf(cache, sizeof(cache), "%s/cache", tempdir);
+    for (int i = 0; i < 3; i++) {
+        const zr_data_args args = {.path = put_file("t.jsonl", image[i], strlen(image[i])),
+                                   .vocab_size = 256,
+                                   .seq_length = SEQ,
+                                   .text_key = i == 1 ? "b" : "a",
+                                   .cache_dir = cache};
+        zr_data *data = NULL;
+        if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s", zr_error_message());
+        assert_int_equal(zr_data_check(data, &hash[i], NULL, NULL), ZR_OK);
+        zr_data_close(&data);
+    }
+    assert_true(hash[0] == hash[1] && hash[0] != hash[2]);
+}
+
 static int open_files(void)
 {
     int n = 0;
@@ -122,7 +145,7 @@ static void few_files_are_open(void **state)
         assert_int_equal(zr_data_sample(data, g, token, target), ZR_OK);
         for (int i = 0; i < SEQ; i++) assert_int_equal(target[i], g % 285 * SEQ + i + 1);
     }
-    assert_true(open_files() - before <= 32);
+    assert_true(open_files() - before <= 4);
     utimensat(AT_FDCWD, in_tempdir("s_100.bin"), times, 0);
     assert_int_equal(zr_data_sample(data, 143, token, target), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "s_100.bin"));
@@ -131,6 +154,30 @@ static void few_files_are_open(void **state)
     assert_non_null(strstr(zr_error_message(), "s_110.bin"));
     assert_int_equal(zr_data_sample(data, 0, token, target), ZR_OK);
     zr_data_close(&data);
+}
+
+/* A process that has almost all the files open that it may have. */
+static void files_are_closed_for_others(void **state)
+{
+    (void)state;
+    char name[32];
+    int32_t token[SEQ], target[SEQ];
+    struct rlimit all, few;
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof(name), "e_%02d.bin", i);
+        put_uint16(name, 10 * i, 10);
+    }
+    if (getrlimit(RLIMIT_NOFILE, &all) != 0) skip();
+    const int next = open(in_tempdir("e_00.bin"), O_RDONLY);
+    assert_true(next >= 0);
+    close(next);
+    few = (struct rlimit){(rlim_t)next + 1, all.rlim_max}; /* one more */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    zr_data *data = open_ok(in_tempdir("e_*.bin"), ZR_SEQUENTIAL);
+    for (int64_t g = 0; g < 28; g++) assert_int_equal(zr_data_sample(data, g, token, target), ZR_OK);
+    assert_int_equal(target[SEQ - 1], 28 * SEQ);
+    zr_data_close(&data);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
 }
 
 /* Positions beyond 2^32, in files that take no room. */
@@ -182,6 +229,10 @@ static void bad_lists_are_refused(void **state)
              "[{\"path\": \"%s/r_1.bin\", \"weight\": 1}, {\"path\": \"%s/r_3.txt\", \"weight\": 1e-5}]", tempdir,
              tempdir);
     refused(value, ZR_ERR_CONFIG, "r_3.txt: its weight 1e-05 of 1.00001 is less than one sample in 4096");
+    snprintf(value, sizeof(value),
+             "[{\"path\": \"%s/r_1.bin\", \"weight\": 1e308}, {\"path\": \"%s/r_3.txt\", \"weight\": 1e308}]", tempdir,
+             tempdir);
+    refused(value, ZR_ERR_CONFIG, "r_1.bin and others: the sum of their weights is inf");
     refused("[]", ZR_ERR_CONFIG, "wanted a path");
 }
 
@@ -299,6 +350,49 @@ static void weights_are_in_the_hash(void **state)
     assert_true(a != b);
 }
 
+/* So is which file belongs to which source: the first has one of three, then two. */
+static void sources_are_in_the_hash(void **state)
+{
+    (void)state;
+    uint64_t hash[2];
+    char name[16];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "w_%d.bin", i);
+        put_uint16(name, 100 * i, 100);
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(value, sizeof(value),
+                 "[{\"path\": [\"%s/w_0.bin\"%s \"%s/w_1.bin\"%s \"%s/w_2.bin\"], \"weight\": 1}]", tempdir,
+                 i == 0 ? "], \"weight\": 1}, {\"path\": [" : ",", tempdir,
+                 i == 1 ? "], \"weight\": 1}, {\"path\": [" : ",", tempdir);
+        zr_data *data = open_ok(value, ZR_SHUFFLED);
+        assert_int_equal(zr_data_check(data, &hash[i], NULL, NULL), ZR_OK);
+        zr_data_close(&data);
+    }
+    assert_true(hash[0] != hash[1]);
+}
+
+/* Which window a sample is, is as it always was: a run goes on with the samples that it would have had. */
+static void the_order_stays(void **state)
+{
+    (void)state;
+    static const int64_t sample[] = {0, 1, 2, 3, 146, 147, 148, 149}; /* 142 are an epoch */
+    static const int64_t one[] = {144, 74, 32, 39, 103, 719, 614, 950};
+    static const int64_t block[] = {0, 1, 2, 3, ZR_DATA_MIX, ZR_DATA_MIX + 1, ZR_DATA_MIX + 2, ZR_DATA_MIX + 3};
+    static const int64_t mixed[] = {1461, 296, 1130, 660, 955, 2458, 406, 332};
+    int64_t first;
+    zr_data *mix = open_mix((const char *[]){"0.7", "0.2", "0.1"}, ZR_SHUFFLED);
+    zr_data *alone = open_ok(in_tempdir("m_0.bin"), ZR_SHUFFLED);
+    for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++) {
+        assert_int_equal(zr_data_locate(alone, sample[i], &first), ZR_OK);
+        assert_int_equal(first, one[i]);
+        assert_int_equal(zr_data_locate(mix, block[i], &first), ZR_OK);
+        assert_int_equal(first, mixed[i]);
+    }
+    zr_data_close(&alone);
+    zr_data_close(&mix);
+}
+
 /* ---- ahead ----------------------------------------------------------------------------------- */
 
 static void what_is_read_ahead_is_the_same(void **state)
@@ -347,7 +441,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_one_text),
         cmocka_unit_test(each_file_is_in_the_hash),
+        cmocka_unit_test(tokens_of_texts_are_in_the_hash),
         cmocka_unit_test(few_files_are_open),
+        cmocka_unit_test(files_are_closed_for_others),
         cmocka_unit_test(a_text_may_be_of_any_length),
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_name_that_is_there_is_no_pattern),
@@ -355,6 +451,8 @@ int main(void)
         cmocka_unit_test(each_source_has_its_own_epochs),
         cmocka_unit_test(samples_are_of_their_source),
         cmocka_unit_test(weights_are_in_the_hash),
+        cmocka_unit_test(sources_are_in_the_hash),
+        cmocka_unit_test(the_order_stays),
         cmocka_unit_test(what_is_read_ahead_is_the_same),
         cmocka_unit_test(a_failure_comes_with_its_sample),
     };

@@ -1,4 +1,5 @@
 //TEST timeout=60 tsan=1
+//LINK -Wl,--wrap=flock
 /* .jsonl: what becomes tokens, what is a bad line, and the cache in which the tokens stand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,14 +10,26 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "bpe_make.h"
 #include "data/encode.h"
 #include "tempdir.h"
 #include "zr/data.h"
 
 enum { SEQ = 4, ROOM = 4 << 20 };
+
+/* A file system without locks, or one whose locks are each host's own. */
+static bool no_locks;
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation)
+{
+    return no_locks ? 0 : __real_flock(fd, operation);
+}
 
 static zr_data_args args_of(const char *path)
 {
@@ -195,6 +208,162 @@ static void parts_of_a_text_are_all_of_it(void **state)
     zr_tokenizer_close(&bytes);
 }
 
+/* A byte-level BPE tokenizer with merges within words, across a space and of white space. */
+static zr_tokenizer *open_bpe(const char *pre_tokenizer)
+{
+    zr_tokenizer *bpe = NULL;
+    char *json = bpe_json("\"added_tokens\": [{\"id\": 260, \"content\": \"<|endoftext|>\", \"normalized\": false}], ",
+                          pre_tokenizer, "\"type\": \"BPE\"",
+                          "\"ab\": 256, \"aba\": 257, \"\xc4\xa0"
+                          "a\": 258, \"\xc4\xa0\xc4\xa0\": 259",
+                          "[\"a b\", \"ab a\", \"\xc4\xa0 a\", \"\xc4\xa0 \xc4\xa0\"]");
+    if (zr_tokenizer_open(put_file("tokenizer.json", json, strlen(json)), &bpe) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    zr_free(json);
+    return bpe;
+}
+
+#define ANY_EXPRESSION                                                                                                 \
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a ]+|.\"}, "       \
+    "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "          \
+    "\"use_regex\": false}]}"
+
+/* What a text becomes in parts of these sizes, on so many threads, is what zr_tokenizer_encode makes of all of it. */
+static void parts_become(const zr_tokenizer *bpe, const zr__file *in, bool lines, const int32_t *wanted, int64_t n)
+{
+    static unsigned char got[ROOM];
+    static const int64_t size[] = {0, 64, 1000, 4096, 65536};
+    zr__file out;
+    zr__encoded did;
+    for (size_t s = 0; s < sizeof(size) / sizeof(size[0]); s++) {
+        for (int threads = 1; threads <= 8; threads += threads == 1 ? 2 : 5) {
+            const zr__encoding x = {.text = in,
+                                    .tokenizer = bpe,
+                                    .lines = lines,
+                                    .text_key = "text",
+                                    .token_bytes = 2,
+                                    .threads = threads,
+                                    .part_bytes = size[s]};
+            assert_int_equal(zr__file_open(put_file("tokens", "", 0), true, &out), ZR_OK);
+            if (zr__encode(&x, &out, 0, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+            assert_int_equal(did.tokens, n);
+            out.bytes = 2 * n;
+            assert_int_equal(zr__file_read(&out, 0, got, 2 * n, ZR_ERR_DATA), ZR_OK);
+            for (int64_t i = 0; i < n; i++)
+                if (wanted[i] != (got[2 * i] | got[2 * i + 1] << 8))
+                    fail_msg("parts of %d, %d threads: token %d differs", (int)size[s], threads, (int)i);
+            zr__file_close(&out);
+        }
+    }
+}
+
+enum { TEXT = 300000 };
+
+/* Words of a, b and c, runs of spaces and newlines, an added token now and then, letters of two bytes. */
+static int64_t write_words(char *text)
+{
+    uint32_t x = 7;
+    int64_t n = 0;
+    while (n < TEXT) {
+        static const char *const piece[] = {"a",  "b",  "a",  "b", "aba",           " ",        " ",
+                                            "  ", "\n", " a", "c", "<|endoftext|>", "\xc3\xa9", "\xe3\x80\x80",
+                                            "\t", "1"};
+        x = x * 1664525 + 1013904223;
+        const char *one = piece[x >> 28];
+        memcpy(text + n, one, strlen(one));
+        n += (int64_t)strlen(one);
+    }
+    return n;
+}
+
+static void parts_have_the_tokens_of_the_whole(void **state)
+{
+    (void)state;
+    static char words[TEXT + 16];
+    static int32_t wanted[TEXT + 16];
+    const char *const way[] = {BPE_BYTE_LEVEL, ANY_EXPRESSION};
+    zr__file in;
+    for (int w = 0; w < 2; w++) {
+        zr_tokenizer *bpe = open_bpe(way[w]);
+        int64_t bytes = write_words(words), n = 0;
+        assert_int_equal(zr_tokenizer_cut(bpe, "a b", 1, 3), w == 0 ? 1 : 0);
+        assert_int_equal(zr_tokenizer_encode(bpe, words, bytes, wanted, bytes, &n), ZR_OK);
+        assert_int_equal(zr__file_open(put_file("text", words, (size_t)bytes), false, &in), ZR_OK);
+        parts_become(bpe, &in, false, wanted, n);
+        zr__file_close(&in);
+        zr_tokenizer_close(&bpe);
+    }
+}
+
+/* Each line's text, and behind each the token that ends it. */
+static void lines_have_the_tokens_of_their_texts(void **state)
+{
+    (void)state;
+    static char words[TEXT + 16];
+    static int32_t wanted[2 * TEXT];
+    const char *const way[] = {BPE_BYTE_LEVEL, ANY_EXPRESSION};
+    const int64_t bytes = write_words(words);
+    zr__file in;
+    for (int w = 0; w < 2; w++) {
+        zr_tokenizer *bpe = open_bpe(way[w]);
+        int64_t all = 0;
+        FILE *file = fopen(put_file("text.jsonl", "", 0), "wb");
+        if (!file) abort();
+        for (int64_t at = 0, length = 1; at < bytes; at += length, length = length * 7 % 9973 + 1) {
+            int64_t n = 0, end = at + length < bytes ? at + length : bytes;
+            while (end < bytes && (words[end] & 0xc0) == 0x80) end++;
+            length = end - at;
+            fputs("{\"text\": \"", file);
+            for (int64_t i = at; i < end; i++)
+                if (words[i] == '\n' || words[i] == '\t')
+                    fputs(words[i] == '\n' ? "\\n" : "\\t", file);
+                else
+                    fputc(words[i], file);
+            fputs("\"}\n", file);
+            assert_int_equal(zr_tokenizer_encode(bpe, words + at, length, wanted + all, length, &n), ZR_OK);
+            all += n;
+            wanted[all++] = 260;
+        }
+        fclose(file);
+        assert_int_equal(zr__file_open(in_tempdir("text.jsonl"), false, &in), ZR_OK);
+        parts_become(bpe, &in, true, wanted, all);
+        zr__file_close(&in);
+        zr_tokenizer_close(&bpe);
+    }
+}
+
+/* A long text without a place to cut: before a character, or not at all. */
+static void a_text_without_cuts_is_bounded(void **state)
+{
+    (void)state;
+    enum { LONG = (4 << 20) + 2 };
+    char *text = malloc(LONG);
+    zr__file in, out;
+    zr__encoded did;
+    if (!text) abort();
+    for (int i = 0; i < LONG; i++) text[i] = i % 2 ? '\xa9' : '\xc3';
+    assert_int_equal(zr__file_open(put_file("text", text, LONG), false, &in), ZR_OK);
+    assert_int_equal(zr__file_open(put_file("tokens", "", 0), true, &out), ZR_OK);
+    zr_tokenizer *bpe = open_bpe(BPE_BYTE_LEVEL);
+    zr__encoding x = {.text = &in, .tokenizer = bpe, .token_bytes = 2};
+    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_OK);
+    assert_int_equal(did.text_bytes, LONG);
+    assert_int_equal(did.tokens, LONG); /* no merge has these */
+    zr_tokenizer_close(&bpe);
+    x.tokenizer = bpe = open_bpe(ANY_EXPRESSION);
+    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "4194306 bytes; the tokenizer "));
+    x.lines = true;
+    x.skip_bad_lines = true;
+    x.text_key = "text";
+    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_OK);
+    assert_int_equal(did.skipped_lines, 1);
+    zr_tokenizer_close(&bpe);
+    zr__file_close(&in);
+    zr__file_close(&out);
+    free(text);
+}
+
 /* ---- the cache ------------------------------------------------------------------------------- */
 
 /* The names that end so; *one is the last of them. */
@@ -222,6 +391,16 @@ static int empty_cache(void **state)
         closedir(dir);
     }
     return 0;
+}
+
+/* A file whose tokens take a while. */
+static const char *many_lines(const char *name)
+{
+    FILE *file = fopen(put_file(name, "", 0), "wb");
+    if (!file) abort();
+    for (int i = 0; i < 20000; i++) fprintf(file, "{\"text\": \"line %d of a text that takes a while\"}\n", i);
+    fclose(file);
+    return in_tempdir(name);
 }
 
 static const char image[] = "{\"text\": \"a text in the cache\"}\n";
@@ -277,19 +456,64 @@ static void what_is_damaged_is_made_again(void **state)
     reads_as(&args, text);
 }
 
-/* What a process that was killed has left is taken over. */
+/* A process that writes to the cache and does not come to its end. */
+static void write_and_die(const zr_data_args *args)
+{
+    zr_data *data = NULL;
+    const struct rlimit most = {64, 64};
+    setrlimit(RLIMIT_FSIZE, &most); /* of a file: the header alone, so the signal ends it */
+    (void)!zr_data_open_with(args, &data);
+    _exit(0);
+}
+
+/* What a process that was killed has left is removed. */
 static void a_rest_is_no_hindrance(void **state)
 {
     (void)state;
-    char one[PATH_MAX], part[PATH_MAX];
+    char one[PATH_MAX];
+    int status = 0;
     const zr_data_args args = args_of(put_file("once.jsonl", image, strlen(image)));
+    const pid_t child = fork();
+    if (child == 0) write_and_die(&args);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    assert_int_equal(cached(".part", one), 1);
+    assert_int_equal(cached(".lock", one), 1);
     reads_as(&args, text);
+    assert_int_equal(cached(".part", one), 0);
+    assert_int_equal(cached(".lock", one), 0);
     assert_int_equal(cached(".tokens", one), 1);
-    snprintf(part, sizeof(part), "%.*s.part", (int)(strlen(one) - strlen(".tokens")), one);
-    assert_int_equal(rename(one, part), 0);
-    assert_int_equal(truncate(part, 1 << 20), 0);
-    reads_as(&args, text);
-    assert_int_equal(cached(".part", part), 0);
+}
+
+/* Locks of another host may not be seen here: the file that it makes meanwhile stays, and is as good. */
+static void makers_need_no_lock(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 4 };
+    char one[PATH_MAX], other[PATH_MAX];
+    pid_t child[PROCESSES];
+    no_locks = true;
+    const zr_data_args args = args_of(many_lines("unlocked.jsonl"));
+    for (int i = 0; i < PROCESSES; i++) {
+        child[i] = fork();
+        if (child[i] != 0) continue;
+        struct stat mine, now;
+        zr_data *data = NULL;
+        zr_status st = zr_data_open_with(&args, &data);
+        if (st != ZR_OK || cached(".tokens", one) != 1 || stat(one, &mine) != 0) _exit(98);
+        usleep(200000);
+        _exit(stat(one, &now) == 0 && mine.st_ino == now.st_ino ? 0 : 99);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = 0;
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    no_locks = false;
+    assert_int_equal(cached(".tokens", one), 1);
+    assert_int_equal(cached(".part", other), 0);
+    assert_int_equal(cached(".lock", other), 0);
 }
 
 static void many_at_once_make_one_file(void **state)
@@ -298,11 +522,7 @@ static void many_at_once_make_one_file(void **state)
     enum { PROCESSES = 8 };
     char one[PATH_MAX];
     pid_t child[PROCESSES];
-    FILE *file = fopen(put_file("many.jsonl", "", 0), "wb");
-    if (!file) abort();
-    for (int i = 0; i < 20000; i++) fprintf(file, "{\"text\": \"line %d of a text that takes a while\"}\n", i);
-    fclose(file);
-    const zr_data_args args = args_of(in_tempdir("many.jsonl"));
+    const zr_data_args args = args_of(many_lines("many.jsonl"));
     for (int i = 0; i < PROCESSES; i++) {
         child[i] = fork();
         if (child[i] != 0) continue;
@@ -318,7 +538,6 @@ static void many_at_once_make_one_file(void **state)
         if (i != PROCESSES / 2) assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ZR_OK);
     }
     assert_int_equal(cached(".tokens", one), 1);
-    assert_int_equal(cached(".part", one), 0);
 }
 
 static void a_failure_leaves_nothing(void **state)
@@ -331,6 +550,8 @@ static void a_failure_leaves_nothing(void **state)
     zr_data_args none = args;
     none.cache_dir = put_file("file", "", 0);
     refused(&none, ZR_ERR_CREATE, "file");
+    none.cache_dir = "";
+    refused(&none, ZR_ERR_CONFIG, "data.cache_dir: \"\" names no folder");
 }
 
 static void told(void *arg, int64_t done, int64_t all)
@@ -351,6 +572,20 @@ static void progress_is_told(void **state)
     assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
     assert_int_equal(most, strlen(image));
     zr_data_close(&data);
+    most = 0; /* what is in the cache is found by its hash, which takes a while too */
+    assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+    assert_int_equal(most, strlen(image));
+    zr_data_close(&data);
+}
+
+static void what_is_read_ahead_takes_memory(void **state)
+{
+    (void)state;
+    const int64_t most = ZR_DATA_AHEAD_BYTES;
+    assert_int_equal(zr_data_ahead_bytes(1023, 3), 3 * 4096);
+    assert_int_equal(zr_data_ahead_bytes(1023, 1 << 20), most);
+    assert_int_equal(zr_data_ahead_bytes(most / 4 - 1, 7), most);
+    assert_int_equal(zr_data_ahead_bytes(most / 4, 7), 0);
 }
 
 static void a_look_makes_nothing(void **state)
@@ -377,12 +612,17 @@ int main(void)
         cmocka_unit_test_setup(a_line_has_a_longest_length, empty_cache),
         cmocka_unit_test_setup(a_long_file_is_read_in_parts, empty_cache),
         cmocka_unit_test_setup(parts_of_a_text_are_all_of_it, empty_cache),
+        cmocka_unit_test(parts_have_the_tokens_of_the_whole),
+        cmocka_unit_test(lines_have_the_tokens_of_their_texts),
+        cmocka_unit_test(a_text_without_cuts_is_bounded),
         cmocka_unit_test_setup(tokens_are_made_once, empty_cache),
         cmocka_unit_test_setup(what_is_damaged_is_made_again, empty_cache),
         cmocka_unit_test_setup(a_rest_is_no_hindrance, empty_cache),
+        cmocka_unit_test_setup(makers_need_no_lock, empty_cache),
         cmocka_unit_test_setup(many_at_once_make_one_file, empty_cache),
         cmocka_unit_test_setup(a_failure_leaves_nothing, empty_cache),
         cmocka_unit_test_setup(progress_is_told, empty_cache),
+        cmocka_unit_test(what_is_read_ahead_takes_memory),
         cmocka_unit_test_setup(a_look_makes_nothing, empty_cache),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

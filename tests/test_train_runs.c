@@ -426,7 +426,7 @@ static void the_loss_scale_is_in_the_line(void **state)
     step.loss_scale = 0x1p40;
     n = zr__metrics_step(&step, line);
     assert_int_equal(n, strlen(line));
-    assert_non_null(strstr(line, ", \"skipped\":3, \"loss_scale\":1099511627776}\n"));
+    assert_non_null(strstr(line, ", \"skipped\":3, \"data_wait_ms\":0, \"loss_scale\":1099511627776}\n"));
 }
 
 int main(void)

@@ -23,14 +23,14 @@ typedef struct zr_tokenizer zr_tokenizer;
  *  the files of a byte-level BPE tokenizer as GPT-2's (tokenizer.json, else vocab.json and merges.txt), or of a
  *  tokenizer.json. Constant once it is open: any number of threads may use it at the same time.
  *
- *  Text need not be UTF-8: a byte that belongs to no character is cut off from what stands beside it, and the bytes of
- * a text's tokens are always the text's. Added tokens (<|endoftext|>) are found in the text; none is put in: a
+ *  Text need not be UTF-8: a byte that belongs to no character is cut off from what stands beside it, and the bytes
+ *  of a text's tokens are always the text's. Added tokens (<|endoftext|>) are found in the text; none is put in: a
  *  post_processor, truncation and padding say nothing of how text is cut.
  *
  *  ZR_ERR_NOT_FOUND no such file; ZR_ERR_DATA a damaged one (message: file and what); ZR_ERR_UNSUPPORTED what is not of
  *  this kind, by name: another model, a normalizer, another pre-tokenizer than ByteLevel behind any number of Split. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
-/** Has this directory the files of a tokenizer? Whether they are of a kind that is read says zr_tokenizer_open. */
+/** Has this directory all files of a tokenizer? Whether they are of a kind that is read says zr_tokenizer_open. */
 ZR_API bool zr_tokenizer_is_in(const char *dir);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
@@ -40,8 +40,8 @@ ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Tokens of text[0, bytes) into `tokens` (room); *n is how many. ZR_ERR_ARG when `room` is too
- *  small: `bytes` tokens are always enough. Time grows with the text as n log n at most, whatever the text, but for
- * what the tokenizer's own regular expressions ask for: ZR_ERR_DATA where that is beyond bounds. */
+ *  small: `bytes` tokens are always enough. Time grows with the text as n log n at most, whatever the text, but
+ *  for what the tokenizer's own regular expressions ask for: ZR_ERR_DATA where that is beyond bounds. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
@@ -69,9 +69,10 @@ typedef struct zr_data zr_data;
  *              floor(g/W'), and a bijection keyed by (seed, epoch) says which window it is.
  *
  *  Several sources: samples come in blocks of ZR_DATA_MIX. In each, source s has c_s of them, its weight's share, what
- *  is left over going to the largest remainders. A bijection keyed by (seed, block) puts sample i of block b at place
- * p; places [c_0 + ... + c_(s-1), ... + c_s) are those of source s, and the j-th of them is its own sample b c_s + j,
- *  which its own order, as above, makes a window. So each sample costs the same, and none needs those before it. */
+ *  is left over going to the largest remainders. A bijection keyed by (seed, block) puts sample i of block b at
+ *  place p; places [c_0 + ... + c_(s-1), ... + c_s) are those of source s, and the j-th of them is its own sample
+ *  b c_s + j, which its own order, as above, makes a window. So each sample costs the same, and none needs those before
+ *  it. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
@@ -105,7 +106,8 @@ typedef struct zr_data_args {
     const char *text_key;    /* of a line of .jsonl; NULL: "text" */
     bool skip_bad_lines;     /* else they are errors */
     const char *cache_dir;   /* where tokens of texts are kept; NULL: zr/tokens in the user's cache */
-    zr_progress_fn progress; /* while a text is tokenized, by this process or another, in bytes of text; NULL */
+    zr_progress_fn progress; /* while a text is hashed, then while it is tokenized, by this process or
+                                another, in bytes of text; NULL */
     void *arg;
 } zr_data_args;
 
@@ -117,14 +119,17 @@ typedef struct zr_data_args {
  * known by the name ending in ".bin"; ".jsonl", lines that are objects with a text; anything else is text.
  *
  * Text with the tokenizer "bytes" is read as it is. Other text and .jsonl is tokenized once, into a file of the cache
- * named by contents, tokenizer and keys; whoever wants the same meanwhile waits for it. A text of any length passes
- * through a few megabytes. Behind each text of a .jsonl file stands the tokenizer's "<|endoftext|>", where that is one
- * token, else a newline. Texts are tokenized in stretches that end before a newline behind a letter, where the usual
- * tokenizers end a word.
+ * named by contents, tokenizer and keys; whoever wants the same meanwhile on this host waits for it. A text of any
+ * length passes through up to eight threads, each with some MiB; a line of .jsonl, of up to 16 MiB, takes eight times
+ * its length, one such line at a time. Behind each text of a .jsonl file stands the tokenizer's "<|endoftext|>", where
+ * that is one token, else a newline. The tokens of a text are those of the whole text, with one exception: where there
+ * is no place to cut it in 1 MiB (zr_tokenizer_cut), it is cut before a character. Where zr_tokenizer_cut knows no
+ * place in any text, a plain text of up to 4 MiB is tokenized whole, and a longer one refused.
  *
  * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file, a pattern without a match; ZR_ERR_DATA size,
  * header, index or a line of .jsonl are wrong (message: file, offset or line, found, wanted); ZR_ERR_CONFIG text whose
- * tokenizer has more tokens than vocab_size, a list or weights that are none; ZR_ERR_UNSUPPORTED tokenizer unknown;
+ * tokenizer has more tokens than vocab_size, a list or weights that are none; ZR_ERR_UNSUPPORTED tokenizer unknown,
+ * or its text too long;
  * ZR_ERR_CREATE, ZR_ERR_IO the cache cannot be written; ZR_ERR_ARG sizes.
  */
 ZR_API ZR_NODISCARD zr_status zr_data_open_with(const zr_data_args *args, zr_data **data);
@@ -136,9 +141,10 @@ ZR_API ZR_NODISCARD zr_status zr_data_look(const char *path, bool *text, char *n
 ZR_API void zr_data_close(zr_data **data);
 
 /** Read all files once, in parts: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
- * token. *hash (may be NULL): XXH3-64 of the file's bytes; of several files, and of how sources are mixed, one hash of
- * all. fn (may be NULL) is told how far it is. Nothing is read where no hash is wanted and every value of a token's
- * type is one. ZR_ERR_IO as zr_data_sample. */
+ *  token. *hash (may be NULL): XXH3-64 of the file's bytes, of a text in the cache those of its tokens; of several
+ *  files, of which source each belongs to and of how sources are mixed, one hash of all. fn (may be NULL) is told how
+ *  far it is. Nothing is read where no hash is wanted and every value of a token's type is one. ZR_ERR_IO as
+ *  zr_data_sample. */
 ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
@@ -167,6 +173,9 @@ ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int3
  *  thread (ZR_ERR_MEMORY); from then on zr_data_window is out of order. */
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
+
+/** Bytes of memory that this takes, for n samples of so many tokens; 0: not even one fits. */
+ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
 
 /** Window w of zr_data_windows, whatever the order. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);

@@ -531,6 +531,7 @@ typedef enum zr_tokens_format {
 } zr_tokens_format;
 
 #define ZR_TOKENIZE_TEXTS 256
+#define ZR_TOKENIZE_THREADS 256
 
 typedef struct zr_tokenize_args {
     const char *tokenizer;   /* as zr_tokenizer_open takes it */
@@ -539,7 +540,7 @@ typedef struct zr_tokenize_args {
     const char *out;         /* zr_data_open reads it; with NANOGPT its name ends in ".bin" */
     zr_tokens_format format;
     bool eot;                /* <|endoftext|> between documents; no other token is put in */
-    int threads;             /* 1 .. 256 */
+    int threads;             /* 1 .. ZR_TOKENIZE_THREADS; 0: as many as processors, no more than these */
     zr_progress_fn progress; /* of bytes of text; may be NULL */
     void *arg;
 } zr_tokenize_args;
@@ -550,14 +551,17 @@ typedef struct zr_tokenized {
     int64_t vocab;
     uint64_t hash; /* zr_tokenizer_hash */
     int token_bytes;
+    char note[512]; /* what is odd about the first text that is, as zr_data_look says; "" */
 } zr_tokenized;
 
 /** Write the tokens of texts into a file, which is there whole or not at all. The tokens are those of
  * zr_tokenizer_encode on each whole text, for any number of threads. A text is read in windows of 1 MiB a thread (5
  * bytes of memory for each byte) where the tokenizer knows where it may be cut (zr_tokenizer_cut); else it is in memory
- * as a whole, and one thread works on it. ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` is one of what is read, or no such file
- * of tokens; ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_UNSUPPORTED of tokenizer and texts; ZR_ERR_DATA too many tokens for
- * the header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO. */
+ * as a whole, and one thread works on it. The file is made as `out`.tmp.
+ *
+ * ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` or `out`.tmp is one of what is read, `out` is there and no such file of tokens,
+ * or `out`.tmp is there; ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_UNSUPPORTED of tokenizer and texts; ZR_ERR_DATA too many
+ * tokens for the header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
 ZR_API ZR_NODISCARD zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did);
 
 /* ---- with trained weights -------------------------------------------------------------------- */
@@ -570,6 +574,7 @@ typedef struct zr_eval_result {
     int64_t tokens;
     int64_t params;
     char data[1024]; /* the file read */
+    char note[512];  /* of bad lines that were left out (data.bad_lines), a line for the user; "" */
 } zr_eval_result;
 
 /** What to evaluate on; zero-initialise. */

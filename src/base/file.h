@@ -48,6 +48,9 @@ void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes);
 #define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)
 typedef zr_status (*zr__piece_fn)(void *arg, int64_t at, const void *piece, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash);
+/** The same of what stands from byte `first` on. */
+ZR_NODISCARD zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg,
+                                          uint64_t *hash);
 
 /** A hash of two hashes, in this order. */
 uint64_t zr__hash_join(uint64_t first, uint64_t second);

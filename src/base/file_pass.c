@@ -10,9 +10,9 @@ typedef struct pass {
     XXH3_state_t state;
 } pass;
 
-static zr_status read_pieces(const zr__file *file, pass *p, zr__piece_fn fn, void *arg, bool hashed)
+static zr_status read_pieces(const zr__file *file, int64_t first, pass *p, zr__piece_fn fn, void *arg, bool hashed)
 {
-    for (int64_t at = 0, bytes; at < file->bytes; at += bytes) {
+    for (int64_t at = first, bytes; at < file->bytes; at += bytes) {
         bytes = file->bytes - at < ZR__FILE_PIECE_BYTES ? file->bytes - at : ZR__FILE_PIECE_BYTES;
         ZR_TRY(zr__file_read(file, at, p->piece, bytes, ZR_ERR_IO));
         if (hashed) (void)XXH3_64bits_update(&p->state, p->piece, (size_t)bytes);
@@ -21,15 +21,21 @@ static zr_status read_pieces(const zr__file *file, pass *p, zr__piece_fn fn, voi
     return zr__file_unchanged(file);
 }
 
-zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)
+zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg, uint64_t *hash)
 {
     pass *p = zr_alloc(sizeof(*p));
     ZR_CHECK(p, ZR_ERR_MEMORY, "%zu bytes to read %s", sizeof(*p), file->name);
     (void)XXH3_64bits_reset(&p->state);
-    zr_status st = read_pieces(file, p, fn, arg, hash != NULL);
+    zr_status st = read_pieces(file, first, p, fn, arg, hash != NULL);
     if (hash) *hash = XXH3_64bits_digest(&p->state);
     zr_free(p);
     return st;
+}
+
+zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)
+{
+    ZR_TRY(zr__file_pass_from(file, 0, fn, arg, hash));
+    return ZR_OK;
 }
 
 uint64_t zr__hash_join(uint64_t first, uint64_t second)

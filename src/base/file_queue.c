@@ -1,8 +1,9 @@
 #include "base/file_queue.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -129,11 +130,7 @@ static zr_status start_thread(zr__file_queue *q)
 {
     q->locks = pthread_mutex_init(&q->lock, NULL) == 0 && pthread_cond_init(&q->changed, NULL) == 0;
     ZR_CHECK(q->locks, ZR_ERR_MEMORY, "no memory for a lock");
-    sigset_t all, before; /* signals are for the threads that know them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&q->thread, NULL, run_queue, q);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = zr__thread_start(&q->thread, 0, run_queue, q);
     q->started = error == 0;
     ZR_CHECK(q->started, ZR_ERR_MEMORY, "cannot start a thread for %s: %s", q->file->name, strerror(error));
     return ZR_OK;

@@ -10,29 +10,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 512, PATH_BYTES = 256 };
+enum { NAME_BYTES = 512, PATH_BYTES = 256, FIRST_BYTES = 1 << 16 };
+
+static zr_status check_size(const char *name, size_t bytes, size_t most)
+{
+    ZR_CHECK(bytes <= most, ZR_ERR_CONFIG, "%s: larger than %zu bytes, the most that are read of such a file", name,
+             most);
+    return ZR_OK;
+}
+
+/* Twice the room, but no more than shows that there are too many bytes. */
+static zr_status grow(const char *name, size_t most, size_t bytes, char **text, size_t *room)
+{
+    size_t more = *room < FIRST_BYTES ? FIRST_BYTES : 2 * *room;
+    if (more > most + 1) more = most + 1;
+    char *grown = zr_alloc(more + 1);
+    ZR_CHECK(grown, ZR_ERR_MEMORY, "%s: no memory for %zu bytes while reading", name, more);
+    if (bytes) memcpy(grown, *text, bytes);
+    zr_free(*text);
+    *text = grown;
+    *room = more;
+    return ZR_OK;
+}
 
 /* Pipes are welcome, so the size is known only at the end. */
-static zr_status read_all(int fd, const char *name, char *buffer, size_t *bytes)
+static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
+    size_t room = 0;
     *bytes = 0;
     for (;;) {
-        ssize_t n = read(fd, buffer + *bytes, (size_t)ZR_JSON_MAX_BYTES + 1 - *bytes);
+        if (*bytes == room) ZR_TRY(grow(name, most, *bytes, text, &room));
+        ssize_t n = read(fd, *text + *bytes, room - *bytes);
         if (n < 0 && errno == EINTR) continue;
         ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
         if (n == 0) return ZR_OK;
         *bytes += (size_t)n;
-        ZR_CHECK(*bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than %d bytes; a configuration is smaller",
-                 name, ZR_JSON_MAX_BYTES);
+        ZR_TRY(check_size(name, *bytes, most));
     }
-}
-
-static zr_status keep(const char *buffer, size_t bytes, char **text)
-{
-    *text = zr_alloc(bytes + 1);
-    ZR_CHECK(*text, ZR_ERR_MEMORY, "out of memory for %zu bytes of JSON", bytes);
-    memcpy(*text, buffer, bytes);
-    return ZR_OK;
 }
 
 /* Opening a named pipe to read waits for a writer that may never come; what is no file is refused before. */
@@ -46,34 +60,34 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
 }
 
-static zr_status read_text(const char *path, bool pipes, char **text, size_t *bytes)
+static zr_status read_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
 {
-    char name[NAME_BYTES];
+    char name[NAME_BYTES], *all = NULL;
     int fd = -1;
     zr__text_escape(path, name, sizeof(name));
     ZR_TRY(open_text(path, name, pipes, &fd));
-    zr_status st = ZR_OK;
-    char *buffer = zr_alloc((size_t)ZR_JSON_MAX_BYTES + 1);
-    if (!buffer) {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "%s: out of memory while reading", name);
-        goto done;
-    }
-    ZR_TRY_GOTO(st, read_all(fd, name, buffer, bytes), done);
-    ZR_TRY_GOTO(st, keep(buffer, *bytes, text), done);
-done:
-    zr_free(buffer);
+    zr_status st = read_all(fd, name, most, &all, bytes);
     close(fd);
+    if (st == ZR_OK)
+        *text = all;
+    else
+        zr_free(all);
     return st;
 }
 
 zr_status zr__json_read(const char *path, char **text, size_t *bytes)
 {
-    return read_text(path, true, text, bytes);
+    return read_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
 }
 
 zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
 {
-    return read_text(path, false, text, bytes);
+    return zr__json_read_most(path, ZR_JSON_MAX_BYTES, text, bytes);
+}
+
+zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes)
+{
+    return read_text(path, false, most, text, bytes);
 }
 
 /* One more part of a path. Messages take no memory: they must work when there is none. */
@@ -165,10 +179,14 @@ void zr__json_blank_comments(char *text, size_t bytes)
 
 zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
 {
+    return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
+}
+
+zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
+{
     char shown[NAME_BYTES];
     *root = NULL;
-    ZR_CHECK(bytes <= ZR_JSON_MAX_BYTES, ZR_ERR_CONFIG, "%s: larger than %d bytes; a configuration is smaller",
-             zr__text_escape(name, shown, sizeof(shown)), ZR_JSON_MAX_BYTES);
+    ZR_TRY(check_size(zr__text_escape(name, shown, sizeof(shown)), bytes, most));
     zr__json_skip_mark(&text, &bytes);
     zr__json_trail trail;
     zr__json_token token;

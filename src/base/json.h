@@ -1,6 +1,7 @@
 /**
- * JSON from people's hands: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB,
- * 64 levels), with positions in messages. A byte order mark and CR LF are accepted. Parsing is jansson's.
+ * JSON from people's hands: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB where
+ * nothing else is said, 64 levels), with positions in messages. A byte order mark and CR LF are accepted. Parsing is
+ * jansson's.
  */
 #ifndef ZR_BASE_JSON_H
 #define ZR_BASE_JSON_H
@@ -24,10 +25,15 @@ typedef struct zr__json_place {
  */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
+/** As _file, of up to `most` bytes. */
+ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes);
 
 /** Parse an object or array; `name` stands for the file in messages. json_decref the root.
  *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
+/** The same of up to `most` bytes. */
+ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
+                                           json_t **root);
 
 /** Put spaces in the place of comments, each from `//` to the end of its line: places stay what they are. */
 void zr__json_blank_comments(char *text, size_t bytes);

@@ -43,6 +43,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     zr_status st = zr_eval_dir(args.operand[0], &want, &result);
     if (want.progress) cli_line_clear();
     ZR_TRY(st);
+    if (result.note[0] && !args.quiet) cli_say("note: %s", result.note);
     if (args.json) {
         print_json(&result);
     } else {

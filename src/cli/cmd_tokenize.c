@@ -41,6 +41,7 @@ static zr_status tokenize(const cli_args *args, const wanted *w, zr_tokenize_arg
     zr_status st = zr_tokenize(want, &did);
     if (show) cli_line_clear();
     ZR_TRY(st);
+    if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
     if (args->json)
         print_json(want, &did, w->format);
     else if (!args->quiet)
@@ -55,7 +56,7 @@ static zr_status tokenize(const cli_args *args, const wanted *w, zr_tokenize_arg
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    wanted w = {.format = "llmc", .threads = zr_host_cores()};
+    wanted w = {.format = "llmc"};
     const cli_option options[] = {
         {"tokenizer", CLI_TEXT, &w.tokenizer, 0, "DIR", "directory of a tokenizer, a tokenizer.json, or bytes"},
         {"out", CLI_TEXT, &w.out, 0, "FILE", "the file to write, also -o"},

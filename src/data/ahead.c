@@ -1,6 +1,7 @@
 #include "data/ahead.h"
 
-#include <pthread.h>
+#include "base/thread.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -50,16 +51,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-static bool start(zr__ahead *a)
-{
-    pthread_attr_t attr;
-    if (pthread_attr_init(&attr) != 0) return false;
-    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-    const bool started = pthread_create(&a->thread, &attr, run, a) == 0;
-    pthread_attr_destroy(&attr);
-    return started;
-}
-
 zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t window_tokens, zr__ahead **ahead)
 {
     zr__ahead *a = zr_alloc(sizeof(*a));
@@ -68,7 +59,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
     a->window = zr_alloc((size_t)(room * window_tokens) * sizeof(*a->window));
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (a->window && start(a)) {
+    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, run, a) == 0) {
         *ahead = a;
         return ZR_OK;
     }

@@ -213,6 +213,7 @@ typedef struct kept {
 
 typedef struct encoder {
     const zr__bpe *bpe;
+    zr__matcher *matcher;
     const char *text;
     int32_t *tokens;
     int64_t room, n;
@@ -287,7 +288,7 @@ static zr_status put_text(encoder *e, bool later, const char *text, int64_t byte
         if (!later && e->bpe->has_later)
             ZR_TRY(put_text(e, true, text, plain));
         else if (plain > 0)
-            ZR_TRY(zr__split_text(e->bpe->split, text, plain, put_piece, e));
+            ZR_TRY(zr__matcher_cut(e->matcher, text, plain));
         if (a) {
             length = zr__bpe_bytes(e->bpe, a->token);
             ZR_TRY(put(e, &a->token, 1));
@@ -305,7 +306,9 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, in
     while (pieces < KEPT_MOST && pieces < bytes / KEPT_BYTES) pieces *= 2;
     if (bytes > KEPT_LEAST * KEPT_BYTES) e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* without it, slower */
     e.kept_mask = pieces - 1;
-    zr_status st = put_text(&e, false, text, bytes);
+    zr_status st = zr__matcher_open(bpe->split, text, put_piece, &e, &e.matcher);
+    if (st == ZR_OK) st = put_text(&e, false, text, bytes);
+    zr__matcher_close(&e.matcher);
     zr_free(e.kept);
     *n = e.n;
     return st;
@@ -333,6 +336,7 @@ static bool is_spaced(const char *text, int64_t bytes)
     for (int64_t i = 1; i < bytes; i++) spaced = spaced || (unsigned char)text[i] <= ' ';
     return spaced;
 }
+
 static void order_added(zr__bpe *bpe)
 {
     if (bpe->n_added) qsort_r(bpe->added, (size_t)bpe->n_added, sizeof(*bpe->added), longer_first, bpe);
@@ -404,26 +408,25 @@ void zr__bpe_free(zr__bpe *bpe)
 
 /* ---- symbols --------------------------------------------------------------------------------- */
 
-static bool is_printable(int byte)
-{
-    return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
-}
+/* The bytes that are not printable come in three runs: 0 .. 32, 127 .. 160 and 173. */
+enum { OTHERS_LOW = 33, OTHERS_HIGH = 67, HIGH_FIRST = 127, HIGH_LAST = 160, SOFT_HYPHEN = 173 };
 
 uint32_t zr__bpe_symbol(unsigned char byte)
 {
-    uint32_t others = 0;
-    if (is_printable(byte)) return byte;
-    for (int i = 0; i < byte; i++) others += !is_printable(i);
-    return ZR__BPE_BYTES + others;
+    if (byte < OTHERS_LOW) return ZR__BPE_BYTES + byte;
+    if (byte == SOFT_HYPHEN) return ZR__BPE_BYTES + OTHERS_HIGH;
+    if (byte < HIGH_FIRST || byte > HIGH_LAST) return byte;
+    return ZR__BPE_BYTES + OTHERS_LOW + (uint32_t)(byte - HIGH_FIRST);
 }
 
 /* The byte that a symbol stands for, or NONE. */
 static int byte_of(uint32_t character)
 {
-    if (character < ZR__BPE_BYTES) return is_printable((int)character) ? (int)character : NONE;
-    for (int byte = 0; byte < ZR__BPE_BYTES; byte++)
-        if (zr__bpe_symbol((unsigned char)byte) == character) return byte;
-    return NONE;
+    if (character < ZR__BPE_BYTES) return zr__bpe_symbol((unsigned char)character) == character ? (int)character : NONE;
+    int other = (int)character - ZR__BPE_BYTES;
+    if (other < OTHERS_LOW) return other;
+    if (other < OTHERS_HIGH) return other - OTHERS_LOW + HIGH_FIRST;
+    return other == OTHERS_HIGH ? SOFT_HYPHEN : NONE;
 }
 
 int64_t zr__bpe_spell(const char *name, int64_t n, char *out)

@@ -12,14 +12,15 @@
 
 #define END_OF_TEXT "<|endoftext|>"
 
-enum { SHOWN = 96 };
+enum { SHOWN = 96, FILE_MOST_BYTES = 128 << 20 };
 
 typedef struct reader {
     zr__bpe *bpe;
     char file[PATH_MAX];  /* that is read, as messages show it */
     const json_t *vocab;  /* object: a name, its token */
     const json_t *merges; /* array; NULL: merges.txt */
-    const json_t *added;  /* array; NULL: none but END_OF_TEXT */
+    const json_t *added;  /* array; NULL: none */
+    bool two_files;       /* vocab.json cannot say which tokens are added: END_OF_TEXT is */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;
@@ -30,8 +31,8 @@ static zr_status read_json(reader *r, const char *path, json_t **root)
     size_t bytes = 0;
     zr_status st = ZR_OK;
     zr__text_escape(path, r->file, sizeof(r->file));
-    ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
-    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, root), done);
+    ZR_TRY_GOTO(st, zr__json_read_most(path, FILE_MOST_BYTES, &text, &bytes), done);
+    ZR_TRY_GOTO(st, zr__json_parse_most(text, bytes, FILE_MOST_BYTES, path, root), done);
 done:
     zr_free(text);
     /* Only CONFIG.json is configuration. */
@@ -70,6 +71,15 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     ZR_CHECK(json_is_string(type), ZR_ERR_DATA, "%s: %s has no type", r->file, section);
     ZR_CHECK(strcmp(json_string_value(type), wanted) == 0, ZR_ERR_UNSUPPORTED,
              "%s: %s is of type %s, only %s is supported", r->file, section, show(type, shown), wanted);
+    return ZR_OK;
+}
+
+/* Older files do not say the type; of all models only BPE has merges. */
+static zr_status want_bpe(const reader *r, const json_t *model)
+{
+    bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
+    if (has_both && !json_object_get(model, "type")) return ZR_OK;
+    ZR_TRY(want_type(r, model, "model", "BPE"));
     return ZR_OK;
 }
 
@@ -125,6 +135,16 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
     return ZR_OK;
 }
 
+static zr_status read_expressions(reader *r, const json_t *told)
+{
+    ZR_TRY(read_pre_tokenizer(r, told));
+    ZR_CHECK(r->n_expressions > 0, ZR_ERR_DATA,
+             "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not "
+             "supported",
+             r->file);
+    return ZR_OK;
+}
+
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
 /* Names by their tokens, from both lists. */
@@ -162,28 +182,37 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
 {
     const json_t *content = json_object_get(added, "content");
     const char *name = json_string_value(content);
+    char shown[SHOWN];
     int32_t token = 0;
     ZR_CHECK(name, ZR_ERR_DATA, "%s: added_tokens: one has no content", r->file);
     ZR_TRY(token_of(r, json_object_get(added, "id"), name, all->n, &token));
-    if (!json_object_get(r->vocab, name)) ZR_TRY(note_name(r, all, token, name, json_string_length(content)));
+    bool again = all->raw[token] && strcmp(all->name[token], name) == 0;
+    if (!again && !json_object_get(r->vocab, name)) ZR_TRY(note_name(r, all, token, name, json_string_length(content)));
     ZR_CHECK(all->name[token] && strcmp(all->name[token], name) == 0, ZR_ERR_DATA,
-             "%s: added_tokens: \"%.40s\" is token %d here and another in the vocabulary", r->file, name, token);
+             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file,
+             zr__text_escape(name, shown, sizeof(shown)), token);
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
+    if (again) return ZR_OK; /* what was told first holds */
     all->raw[token] = true;
     r->bpe->added[r->bpe->n_added++] = (zr__bpe_added){token, json_is_true(json_object_get(added, "normalized"))};
     return ZR_OK;
 }
 
-static int64_t count_new(const reader *r)
+/* Added tokens that the vocabulary does not have; one may be listed twice. */
+static zr_status count_new(const reader *r, int64_t *n)
 {
-    int64_t n = 0;
+    json_t *seen = json_object();
+    bool kept = seen;
     for (size_t i = 0; i < json_array_size(r->added); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(r->added, i), "content"));
-        n += name && !json_object_get(r->vocab, name);
+        if (name && !json_object_get(r->vocab, name)) kept = json_object_set_new(seen, name, json_null()) == 0 && kept;
     }
-    return n;
+    *n = (int64_t)json_object_size(seen);
+    json_decref(seen);
+    ZR_CHECK(kept, ZR_ERR_MEMORY, "%s: no memory for added tokens", r->file);
+    return ZR_OK;
 }
 
 static zr_status note_all(const reader *r, names *all)
@@ -197,8 +226,8 @@ static zr_status note_all(const reader *r, names *all)
         ZR_TRY(note_name(r, all, token, name, strlen(name)));
     }
     for (size_t i = 0; i < json_array_size(r->added); i++) ZR_TRY(note_added(r, all, json_array_get(r->added, i)));
-    value = r->added ? NULL : json_object_get(r->vocab, END_OF_TEXT);
-    if (value) { /* vocab.json cannot say so, but this one is searched for in text */
+    value = r->two_files ? json_object_get(r->vocab, END_OF_TEXT) : NULL;
+    if (value) {
         token = (int32_t)json_integer_value(value);
         all->raw[token] = true;
         r->bpe->added[r->bpe->n_added++] = (zr__bpe_added){.token = token};
@@ -228,8 +257,9 @@ static zr_status spell_all(const reader *r, const names *all)
     for (int byte = 0; byte < ZR__BPE_BYTES; byte++) {
         const char text = (char)byte;
         bpe->byte_token[byte] = zr__bpe_find(bpe, &text, 1);
-        ZR_CHECK(bpe->byte_token[byte] >= 0, ZR_ERR_DATA, "%s: the vocabulary has no token for byte %d (U+%04X)",
-                 r->file, byte, (unsigned)zr__bpe_symbol((unsigned char)byte));
+        ZR_CHECK(bpe->byte_token[byte] >= 0, ZR_ERR_DATA,
+                 "%s: the vocabulary has no token for byte %d (U+%04X) that is not an added one", r->file, byte,
+                 (unsigned)zr__bpe_symbol((unsigned char)byte));
     }
     return ZR_OK;
 }
@@ -239,7 +269,9 @@ static zr_status read_vocab(const reader *r)
     ZR_CHECK(json_is_object(r->vocab) && json_object_size(r->vocab) > 0, ZR_ERR_DATA,
              "%s: there is no vocabulary, an object of names and their tokens was wanted", r->file);
     ZR_CHECK(!r->added || json_is_array(r->added), ZR_ERR_DATA, "%s: added_tokens is no list", r->file);
-    int64_t n = (int64_t)json_object_size(r->vocab) + count_new(r);
+    int64_t n = 0;
+    ZR_TRY(count_new(r, &n));
+    n += (int64_t)json_object_size(r->vocab);
     names all = {.n = n};
     all.name = zr_alloc((size_t)n * sizeof(*all.name));
     all.bytes = zr_alloc((size_t)n * sizeof(*all.bytes));
@@ -265,10 +297,15 @@ static zr_status token_named(const reader *r, const char *name, size_t bytes, in
     ZR_CHECK(spelled, ZR_ERR_MEMORY, "%s: no memory for a name of %zu bytes", r->file, bytes);
     int64_t n = zr__bpe_spell(name, (int64_t)bytes, spelled);
     *token = n > 0 ? zr__bpe_find(r->bpe, spelled, n) : -1;
+    memcpy(spelled, name, bytes);
+    spelled[bytes] = '\0';
+    bool added = *token < 0 && json_object_get(r->vocab, spelled);
     zr_free(spelled);
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), name);
-    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is no token of the vocabulary", r->file,
-             (long long)number, zr__text_escape(cut, shown, sizeof(shown)));
+    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number,
+             zr__text_escape(cut, shown, sizeof(shown)),
+             added ? "an added token, which stands for its name as it is; that merges make it too is not supported"
+                   : "no token of the vocabulary");
     return ZR_OK;
 }
 
@@ -344,6 +381,19 @@ static zr_status read_merge_lines(const reader *r, const char *text, size_t byte
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static bool is_there(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+static zr_status join(const char *dir, const char *name, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);
+    return ZR_OK;
+}
+
 static zr_status finish(const reader *r)
 {
     ZR_TRY(zr__split_open(r->expression, r->n_expressions, r->file, &r->bpe->split));
@@ -356,10 +406,10 @@ static zr_status take_tokenizer(reader *r, const json_t *root)
     static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"};
     const json_t *model = json_object_get(root, "model"), *decoder = json_object_get(root, "decoder");
     ZR_CHECK(json_is_object(model), ZR_ERR_DATA, "%s: there is no model", r->file);
-    ZR_TRY(want_type(r, model, "model", "BPE"));
+    ZR_TRY(want_bpe(r, model));
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) ZR_TRY(want_nothing(r, model, "model.", none[i]));
     ZR_TRY(want_nothing(r, root, "", "normalizer"));
-    ZR_TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
+    ZR_TRY(read_expressions(r, json_object_get(root, "pre_tokenizer")));
     if (json_is_object(decoder)) ZR_TRY(want_type(r, decoder, "decoder", "ByteLevel"));
     r->bpe->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     r->vocab = json_object_get(model, "vocab");
@@ -381,13 +431,32 @@ static zr_status read_tokenizer(reader *r, const char *path)
     return st;
 }
 
+/* The names of other kinds of BPE end so at the end of a word. */
+static zr_status refuse_word_ends(const reader *r)
+{
+    static const char end[] = "</w>";
+    const size_t n = sizeof(end) - 1;
+    char shown[SHOWN];
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)r->vocab, name, value)
+    {
+        size_t bytes = strlen(name);
+        ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
+                 "%s: the name \"%s\" ends with %s, as in no byte-level BPE: this kind is not supported", r->file,
+                 zr__text_escape(name, shown, sizeof(shown)), end);
+    }
+    return ZR_OK;
+}
+
 static zr_status take_two_files(reader *r, const char *merges_path)
 {
     char *text = NULL;
     size_t bytes = 0;
+    ZR_TRY(refuse_word_ends(r));
     ZR_TRY(read_vocab(r));
     zr__text_escape(merges_path, r->file, sizeof(r->file));
-    zr_status st = zr__json_read_file(merges_path, &text, &bytes); /* reads any file of that size */
+    zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes); /* JSON or not */
     if (st == ZR_OK) st = read_merge_lines(r, text, bytes);
     zr_free(text);
     if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
@@ -401,23 +470,49 @@ static zr_status read_two_files(reader *r, const char *vocab_path, const char *m
     json_t *root = NULL;
     ZR_TRY(read_json(r, vocab_path, &root));
     r->vocab = root;
+    r->two_files = true;
     ZR_TRY(add_expression(r, ZR__SPLIT_GPT2));
     zr_status st = take_two_files(r, merges_path);
     json_decref(root);
     return st;
 }
 
-static bool is_there(const char *path)
+/* What a tokenizer_config.json says that makes another tokenizer of the same two files. */
+static zr_status check_config(const reader *r, const json_t *config)
 {
-    struct stat info;
-    return stat(path, &info) == 0;
+    const json_t *told = json_object_get(config, "tokenizer_class");
+    const char *name = json_string_value(told), *token;
+    char shown[SHOWN];
+    json_t *added;
+    bool gpt2 = name && (strcmp(name, "GPT2Tokenizer") == 0 || strcmp(name, "GPT2TokenizerFast") == 0);
+    ZR_CHECK(gpt2 || !told || json_is_null(told), ZR_ERR_DATA,
+             "%s: tokenizer_class is %s; without a tokenizer.json only GPT2Tokenizer is supported", r->file,
+             show(told, shown));
+    ZR_TRY(want_nothing(r, config, "", "add_prefix_space"));
+    json_object_foreach(json_object_get(config, "added_tokens_decoder"), token, added)
+    {
+        const json_t *content = json_object_get(added, "content");
+        ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), END_OF_TEXT) == 0, ZR_ERR_DATA,
+                 "%s: added_tokens_decoder has %s; without a tokenizer.json only \"%s\" is supported", r->file,
+                 show(content, shown), END_OF_TEXT);
+    }
+    return ZR_OK;
 }
 
-static zr_status join(const char *dir, const char *name, char path[PATH_MAX])
+/* The two files are read as GPT-2's, so what stands beside them must not say otherwise. */
+static zr_status check_beside(reader *r, const char *dir)
 {
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);
-    return ZR_OK;
+    char path[PATH_MAX], shown[SHOWN];
+    json_t *config = NULL;
+    ZR_TRY(join(dir, "added_tokens.json", path));
+    ZR_CHECK(!is_there(path), ZR_ERR_DATA, "%s: not supported without a tokenizer.json, which would have these tokens",
+             zr__text_escape(path, shown, sizeof(shown)));
+    ZR_TRY(join(dir, "tokenizer_config.json", path));
+    if (!is_there(path)) return ZR_OK;
+    ZR_TRY(read_json(r, path, &config));
+    zr_status st = check_config(r, config);
+    json_decref(config);
+    return st;
 }
 
 static zr_status read_path(reader *r, const char *path)
@@ -437,14 +532,15 @@ static zr_status read_path(reader *r, const char *path)
     if (is_there(whole)) return read_tokenizer(r, whole);
     ZR_CHECK(is_there(vocab), ZR_ERR_NOT_FOUND, "the directory %s has no tokenizer.json, and no vocab.json either",
              shown);
+    ZR_TRY(check_beside(r, path));
     return read_two_files(r, vocab, merges);
 }
 
 bool zr__bpe_is_in(const char *dir)
 {
-    char whole[PATH_MAX], vocab[PATH_MAX];
+    char whole[PATH_MAX], vocab[PATH_MAX], merges[PATH_MAX];
     return join(dir, "tokenizer.json", whole) == ZR_OK && join(dir, "vocab.json", vocab) == ZR_OK &&
-           (is_there(whole) || is_there(vocab));
+           join(dir, "merges.txt", merges) == ZR_OK && (is_there(whole) || (is_there(vocab) && is_there(merges)));
 }
 
 zr_status zr__bpe_read(const char *path, zr__bpe *bpe)

@@ -5,8 +5,10 @@
 #include "data/encode.h"
 #include "data/shard.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { VERSION = 1, HASHED_BYTES = 56, KEY_BYTES = 512, POLL_MS = 50 };
+enum { VERSION = 2, HASHED_BYTES = 56, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
 
@@ -23,7 +25,8 @@ static const char magic[8] = "zrtokens";
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    char path[PATH_MAX], part[PATH_MAX]; /* the file, and what it is called until it is whole */
+    char folder[PATH_MAX], path[PATH_MAX]; /* the file */
+    char lock[PATH_MAX];                   /* whoever makes it has locked this one, which says how far it is */
 } place;
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -79,85 +82,173 @@ static bool is_there(const place *p, zr__cached *made)
 static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
 {
     char cache[PATH_MAX];
+    ZR_CHECK(!args->cache_dir || args->cache_dir[0], ZR_ERR_CONFIG,
+             "data.cache_dir: \"\" names no folder; \".\" is this one, null the user's cache");
     if (args->cache_dir) return zr__path_join(folder, args->cache_dir, "");
     ZR_TRY(zr__cache_folder("tokens of a text (or name a folder, data.cache_dir)", cache));
     return zr__path_join(folder, cache, "tokens");
 }
 
+/* A pass over the text, in bytes of it. */
+static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const zr__encoding *x = arg;
+    (void)piece;
+    if (x->progress) x->progress(x->arg, at + bytes, x->text->bytes);
+    return ZR_OK;
+}
+
 static zr_status find_place(const zr_data_args *args, place *p)
 {
-    const zr__encoding *x = &p->encoding;
-    char folder[PATH_MAX], what[KEY_BYTES], name[64];
+    zr__encoding *x = &p->encoding;
+    char what[KEY_BYTES], name[NAME_BYTES];
     uint64_t text = 0;
-    ZR_TRY(zr__file_pass(x->text, NULL, NULL, &text));
+    ZR_TRY(find_folder(args, p->folder));
+    ZR_TRY(zr__make_folders(p->folder));
+    ZR_TRY(zr__file_pass(x->text, tell_of_pass, x, &text));
     snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d", VERSION, (unsigned long long)text,
              (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->lines ? "lines" : "text",
              x->lines && x->skip_bad_lines);
     p->key = XXH3_64bits_withSeed(what, strlen(what), x->lines ? XXH3_64bits(x->text_key, strlen(x->text_key)) : 0);
-    ZR_TRY(find_folder(args, folder));
-    ZR_TRY(zr__make_folders(folder));
     snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->path, folder, name));
-    snprintf(name, sizeof(name), "%016llx.part", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->part, folder, name));
+    ZR_TRY(zr__path_join(p->path, p->folder, name));
+    snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
+    ZR_TRY(zr__path_join(p->lock, p->folder, name));
     return ZR_OK;
+}
+
+/* ---- unfinished files ------------------------------------------------------------------------ */
+
+/* How unfinished files of this key are called that processes of this host make: the process and the place of
+ * what the maker works on follow, so that no two makers ever write to one file, whatever becomes of locks. */
+static void name_parts(const place *p, char name[NAME_BYTES])
+{
+    char host[256] = "";
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(name, NAME_BYTES, "%016llx.%016llx.", (unsigned long long)p->key,
+             (unsigned long long)XXH3_64bits(host, strlen(host)));
+}
+
+static zr_status name_part(const place *p, char path[PATH_MAX])
+{
+    char start[NAME_BYTES], name[2 * NAME_BYTES];
+    name_parts(p, start);
+    snprintf(name, sizeof(name), "%s%ld.%p.part", start, (long)getpid(), (const void *)p);
+    return zr__path_join(path, p->folder, name);
+}
+
+/* What processes have left that ended without it. */
+static void remove_rests(const place *p)
+{
+    char start[NAME_BYTES];
+    name_parts(p, start);
+    DIR *dir = opendir(p->folder);
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        long process = 0;
+        const bool mine = strncmp(e->d_name, start, strlen(start)) == 0;
+        if (mine && sscanf(e->d_name + strlen(start), "%ld", &process) == 1 && kill((pid_t)process, 0) != 0 &&
+            errno == ESRCH)
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    if (dir) closedir(dir);
 }
 
 /* ---- who makes it ---------------------------------------------------------------------------- */
 
-/* How far another one is. */
-static void tell(const place *p, int fd)
+/* How far this one is, for those who wait and for the caller. */
+typedef struct teller {
+    const place *p;
+    int lock;
+} teller;
+
+static void tell(void *arg, int64_t done, int64_t all)
 {
-    struct stat info;
+    const teller *t = arg;
+    const zr__encoding *x = &t->p->encoding;
+    unsigned char number[8];
+    put(number, sizeof(number), (uint64_t)done);
+    (void)!pwrite(t->lock, number, sizeof(number), 0); /* where it fails, others know less */
+    if (x->progress) x->progress(x->arg, done, all);
+}
+
+/* How far another one is. */
+static void await(const place *p, int lock)
+{
+    unsigned char number[8];
     const struct timespec nap = {.tv_nsec = POLL_MS * 1000000L};
     const zr__encoding *x = &p->encoding;
-    if (x->progress && fstat(fd, &info) == 0) x->progress(x->arg, info.st_size / x->token_bytes, x->text->bytes);
+    const int64_t all = x->text->bytes;
+    if (x->progress && pread(lock, number, sizeof(number), 0) == (ssize_t)sizeof(number)) {
+        const uint64_t done = zr__le(number, sizeof(number));
+        x->progress(x->arg, done < (uint64_t)all ? (int64_t)done : all, all);
+    }
     nanosleep(&nap, NULL);
 }
 
-/* Hold the unfinished file, which whoever makes it has locked. It may have become the finished one meanwhile, or be
- * gone: then *held is false, and it is looked again. */
-static zr_status hold(const place *p, zr__file *file, bool *held)
+/* Wait for the lock, which spares work and decides nothing: on a network it may be each host's own, or there may be
+ * none. *held is false where whoever held it has removed the file: then it is looked again. */
+static zr_status hold(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;
-    int failed = 0;
-    *file = (zr__file){.fd = open(p->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
-    zr__text_escape(p->part, file->name, sizeof(file->name));
-    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s; data.cache_dir names another folder", file->name,
+    *lock = (zr__file){.fd = open(p->lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
+    zr__text_escape(p->lock, lock->name, sizeof(lock->name));
+    ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s; data.cache_dir names another folder", lock->name,
              strerror(errno));
-    while ((failed = flock(file->fd, LOCK_EX | LOCK_NB)) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
-        tell(p, file->fd);
-    ZR_CHECK(!failed, ZR_ERR_CREATE, "%s: cannot lock: %s; data.cache_dir names a folder elsewhere", file->name,
-             strerror(errno));
-    *held = fstat(file->fd, &mine) == 0 && stat(p->part, &there) == 0 && mine.st_ino == there.st_ino &&
+    while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) await(p, lock->fd);
+    *held = fstat(lock->fd, &mine) == 0 && stat(p->lock, &there) == 0 && mine.st_ino == there.st_ino &&
             mine.st_dev == there.st_dev;
     return ZR_OK;
 }
 
-static zr_status make(const place *p, const zr__file *file, zr__cached *made)
+/* It appears whole, and never in place of a whole one, which another host may have made meanwhile and others read. */
+static zr_status publish(const place *p, const zr__file *file, const char *part)
+{
+    zr__cached there;
+    if (link(part, p->path) == 0 || is_there(p, &there)) return ZR_OK;
+    ZR_CHECK(rename(part, p->path) == 0 || is_there(p, &there), ZR_ERR_IO, "%s: cannot rename: %s", file->name,
+             strerror(errno));
+    return ZR_OK;
+}
+
+static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
     zr__encoded did;
-    ZR_CHECK(ftruncate(file->fd, 0) == 0, ZR_ERR_IO, "%s: cannot write: %s", file->name, strerror(errno));
-    ZR_TRY(zr__encode(&p->encoding, file, ZR__CACHE_HEADER_BYTES, &did));
+    teller t = {p, lock};
+    zr__encoding x = p->encoding;
+    x.progress = tell;
+    x.arg = &t;
+    ZR_TRY(zr__encode(&x, file, ZR__CACHE_HEADER_BYTES, &did));
     write_header(p, &did, head);
     ZR_TRY(zr__file_write(file, 0, head, sizeof(head)));
     ZR_TRY(zr__file_sync(file));
-    ZR_CHECK(rename(p->part, p->path) == 0, ZR_ERR_IO, "%s: cannot rename: %s", file->name, strerror(errno));
-    *made = (zr__cached){p->encoding.token_bytes, did.tokens, did.text_bytes, did.skipped_lines, did.first_skipped};
+    *made = (zr__cached){x.token_bytes, did.tokens, did.text_bytes, did.skipped_lines, did.first_skipped};
     return ZR_OK;
+}
+
+static zr_status make(const place *p, int lock, zr__cached *made)
+{
+    char part[PATH_MAX];
+    zr__file file;
+    remove_rests(p);
+    ZR_TRY(name_part(p, part));
+    ZR_TRY(zr__file_create(part, &file));
+    zr_status st = write_tokens(p, lock, &file, made);
+    zr__file_close(&file);
+    if (st == ZR_OK) st = publish(p, &file, part);
+    unlink(part);
+    return st;
 }
 
 static zr_status find_or_make(const place *p, zr__cached *made)
 {
     while (!is_there(p, made)) {
-        zr__file file = {.fd = -1};
-        bool held = false, there = false;
-        zr_status st = hold(p, &file, &held);
-        if (held) there = is_there(p, made); /* it may have been made since */
-        if (held && !there) st = make(p, &file, made);
-        if (held && (there || st != ZR_OK)) unlink(p->part);
-        zr__file_close(&file);
+        zr__file lock = {.fd = -1};
+        bool held = false;
+        zr_status st = hold(p, &lock, &held);
+        if (held && !is_there(p, made)) st = make(p, lock.fd, made); /* it may have been made since */
+        if (held) unlink(p->lock);
+        zr__file_close(&lock);
         ZR_TRY(st);
         if (held) break;
     }
@@ -178,6 +269,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg}};
+    ZR_TRY(zr__encode_possible(&p.encoding));
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
     memcpy(path, p.path, sizeof(p.path));

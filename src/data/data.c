@@ -5,6 +5,7 @@
 #include "data/order.h"
 #include "data/tokens.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,9 +35,9 @@ struct zr_data {
 static zr_status same_kind(const zr__shard *first, const zr__shard *other)
 {
     ZR_CHECK(strcmp(first->format, other->format) == 0, ZR_ERR_DATA,
-             "%s: %s, and %s of the same source is %s: the files of a source must be of one kind", other->file.name,
-             other->format, first->file.name, first->format);
-    ZR_CHECK(other->tokens > 0, ZR_ERR_DATA, "%s: 0 tokens (%s); leave it out", other->file.name, other->format);
+             "%s: %s, and %s of the same source is %s: the files of a source must be of one kind", other->name,
+             other->format, first->name, first->format);
+    ZR_CHECK(other->tokens > 0, ZR_ERR_DATA, "%s: 0 tokens (%s); leave it out", other->name, other->format);
     return ZR_OK;
 }
 
@@ -53,7 +54,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
-             "%s%s: %lld tokens (%s), wanted at least %lld: seq_length %lld and one more", first->file.name,
+             "%s%s: %lld tokens (%s), wanted at least %lld: seq_length %lld and one more", first->name,
              from->n > 1 ? " and those behind it" : "", (long long)to->tokens, first->format,
              (long long)d->seq_length + 1, (long long)d->seq_length);
     to->windows = (to->tokens - 1) / d->seq_length;
@@ -82,6 +83,8 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
     double sum = 0;
     int64_t given = 0, place = 0;
     for (int64_t s = 0; s < d->sources; s++) sum += shards->source[s].weight;
+    ZR_CHECK(isfinite(sum), ZR_ERR_CONFIG, "%s and others: the sum of their weights is %g; give smaller ones",
+             d->tokens->shard->name, sum);
     for (int64_t s = 0; s < d->sources; s++) {
         d->source[s].share = (int64_t)(shards->source[s].weight / sum * ZR_DATA_MIX);
         given += d->source[s].share;
@@ -91,7 +94,7 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
         const source *one = &d->source[s];
         ZR_CHECK(one->share > 0, ZR_ERR_CONFIG,
                  "%s: its weight %g of %g is less than one sample in %d; give it more, or leave it out",
-                 d->tokens->shard[shards->source[s].first].file.name, shards->source[s].weight, sum, ZR_DATA_MIX);
+                 d->tokens->shard[shards->source[s].first].name, shards->source[s].weight, sum, ZR_DATA_MIX);
         d->source[s].place = place;
         place += one->share;
     }
@@ -113,6 +116,24 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     return ZR_OK;
 }
 
+/* Lines that were left out are told before what is odd about a text. */
+static void note_skipped(zr_data *d)
+{
+    const zr__shard *first = NULL;
+    int64_t lines = 0, files = 0;
+    char others[48] = "";
+    for (int64_t i = 0; i < d->tokens->n; i++) {
+        const zr__shard *s = &d->tokens->shard[i];
+        if (!first && s->skipped_lines > 0) first = s;
+        files += s->skipped_lines > 0;
+        lines += s->skipped_lines;
+    }
+    if (files > 1) snprintf(others, sizeof(others), " and others, %lld files", (long long)files);
+    if (first)
+        snprintf(d->opening.note, sizeof(d->opening.note), "%s%s: %lld bad lines left out, the first is line %lld",
+                 first->name, others, (long long)lines, (long long)first->first_skipped);
+}
+
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static zr_status open_sources(zr_data *d, const zr__shards *shards)
@@ -123,6 +144,7 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
     ZR_TRY(zr__tokens_create(shards->n, d->opening.args->vocab_size, &d->tokens));
     for (int64_t s = 0; s < d->sources; s++) ZR_TRY(add_source(d, shards, s));
     ZR_TRY(share_block(d, shards));
+    note_skipped(d);
     return ZR_OK;
 }
 
@@ -141,7 +163,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* at most what the files have */
     d->window = zr_alloc(tokens * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
-             d->tokens->shard->file.name);
+             d->tokens->shard->name);
     return ZR_OK;
 }
 
@@ -249,8 +271,10 @@ int64_t zr_data_windows(const zr_data *data)
 zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
     ZR_TRY(zr__tokens_check(data->tokens, hash, fn, arg));
-    for (int64_t s = 0; hash && data->sources > 1 && s < data->sources; s++)
-        *hash = zr__hash_join(*hash, (uint64_t)data->source[s].share);
+    for (int64_t s = 0; hash && data->sources > 1 && s < data->sources; s++) {
+        const source *one = &data->source[s];
+        *hash = zr__hash_join(zr__hash_join(*hash, (uint64_t)one->tokens), (uint64_t)one->share);
+    }
     return ZR_OK;
 }
 
@@ -301,13 +325,22 @@ zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t
     return ZR_OK;
 }
 
+static int64_t bytes_of_window(int64_t seq_length)
+{
+    return (seq_length + 1) * (int64_t)sizeof(int32_t);
+}
+
+int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n)
+{
+    const int64_t window_bytes = bytes_of_window(seq_length), room = ZR_DATA_AHEAD_BYTES / window_bytes;
+    return (room < n ? room : n) * window_bytes;
+}
+
 zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
 {
-    const int64_t window_bytes = (data->seq_length + 1) * (int64_t)sizeof(*data->window);
-    int64_t room = ZR_DATA_AHEAD_BYTES / window_bytes;
+    const int64_t room = zr_data_ahead_bytes(data->seq_length, n) / bytes_of_window(data->seq_length);
     ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "%lld samples from sample %lld on cannot be read ahead", (long long)n,
              (long long)first);
-    if (room > n) room = n;
     if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, data->seq_length + 1, &data->ahead));
     if (data->ahead) zr__ahead_want(data->ahead, first, n);
     return ZR_OK;

@@ -1,16 +1,16 @@
 #include "data/encode.h"
 
+#include "base/thread.h"
 #include "data/jsonl.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Of a text at once; a line or a stretch without an end takes more. */
+/* Of a text at once; a line, or a stretch without a place to cut it, takes more. */
 #define PART_BYTES ((int64_t)256 << 10)
-/* Of one call of the tokenizer, which takes four bytes of memory for each. */
-#define STRETCH_BYTES ((int64_t)64 << 10)
+/* Of one call of the tokenizer, which takes four bytes of memory for each: a part's share. */
+#define STRETCHES_OF_PART 4
 enum { MOST_THREADS = 8, SEPARATOR_TOKENS = 16, MESSAGE_BYTES = 512 };
 
 /* What a thread does at a time. */
@@ -35,6 +35,8 @@ typedef struct encoder {
     const zr__encoding *x;
     int32_t separator[SEPARATOR_TOKENS]; /* behind a line's text */
     int64_t n_separator;
+    bool cuts; /* there are places where the tokenizer's text may be cut */
+    int64_t part_bytes;
     int64_t read; /* bytes of the text */
     int64_t lines;
     part part[MOST_THREADS];
@@ -43,25 +45,11 @@ typedef struct encoder {
 
 /* ---- where a text may be cut ----------------------------------------------------------------- */
 
-static bool is_cut(const char *text, int64_t at)
+/* Does the tokenizer know of such places? Between two words there is one, if anywhere. */
+static bool has_cuts(const zr_tokenizer *tokenizer)
 {
-    const char before = (char)(text[at - 1] | 0x20); /* small letters */
-    return text[at] == '\n' && before >= 'a' && before <= 'z';
-}
-
-/* The last cut up to n; 0: there is none. */
-static int64_t last_cut(const char *text, int64_t n)
-{
-    for (int64_t at = n - 1; at > 0; at--)
-        if (is_cut(text, at)) return at;
-    return 0;
-}
-
-/* The first cut from `at` on, or the end. */
-static int64_t next_cut(const char *text, int64_t at, int64_t n)
-{
-    while (at < n && !is_cut(text, at)) at++;
-    return at;
+    static const char words[] = "a b";
+    return zr_tokenizer_cut(tokenizer, words, 1, sizeof(words) - 1) > 0;
 }
 
 /* Before a character that the end may cut. */
@@ -70,6 +58,19 @@ static int64_t character_cut(const char *text, int64_t n)
     int64_t at = n;
     while (at > n - 4 && at > 1 && ((unsigned char)text[at - 1] & 0xc0) == 0x80) at--;
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
+}
+
+/* Where the first stretch of a text ends that is tokenized at once, of about `usual` bytes. */
+static int64_t stretch_end(const encoder *e, const char *text, int64_t n, int64_t usual)
+{
+    int64_t from = 1;
+    if (!e->cuts) return n;
+    for (int64_t wanted = usual; wanted < n && wanted <= ZR__STRETCH_MOST_BYTES; wanted *= 2) {
+        const int64_t cut = zr_tokenizer_cut(e->x->tokenizer, text, from, wanted);
+        if (cut > 0) return cut;
+        from = wanted;
+    }
+    return n <= ZR__STRETCH_MOST_BYTES ? n : character_cut(text, ZR__STRETCH_MOST_BYTES);
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -118,11 +119,7 @@ static zr_status put_text(part *p, const char *text, int64_t bytes)
 {
     p->did.text_bytes += bytes;
     for (int64_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at;
-        if (n > STRETCH_BYTES) {
-            const int64_t cut = last_cut(text + at, STRETCH_BYTES);
-            n = cut > 0 ? cut : next_cut(text + at, STRETCH_BYTES, n);
-        }
+        n = stretch_end(p->e, text + at, bytes - at, p->e->part_bytes / STRETCHES_OF_PART);
         ZR_TRY(put_stretch(p, text + at, n));
     }
     return ZR_OK;
@@ -178,12 +175,14 @@ static void *run_part(void *arg)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* Where the part ends that begins with `text`; 0: not within these n bytes. */
+/* Where the part ends that begins with these n bytes, of which more follow; 0: not within them. */
 static int64_t part_end(const encoder *e, const char *text, int64_t n)
 {
-    if (!e->x->lines) return last_cut(text, n);
-    for (; n > 0; n--)
-        if (text[n - 1] == '\n') break;
+    if (!e->x->lines) {
+        const int64_t cut = zr_tokenizer_cut(e->x->tokenizer, text, 1, n);
+        return cut > 0 || n < ZR__STRETCH_MOST_BYTES ? cut : character_cut(text, n);
+    }
+    while (n > 0 && text[n - 1] != '\n') n--;
     return n;
 }
 
@@ -209,7 +208,7 @@ static zr_status read_part(encoder *e, part *p)
     const int64_t left = file->bytes - e->read;
     p->too_long = false;
     p->n = 0;
-    for (int64_t wanted = PART_BYTES; left > 0 && p->n == 0; wanted *= 2) {
+    for (int64_t wanted = e->part_bytes; left > 0 && p->n == 0; wanted *= 2) {
         const int64_t n = left < wanted ? left : wanted;
         void *text = p->text;
         zr_status st = grow(&text, &p->room, n, 0);
@@ -217,9 +216,7 @@ static zr_status read_part(encoder *e, part *p)
         ZR_TRY(st);
         ZR_TRY(zr__file_read(file, e->read, p->text, n, ZR_ERR_IO));
         p->n = n == left ? n : part_end(e, p->text, n);
-        if (p->n > 0 || n < ZR__LINE_BYTES) continue;
-        if (e->x->lines) return skip_line(e, p);
-        p->n = character_cut(p->text, n);
+        if (p->n == 0 && e->x->lines && n >= ZR__LINE_BYTES) return skip_line(e, p);
     }
     e->read += p->n;
     return ZR_OK;
@@ -227,11 +224,22 @@ static zr_status read_part(encoder *e, part *p)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+static void drop_memory(part *p)
+{
+    zr_free(p->text);
+    zr_free(p->out);
+    zr_free(p->ids);
+    p->text = NULL;
+    p->out = NULL;
+    p->ids = NULL;
+    p->room = p->out_room = p->ids_room = 0;
+}
+
 /* Parts at once, each by a thread of its own; where one cannot be had, by this one. */
 static void run_parts(encoder *e, int n)
 {
     bool started[MOST_THREADS] = {false};
-    for (int i = 1; i < n; i++) started[i] = pthread_create(&e->part[i].thread, NULL, run_part, &e->part[i]) == 0;
+    for (int i = 1; i < n; i++) started[i] = zr__thread_start(&e->part[i].thread, 0, run_part, &e->part[i]) == 0;
     for (int i = 0; i < n; i++)
         if (!started[i]) run_part(&e->part[i]);
     for (int i = 1; i < n; i++)
@@ -259,9 +267,14 @@ static zr_status encode_all(encoder *e, const zr__file *out, int64_t at, zr__enc
 {
     while (e->read < e->x->text->bytes) {
         int n = 0;
-        while (n < e->n && e->read < e->x->text->bytes) ZR_TRY(read_part(e, &e->part[n++]));
+        bool large = false; /* a long line: one at a time, whose memory is not kept */
+        for (; n < e->n && !large && e->read < e->x->text->bytes; n++) {
+            ZR_TRY(read_part(e, &e->part[n]));
+            large = e->part[n].room > ZR__STRETCH_MOST_BYTES;
+        }
         run_parts(e, n);
         for (int i = 0; i < n; i++) ZR_TRY(take_part(e, &e->part[i], out, at, all));
+        if (large) drop_memory(&e->part[n - 1]);
         if (e->x->progress) e->x->progress(e->x->arg, e->read, e->x->text->bytes);
     }
     return zr__file_unchanged(e->x->text);
@@ -281,10 +294,9 @@ static zr_status skip_mark(encoder *e)
 /* "<|endoftext|>" where the tokenizer has it as one token. */
 static zr_status set_separator(encoder *e)
 {
-    static const char end[] = "<|endoftext|>";
-    const int64_t bytes = sizeof(end) - 1;
-    ZR_TRY(zr_tokenizer_encode(e->x->tokenizer, end, bytes, e->separator, SEPARATOR_TOKENS, &e->n_separator));
-    if (e->n_separator == 1) return ZR_OK;
+    e->separator[0] = zr_tokenizer_token(e->x->tokenizer, "<|endoftext|>");
+    e->n_separator = 1;
+    if (e->separator[0] >= 0) return ZR_OK;
     ZR_TRY(zr_tokenizer_encode(e->x->tokenizer, "\n", 1, e->separator, SEPARATOR_TOKENS, &e->n_separator));
     return ZR_OK;
 }
@@ -296,22 +308,32 @@ static int threads_here(void)
     return n < MOST_THREADS ? n : MOST_THREADS;
 }
 
+zr_status zr__encode_possible(const zr__encoding *x)
+{
+    const int64_t bytes = x->text->bytes;
+    ZR_CHECK(x->lines || bytes <= ZR__WHOLE_BYTES || has_cuts(x->tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             x->text->name, (long long)bytes, zr_tokenizer_name(x->tokenizer), (long long)ZR__WHOLE_BYTES);
+    return ZR_OK;
+}
+
 zr_status zr__encode(const zr__encoding *encoding, const zr__file *out, int64_t at, zr__encoded *encoded)
 {
     encoder *e = zr_alloc(sizeof(*e));
     ZR_CHECK(e, ZR_ERR_MEMORY, "%zu bytes to tokenize a text", sizeof(*e));
     e->x = encoding;
-    e->n = threads_here();
+    e->n = encoding->threads > 0 ? encoding->threads : threads_here();
+    e->cuts = has_cuts(encoding->tokenizer);
+    e->part_bytes = encoding->part_bytes > 0 ? encoding->part_bytes : PART_BYTES;
+    if (!e->cuts && !encoding->lines) e->part_bytes = encoding->text->bytes; /* whole */
     for (int i = 0; i < e->n; i++) e->part[i].e = e;
     *encoded = (zr__encoded){0};
-    zr_status st = set_separator(e);
+    zr_status st = zr__encode_possible(encoding);
+    if (st == ZR_OK) st = set_separator(e);
     if (st == ZR_OK) st = skip_mark(e);
     if (st == ZR_OK) st = encode_all(e, out, at, encoded);
-    for (int i = 0; i < e->n; i++) {
-        zr_free(e->part[i].text);
-        zr_free(e->part[i].out);
-        zr_free(e->part[i].ids);
-    }
+    for (int i = 0; i < e->n; i++) drop_memory(&e->part[i]);
     zr_free(e);
     return st;
 }

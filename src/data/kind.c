@@ -104,10 +104,10 @@ static zr_status look(const zr__file *file, int64_t at, unsigned char *part, cha
     int64_t bad = first_not_utf8(part, n);
     if (note[0]) return ZR_OK;
     if (first >= 0)
-        snprintf(note, size, "%s: byte %" PRId64 " is NUL, as in no text; its bytes are trained as they are",
-                 file->name, first);
+        snprintf(note, size, "%s: byte %" PRId64 " is NUL, as in no text; its bytes are taken as they are", file->name,
+                 first);
     else if (bad >= 0)
-        snprintf(note, size, "%s: byte %" PRId64 " is not UTF-8; its bytes are trained as they are", file->name,
+        snprintf(note, size, "%s: byte %" PRId64 " is not UTF-8; its bytes are taken as they are", file->name,
                  at + bad);
     return ZR_OK;
 }

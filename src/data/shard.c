@@ -140,9 +140,6 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     char path[PATH_MAX];
     zr__cached made;
     ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, lines, path, &made));
-    if (made.skipped_lines > 0 && !o->note[0])
-        snprintf(o->note, sizeof(o->note), "%s: %lld bad lines left out, the first is line %lld", s->file.name,
-                 (long long)made.skipped_lines, (long long)made.first_skipped);
     zr__file_close(&s->file);
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
@@ -151,6 +148,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     s->tokens = made.tokens;
     s->text_bytes = made.text_bytes;
     s->skipped_lines = made.skipped_lines;
+    s->first_skipped = made.first_skipped;
     return ZR_OK;
 }
 
@@ -198,6 +196,7 @@ static zr_status open_file(const char *path, zr__shard *s)
 {
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
+    memcpy(s->name, s->file.name, sizeof(s->name));
     /* A pattern that matches both files would read the tokens twice. */
     ZR_CHECK(!ends_with(path, ".idx"), ZR_ERR_DATA,
              "%s: the index of a token file; name the .bin file, beside which it is found", s->file.name);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "zr/data.h"
 
-#define ZR__NOTE_BYTES (ZR_FILE_NAME_BYTES + 96)
+#define ZR__NOTE_BYTES (ZR_FILE_NAME_BYTES + 160)
 
 /** A little-endian number of up to 8 bytes. */
 static inline uint64_t zr__le(const unsigned char *at, int bytes)
@@ -16,15 +16,16 @@ static inline uint64_t zr__le(const unsigned char *at, int bytes)
 }
 
 typedef struct zr__shard {
-    char *path;         /* it is opened by; of a text with a tokenizer other than bytes, that of its tokens */
-    zr__file file;      /* fd -1: closed for now */
-    const char *format; /* as zr_data_info has it */
-    int token_bytes;    /* 1, 2 or 4 */
-    int64_t first_byte; /* of token 0 */
+    char *path;    /* it is opened by; of a text with a tokenizer other than bytes, that of its tokens */
+    zr__file file; /* fd -1: closed for now */
+    char name[ZR_FILE_NAME_BYTES]; /* as messages show it: of such a text, the text's */
+    const char *format;            /* as zr_data_info has it */
+    int token_bytes;               /* 1, 2 or 4 */
+    int64_t first_byte;            /* of token 0 */
     int64_t tokens;
-    int64_t begin;         /* tokens of the files before this one */
-    int64_t text_bytes;    /* that became these tokens; -1: not known */
-    int64_t skipped_lines; /* bad ones, left out */
+    int64_t begin;                        /* tokens of the files before this one */
+    int64_t text_bytes;                   /* that became these tokens; -1: not known */
+    int64_t skipped_lines, first_skipped; /* bad ones, left out */
 } zr__shard;
 
 /** What opening needs beside the path, and gathers. */

@@ -30,7 +30,7 @@ typedef struct translation {
     const char *at;
     zr__text out;
     bool in_set;
-    char bad[8];
+    char bad[32];
 } translation;
 
 static void refuse(translation *t, int length)
@@ -44,6 +44,28 @@ static void copy(translation *t, int length)
     t->at += length;
 }
 
+/* Bytes of a property at `at`, a general category by its short name; 0: another. What PCRE2 calls a script depends on
+ * its version, and other names are one's or the other's alone. */
+static int category_bytes(const char *at)
+{
+    static const char known[] =
+        " C Cc Cf Cn Co Cs L L& Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs ";
+    int begin = at[3] == '^' ? 4 : 3, n = (int)strcspn(at + begin, "} ");
+    char name[8];
+    if (n < 1 || n > 2 || at[begin + n] != '}') return 0;
+    snprintf(name, sizeof(name), " %.*s ", n, at + begin);
+    return strstr(known, name) ? begin + n + 1 : 0;
+}
+
+static void translate_property(translation *t)
+{
+    int n = category_bytes(t->at);
+    if (n > 0)
+        copy(t, n);
+    else
+        refuse(t, (int)strcspn(t->at, "}") + 1);
+}
+
 static void translate_escape(translation *t)
 {
     const char c = t->at[1];
@@ -51,7 +73,7 @@ static void translate_escape(translation *t)
         zr__text_add(&t->out, t->in_set ? "%s" : c == 's' ? "[%s]" : "[^%s]", SPACE_SET);
         t->at += 2;
     } else if ((c == 'p' || c == 'P') && t->at[2] == '{') {
-        copy(t, (int)strcspn(t->at, "}") + (strchr(t->at, '}') != NULL));
+        translate_property(t);
     } else if (c && strchr("rnt", c)) {
         copy(t, 2);
     } else if (c && (unsigned char)c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c)) {
@@ -72,9 +94,27 @@ static void translate_in_set(translation *t)
     copy(t, 1);
 }
 
+/* Are these the contractions of GPT-2's expression, or others like them? Without regard to case "ss", "st", "ff", "fi"
+ * and "fl" are also one character (U+00DF, U+FB06 ...), but only to Oniguruma. */
+static bool is_plain_caseless(const char *at)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'|";
+    size_t n = strspn(at, plain);
+    for (size_t i = 0; i + 1 < n; i++) {
+        int a = at[i] | 0x20, b = at[i + 1] | 0x20;
+        if ((a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l'))) return false;
+    }
+    return at[n] == ')';
+}
+
 static void translate_group(translation *t)
 {
-    static const char *const known[] = {"(?i:", "(?:", "(?!", "(?="};
+    static const char caseless[] = "(?i:";
+    static const char *const known[] = {caseless, "(?:", "(?!", "(?="};
+    if (strncmp(t->at, caseless, sizeof(caseless) - 1) == 0 && !is_plain_caseless(t->at + sizeof(caseless) - 1)) {
+        refuse(t, (int)strcspn(t->at, ")") + 1);
+        return;
+    }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strncmp(t->at, known[i], strlen(known[i])) != 0) continue;
         copy(t, (int)strlen(known[i]));
@@ -84,6 +124,13 @@ static void translate_group(translation *t)
         refuse(t, 4);
     else
         copy(t, 1);
+}
+
+/* Bytes of "{3}?" at `at`, or 0. */
+static int fixed_then_question(const char *at)
+{
+    int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
+    return n > 0 && at[n + 1] == '}' && at[n + 2] == '?' ? n + 3 : 0;
 }
 
 static void translate_outside(translation *t)
@@ -98,6 +145,8 @@ static void translate_outside(translation *t)
         refuse(t, 1); /* of lines there, of the text here */
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
         refuse(t, 2); /* greedy there and possessive here; from 0 on there and plain text here */
+    } else if (fixed_then_question(t->at) > 0) {
+        refuse(t, fixed_then_question(t->at)); /* so often or not at all there, so often here */
     } else {
         copy(t, 1);
     }
@@ -136,8 +185,6 @@ static zr_status compile(const char *expression, const char *where, pcre2_code *
     *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
     zr_free(translated);
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
-    ZR_CHECK(error != PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY, ZR_ERR_UNSUPPORTED,
-             "%s: the regular expression \"%s\" has a property that PCRE2 does not know", where, shown);
     ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_UNSUPPORTED, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
@@ -185,38 +232,39 @@ uint64_t zr__split_hash(const zr__split *split)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-typedef struct walk {
+struct zr__matcher {
     const zr__split *split;
+    const char *text; /* from which places are counted */
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     pcre2_match_data *found[ZR__SPLIT_MOST];
     zr__split_fn fn;
     void *arg;
-} walk;
+};
 
-static zr_status cut(walk *w, int level, const char *text, int64_t bytes);
+static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes);
 
-static zr_status hand_on(walk *w, int level, const char *text, int64_t bytes)
+static zr_status hand_on(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
     if (bytes == 0) return ZR_OK;
-    return level + 1 < w->split->n ? cut(w, level + 1, text, bytes) : w->fn(w->arg, text, bytes);
+    return level + 1 < m->split->n ? cut(m, level + 1, text, bytes) : m->fn(m->arg, text, bytes);
 }
 
 /* Valid UTF-8, by the expression of a level and those behind it. */
-static zr_status cut(walk *w, int level, const char *text, int64_t bytes)
+static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
-    pcre2_match_data *found = w->found[level];
+    pcre2_match_data *found = m->found[level];
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(found);
     for (int64_t at = 0; at < bytes;) {
-        int rc = pcre2_match(w->split->code[level], (PCRE2_SPTR)text, (PCRE2_SIZE)bytes, (PCRE2_SIZE)at,
-                             PCRE2_NO_UTF_CHECK, found, w->context);
-        if (rc == PCRE2_ERROR_NOMATCH) return hand_on(w, level, text + at, bytes - at);
+        int rc = pcre2_match(m->split->code[level], (PCRE2_SPTR)text, (PCRE2_SIZE)bytes, (PCRE2_SIZE)at,
+                             PCRE2_NO_UTF_CHECK, found, m->context);
+        if (rc == PCRE2_ERROR_NOMATCH) return hand_on(m, level, text + at, bytes - at);
         ZR_CHECK(rc >= 0, rc == PCRE2_ERROR_NOMEMORY ? ZR_ERR_MEMORY : ZR_ERR_DATA,
-                 "the tokenizer's regular expression gives up on %lld bytes of this text (PCRE2's error %d)",
-                 (long long)(bytes - at), rc);
+                 "the tokenizer's regular expression gives up at byte %lld of the text (PCRE2's error %d)",
+                 (long long)(text + at - m->text), rc);
         int64_t begin = (int64_t)range[0], end = (int64_t)range[1];
-        ZR_TRY(hand_on(w, level, text + at, begin - at));
-        ZR_TRY(hand_on(w, level, text + begin, end - begin));
+        ZR_TRY(hand_on(m, level, text + at, begin - at));
+        ZR_TRY(hand_on(m, level, text + begin, end - begin));
         at = end;
     }
     return ZR_OK;
@@ -235,43 +283,55 @@ static int64_t valid_bytes(const char *text, int64_t bytes)
     return i;
 }
 
-static zr_status walk_all(walk *w, const char *text, int64_t bytes)
+zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
 {
     while (bytes > 0) {
         int64_t n = valid_bytes(text, bytes);
         if (n > 0)
-            ZR_TRY(cut(w, 0, text, n));
+            ZR_TRY(cut(m, 0, text, n));
         else
-            ZR_TRY(w->fn(w->arg, text, 1));
+            ZR_TRY(m->fn(m->arg, text, 1));
         text += n > 0 ? n : 1;
         bytes -= n > 0 ? n : 1;
     }
     return ZR_OK;
 }
 
-static bool prepare(walk *w)
+static bool prepare(zr__matcher *m)
 {
     bool made = true;
-    w->context = pcre2_match_context_create(NULL);
-    w->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, NULL); /* NULL where nothing is compiled */
-    if (!w->context) return false;
-    pcre2_set_match_limit(w->context, MATCH_LIMIT);
-    pcre2_jit_stack_assign(w->context, NULL, w->stack);
-    for (int i = 0; i < w->split->n; i++) {
-        w->found[i] = pcre2_match_data_create(1, NULL);
-        made = made && w->found[i];
+    m->context = pcre2_match_context_create(NULL);
+    m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, NULL); /* NULL where nothing is compiled */
+    if (!m->context) return false;
+    pcre2_set_match_limit(m->context, MATCH_LIMIT);
+    pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    for (int i = 0; i < m->split->n; i++) {
+        m->found[i] = pcre2_match_data_create(1, NULL);
+        made = made && m->found[i];
     }
     return made;
 }
 
-zr_status zr__split_text(const zr__split *split, const char *text, int64_t bytes, zr__split_fn fn, void *arg)
+zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_fn fn, void *arg, zr__matcher **matcher)
 {
-    walk w = {.split = split, .fn = fn, .arg = arg};
-    zr_status st = prepare(&w) ? walk_all(&w, text, bytes) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to match text");
-    for (int i = 0; i < split->n; i++) pcre2_match_data_free(w.found[i]);
-    pcre2_jit_stack_free(w.stack);
-    pcre2_match_context_free(w.context);
-    return st;
+    zr__matcher *m = zr_alloc(sizeof(*m));
+    if (m) *m = (zr__matcher){.split = split, .text = text, .fn = fn, .arg = arg};
+    bool made = m && prepare(m);
+    *matcher = m;
+    if (!made) zr__matcher_close(matcher);
+    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to match text");
+    return ZR_OK;
+}
+
+void zr__matcher_close(zr__matcher **matcher)
+{
+    zr__matcher *m = *matcher;
+    if (!m) return;
+    for (int i = 0; i < ZR__SPLIT_MOST; i++) pcre2_match_data_free(m->found[i]);
+    pcre2_jit_stack_free(m->stack);
+    pcre2_match_context_free(m->context);
+    zr_free(m);
+    *matcher = NULL;
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */

@@ -28,10 +28,17 @@ uint64_t zr__split_hash(const zr__split *split);
 
 typedef zr_status (*zr__split_fn)(void *arg, const char *piece, int64_t bytes);
 
-/** Pieces in their order; together they are the text. ZR_ERR_DATA: an expression needs too much time or memory for this
- * text. ZR_ERR_MEMORY; what fn says. */
-ZR_NODISCARD zr_status zr__split_text(const zr__split *split, const char *text, int64_t bytes, zr__split_fn fn,
-                                      void *arg);
+/** What matching a text takes besides the expressions: one thread's, for any number of stretches of that text. */
+typedef struct zr__matcher zr__matcher;
+
+/** fn is given the pieces of stretches of `text`, from whose beginning messages count bytes. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_fn fn, void *arg,
+                                        zr__matcher **matcher);
+void zr__matcher_close(zr__matcher **matcher);
+
+/** Pieces of a stretch in their order; together they are the stretch, which is cut as a text of its own. ZR_ERR_DATA:
+ * an expression needs too much time or memory for this text. ZR_ERR_MEMORY; what fn says. */
+ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *stretch, int64_t bytes);
 
 /** The last place, from `from` on, where this text surely may be cut in two: the pieces of both parts are those of the
  * whole, whatever comes behind the text. 0: no such place, or not known for these expressions. */

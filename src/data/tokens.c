@@ -7,28 +7,30 @@ enum { BLOCK = 64 }; /* tokens that are compared at once */
 
 /* ---- which files are open -------------------------------------------------------------------- */
 
-/* A place for one more open file: the one used longest ago is closed where there is none. */
-static zr__open_shard *make_place(zr__tokens *t)
+/* The file used longest ago is closed. */
+static void close_oldest(zr__tokens *t)
 {
-    if (t->n_open < ZR__OPEN_SHARDS) return &t->open[t->n_open++];
     zr__open_shard *oldest = &t->open[0];
     for (int i = 1; i < t->n_open; i++)
         if (t->open[i].used < oldest->used) oldest = &t->open[i];
     zr__file_close(&t->shard[oldest->shard].file);
-    return oldest;
+    *oldest = t->open[--t->n_open];
 }
 
 static void remember(zr__tokens *t, int64_t shard)
 {
-    *make_place(t) = (zr__open_shard){shard, ++t->clock};
+    if (t->n_open == ZR__OPEN_SHARDS) close_oldest(t);
+    t->open[t->n_open++] = (zr__open_shard){shard, ++t->clock};
 }
 
 /* Size and time stay those of the first opening: whoever reads looks whether the file is still as it was. */
-static zr_status open_again(zr__file *file, const char *path)
+static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
     char text[512];
     zr_status st = zr__file_open(path, false, &now);
+    /* The process may have as many open as it is allowed. */
+    for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
     if (st == ZR_ERR_NOT_FOUND) {
         snprintf(text, sizeof(text), "%s", zr_error_message());
         return ZR_FAIL(ZR_ERR_IO, "%s, while in use", text);
@@ -42,7 +44,7 @@ static zr_status need(zr__tokens *t, int64_t shard)
 {
     zr__shard *s = &t->shard[shard];
     if (s->file.fd < 0) {
-        ZR_TRY(open_again(&s->file, s->path));
+        ZR_TRY(open_again(t, &s->file, s->path));
         remember(t, shard);
         return ZR_OK;
     }
@@ -69,6 +71,11 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* there, it may be, but no more files may be open */
+        zr__shard_close(s);
+        close_oldest(t);
+        st = zr__shard_open(opening, path, s);
+    }
     if (st != ZR_OK) zr__shard_close(s);
     ZR_TRY(st);
     s->begin = t->total;
@@ -90,13 +97,19 @@ void zr__tokens_free(zr__tokens **tokens)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
+/* Tokens of a text, in a file of the cache. */
+static bool is_cached(const zr__shard *s)
+{
+    return strcmp(s->name, s->file.name) != 0;
+}
+
 static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t position, uint32_t token)
 {
-    ZR_CHECK(token < (uint64_t)t->vocab_size, ZR_ERR_DATA,
-             "%s: token %lld (byte %lld) is %u, wanted below vocab_size %lld (read as %s)", s->file.name,
-             (long long)position, (long long)(s->first_byte + position * s->token_bytes), token,
-             (long long)t->vocab_size, s->format);
-    return ZR_OK;
+    if (token < (uint64_t)t->vocab_size) return ZR_OK;
+    const bool cached = is_cached(s);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: token %lld (byte %lld%s%s) is %u, wanted below vocab_size %lld (read as %s)",
+                   s->name, (long long)position, (long long)(s->first_byte + position * s->token_bytes),
+                   cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
 /* The file that holds a token. */
@@ -206,7 +219,9 @@ zr_status zr__tokens_check(zr__tokens *t, uint64_t *hash, zr_progress_fn fn, voi
         w.shard = &t->shard[i];
         if (hash || !all_are_tokens(t, w.shard)) {
             ZR_TRY(need(t, i));
-            ZR_TRY(zr__file_pass(&w.shard->file, check_piece, &w, hash ? &its : NULL));
+            /* The cache's header is no part of what is trained on: a run goes on with a cache of another version. */
+            const int64_t first = is_cached(w.shard) ? w.shard->first_byte : 0;
+            ZR_TRY(zr__file_pass_from(&w.shard->file, first, check_piece, &w, hash ? &its : NULL));
         }
         if (hash) *hash = i == 0 ? its : zr__hash_join(*hash, its);
         w.before += w.shard->file.bytes;

@@ -7,7 +7,8 @@
 
 #include "data/shard.h"
 
-#define ZR__OPEN_SHARDS 32
+/* Each rank has two such objects, and a process may have many ranks. */
+#define ZR__OPEN_SHARDS 4
 
 typedef struct zr__open_shard {
     int64_t shard;

@@ -21,8 +21,10 @@ static zr_status open_path(const zr__loaded *loaded, const char *path, int64_t s
 {
     int64_t vocab = loaded->model.sizes.vocab_size;
     bool text = false;
+    char tokenizer[PATH_MAX];
     zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = seq};
     if (loaded->config) zr__data_keys(loaded->config, &args);
+    if (loaded->config) ZR_TRY(zr__run_tokenizer_find(loaded->config, loaded->stored.run, tokenizer, &args.tokenizer));
     ZR_TRY(zr_data_look(path, &text, NULL, 0));
     ZR_CHECK(args.tokenizer || vocab == ZR__BYTES_VOCAB || !text, ZR_ERR_UNSUPPORTED,
              "%s is text, but the model has %lld tokens and no tokenizer of that size is built in (\"bytes\" has %d); "
@@ -89,6 +91,7 @@ static zr_status evaluate(zr__loaded *loaded, zr_data *data, int64_t seq, const 
              "the loss of these weights on this file is %g: they are of no use", result->loss);
     zr_data_info info = zr_data_get_info(data);
     snprintf(result->data, sizeof(result->data), "%s", info.path);
+    snprintf(result->note, sizeof(result->note), "%s", info.skipped_lines > 0 ? info.note : "");
     result->params = loaded->plan->params;
     result->perplexity = exp(result->loss);
     result->bits_per_byte = info.bytes_per_token > 0.0 ? result->loss / log(2.0) / info.bytes_per_token : NAN;

@@ -81,7 +81,7 @@ static zr_status measure_peak(zr__run *r)
     if (mine >= 0.0 && in_process < r->comm->size) mine += (double)zr__train_staging_bytes(r->plan, in_process);
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
-    r->result->promised_rss_bytes = zr__train_process_bytes(r->plan, in_process);
+    r->result->promised_rss_bytes = zr__train_process_bytes(r->plan, in_process) + in_process * r->ahead_bytes;
     return ZR_OK;
 }
 

@@ -1,4 +1,5 @@
 #include "train/load.h"
+#include "train/paths.h"
 #include "train/run_dir.h"
 
 #include <limits.h>
@@ -30,14 +31,12 @@ static zr_status check(const zr_generate_args *args)
 
 /** What the run says; or else the files beside the weights, or in the run's model/; or bytes, where the model has as
  *  many tokens. */
-static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX])
+static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX], const char **tokenizer)
 {
-    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
-    if (said) {
-        ZR_CHECK(snprintf(path, PATH_MAX, "%s", said) < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long",
-                 said);
-        return ZR_OK;
-    }
+    *tokenizer = NULL;
+    if (loaded->config) ZR_TRY(zr__run_tokenizer_find(loaded->config, loaded->stored.run, path, tokenizer));
+    if (*tokenizer) return ZR_OK;
+    *tokenizer = path;
     ZR_CHECK(snprintf(path, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
              "the path %.60s... is too long", loaded->stored.path);
     if (zr_tokenizer_is_in(path)) return ZR_OK;
@@ -54,9 +53,10 @@ static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX])
 static zr_status open_tokenizer(writer *w)
 {
     char path[PATH_MAX];
+    const char *name = NULL;
     int64_t vocab = w->loaded.model.sizes.vocab_size;
-    ZR_TRY(find_tokenizer(&w->loaded, path));
-    ZR_TRY(zr_tokenizer_open(path, &w->tokenizer));
+    ZR_TRY(find_tokenizer(&w->loaded, path, &name));
+    ZR_TRY(zr_tokenizer_open(name, &w->tokenizer));
     int64_t known = zr_tokenizer_vocab(w->tokenizer);
     w->choices = known < vocab ? known : vocab;
     return ZR_OK;

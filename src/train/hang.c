@@ -1,11 +1,11 @@
 #include "train/hang.h"
 
 #include "base/text.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -328,18 +328,9 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* Signals are for the threads that work. */
 static zr_status start_thread(zr__hang *h)
 {
-    pthread_attr_t attr;
-    sigset_t all, before;
-    ZR_CHECK(pthread_attr_init(&attr) == 0, ZR_ERR_MEMORY, "no memory for thread attributes");
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&h->thread, &attr, watch, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    int error = zr__thread_start(&h->thread, STACK_BYTES, watch, h);
     ZR_CHECK(error == 0, ZR_ERR_MEMORY, "cannot start the thread that watches for hangs: %s", strerror(error));
     return ZR_OK;
 }

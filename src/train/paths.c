@@ -10,6 +10,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* dir/path. Where path is a pattern, dir is none: what would make it one is escaped. */
+static bool join(const char *dir, const char *path, char joined[PATH_MAX])
+{
+    const bool pattern = zr__shards_is_pattern(path);
+    size_t n = 0;
+    for (; *dir && n + 2 < PATH_MAX; dir++) {
+        if (pattern && strchr("*?[\\", *dir)) joined[n++] = '\\';
+        joined[n++] = *dir;
+    }
+    const int more = snprintf(joined + n, PATH_MAX - n, "/%s", path);
+    return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
+}
+
 /* A path, made absolute, or a pattern with a match; false where nothing is. */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
@@ -18,10 +31,10 @@ static bool resolve(const char *path, char found[PATH_MAX])
     if (!zr__shards_is_pattern(path)) return false;
     bool any = zr__shards_find(path, &matches) == ZR_OK;
     zr__shards_free(&matches);
-    char here[PATH_MAX] = "";
-    if (!any || (path[0] != '/' && !getcwd(here, sizeof(here)))) return false;
-    int n = snprintf(found, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", path);
-    return n > 0 && n < PATH_MAX;
+    char here[PATH_MAX];
+    if (!any) return false;
+    if (path[0] != '/') return getcwd(here, sizeof(here)) && join(here, path, found);
+    return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
 /* The same of dir/path. */
@@ -29,7 +42,8 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];
     int n = snprintf(joined, sizeof(joined), "%s/%s", dir, path);
-    return n > 0 && n < PATH_MAX && resolve(joined, found);
+    if (n > 0 && n < PATH_MAX && realpath(joined, found)) return true;
+    return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
 /* `whole` without `end`, a path below it, at its end: what the run's directory was named from. */
@@ -76,6 +90,21 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
                    zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
 }
 
+/* A path, where it is none of the names that a tokenizer may have. */
+static bool is_tokenizer_path(const char *tokenizer)
+{
+    return tokenizer && strcmp(tokenizer, "bytes") != 0;
+}
+
+zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **tokenizer)
+{
+    *tokenizer = config->data.tokenizer;
+    if (!is_tokenizer_path(*tokenizer)) return ZR_OK;
+    ZR_TRY(zr__run_path_find(config, run, "data.tokenizer", config->data.tokenizer, found));
+    *tokenizer = found;
+    return ZR_OK;
+}
+
 /* What is read in place of what the run read is said: it may be another file of that name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
@@ -98,8 +127,8 @@ static zr_status settle_one(void *arg, const char *path, char found[PATH_MAX])
     const settling *s = arg;
     if (zr__run_path_find(s->config, s->run, s->key, path, found) == ZR_OK)
         return note_moved(s->config, s->key, path, found);
-    snprintf(found, PATH_MAX, "%s%s%s", path[0] == '/' ? "" : s->config->train.started_in, path[0] == '/' ? "" : "/",
-             path);
+    if (path[0] != '/' && join(s->config->train.started_in, path, found)) return ZR_OK;
+    snprintf(found, PATH_MAX, "%s", path);
     return ZR_OK;
 }
 
@@ -107,7 +136,10 @@ zr_status zr__run_paths_settle(zr_config *config)
 {
     const struct {
         const char *key, *path;
-    } read[] = {{"data.train", config->data.train}, {"data.val", config->data.val}, {"model.init", config->model.init}};
+    } read[] = {{"data.train", config->data.train},
+                {"data.val", config->data.val},
+                {"model.init", config->model.init},
+                {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL}};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     char run[PATH_MAX];
     if (!config->train.started_in) return ZR_OK;

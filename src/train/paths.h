@@ -16,6 +16,10 @@
 ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
                                          char found[PATH_MAX]);
 
+/** The same of its tokenizer: *tokenizer is a name ("bytes"), NULL, or `found`, which is then the path. */
+ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX],
+                                              const char **tokenizer);
+
 /** Do that for everything that the configuration of a run would read: then it can be run from anywhere. What is not
  * found is named from where the run was started, for whoever misses it; what is found elsewhere is noted. A path that
  * an override gave is from here. Of one that no run wrote nothing changes. */

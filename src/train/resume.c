@@ -94,6 +94,13 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
+/** A directory may have moved: which tokens it made of the texts is in the hashes of data. */
+static bool same_tokenizer(const char *was, const char *is)
+{
+    const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
+    return !names || strcmp(was, is) == 0;
+}
+
 static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
 {
     char *now = NULL;
@@ -104,7 +111,7 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     ZR_TRY(st);
     ZR_TRY(same_file("data.train", name, &from->train, &r->train));
     ZR_TRY(same_file("data.val", name, &from->val, &r->val));
-    ZR_CHECK(from->ranks == 0 || strcmp(from->tokenizer, tokenizer) == 0, ZR_ERR_DATA,
+    ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
              "data.tokenizer: \"%s\", and \"%s\" when %s was written; a run goes on with the tokens that it has",
              tokenizer, from->tokenizer, name);
     ZR_CHECK(step <= r->config->train.steps, ZR_ERR_CONFIG,
@@ -403,7 +410,8 @@ void zr__resume_clean(const zr__run *r)
 /** Where files are, and what a run settles by itself, may be different and the run the same. */
 static bool is_place(const char *key)
 {
-    static const char *const names[] = {"data.train", "data.val", "train.output_dir", "train.started_in"};
+    static const char *const names[] = {"data.train",     "data.val",         "data.tokenizer",
+                                        "data.cache_dir", "train.output_dir", "train.started_in"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(key, names[i]) == 0) return true;
     return false;

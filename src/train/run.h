@@ -50,6 +50,7 @@ typedef struct zr__run {
     zr_timings timings; /* at the end, if asked for */
     zr_train_info info;
     bool reads_ahead;       /* the next micro-batch, on a thread */
+    int64_t ahead_bytes;    /* that this takes */
     double data_wait_sec;   /* of the training step that runs */
     zr_status batch_failed; /* this rank's data: the others know of it when they have agreed */
     bool reserved;          /* rank 0: room for the weights, not yet filled */

@@ -7,20 +7,35 @@
 
 #include <string.h>
 
-/** A run that goes on may well read the configuration that it writes. */
-static zr_status check_inputs(zr__run *r)
+static zr_status open_inputs(zr__run *r)
 {
-    const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
+    zr__progress p = {.run = r, .what = "data: texts are looked at, and tokenized once,"};
     ZR_TRY(zr_train_model(r->config, &r->model));
-    zr__progress p = {.run = r, .what = "data: tokens of a text are made, once,"};
     ZR_TRY(zr__inputs_open(r->config, zr__run_progress, &p, &r->inputs));
     r->reads_ahead = zr_data_get_info(r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
+    return ZR_OK;
+}
+
+/** A run that goes on may well read the configuration that it writes. */
+static zr_status check_dir(const zr__run *r)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
     if (r->comm->rank != 0) return ZR_OK;
     zr_config_inputs(r->config, inputs);
     bool own = r->resume.asked && zr_config_from_file(r->config);
     ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs[0] ? inputs + own : &none));
     if (!r->resume.asked) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
     return ZR_OK;
+}
+
+/** One rank of each host tokenizes texts, and says once what is wrong with them; the others then find the tokens. */
+static zr_status check_inputs(zr__run *r, zr_status st)
+{
+    const bool first = r->comm->local_rank == 0;
+    if (st == ZR_OK && first) st = open_inputs(r);
+    if (st == ZR_OK) st = check_dir(r);
+    ZR_TRY(zr__run_agree(r, st));
+    return zr__run_agree(r, first ? ZR_OK : open_inputs(r));
 }
 
 /** The configuration, as it can be settled only here. */
@@ -77,11 +92,22 @@ static zr_status settle_hosts(zr__run *r)
  */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr__train_process_bytes(r->plan, ranks);
+    int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
     int more = r->plan->profile.facts.threads - 1 + (r->comm->concurrent && r->plan->layout.overlap);
     more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);
+}
+
+/** Samples that are read ahead take memory; long ones are read when they are needed. */
+static void settle_ahead(zr__run *r)
+{
+    if (!r->reads_ahead) return;
+    r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.batch);
+    r->reads_ahead = r->ahead_bytes > 0;
+    if (!r->reads_ahead)
+        zr__run_note(r, "data.train: nothing is read ahead, since one sample of data.seq_length takes more memory than "
+                        "there is for it");
 }
 
 static zr_status make_device(zr__run *r)
@@ -150,6 +176,7 @@ static zr_status check_plan(zr__run *r)
     const int in_process = zr_comm_process_ranks(r->comm);
     ZR_TRY(settle_split(r));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    settle_ahead(r);
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
     if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
     ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
@@ -200,9 +227,7 @@ static zr_status same_choices(zr__run *r)
 zr_status zr__run_check(zr__run *r)
 {
     uint64_t hash = 0;
-    zr_status st = zr_config_hash(r->config, &hash);
-    if (st == ZR_OK) st = check_inputs(r);
-    ZR_TRY(zr__run_agree(r, st));
+    ZR_TRY(check_inputs(r, zr_config_hash(r->config, &hash)));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));

@@ -47,13 +47,22 @@ static zr_status add_identity(const char *path, uint64_t *identity)
     return ZR_OK;
 }
 
+/** What was opened: a pattern may match other files a moment later, on each rank. */
+static uint64_t add_opened(const zr_data *data, uint64_t identity)
+{
+    const zr_data_info info = zr_data_get_info(data);
+    const int64_t number[] = {info.files, info.bytes, info.tokens};
+    return zr__hash_join(identity, XXH3_64bits(number, sizeof(number)));
+}
+
 /** The same number on ranks that have the same files or directory. */
-static zr_status identify(const char *path, uint64_t *identity)
+static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
-    zr_status st = zr__shards_find(path, &shards);
+    zr_status st = zr__shards_find(in->path, &shards);
     *identity = host_identity();
     for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) st = add_identity(shards.path[i], identity);
+    if (in->data) *identity = add_opened(in->data, *identity);
     zr__shards_free(&shards);
     return st;
 }
@@ -132,7 +141,7 @@ static zr_status check_input(input *in)
     uint64_t identity = 0, hash = 0;
     int looker = 0;
     bool places = false;
-    ZR_TRY(zr__run_agree(r, identify(in->path, &identity)));
+    ZR_TRY(zr__run_agree(r, identify(in, &identity)));
     ZR_TRY(find_looker(r, identity, &looker, &places));
     zr_status st = looker == r->comm->rank ? look(in, places || in->data ? &hash : NULL) : ZR_OK;
     ZR_TRY(zr__run_agree(r, st));

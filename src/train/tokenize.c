@@ -10,12 +10,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
     U16_VOCAB = 1 << 16,
     PART_BYTES = 1 << 20, /* of text, that a thread tokenizes at a time */
-    THREADS_MOST = 256,
+    SINGLE_BYTES = 2,     /* a file of one token without a header */
 };
 
 /* What a thread tokenizes, and what came of it. */
@@ -34,28 +35,41 @@ typedef struct tokenizing {
     char tmp[PATH_MAX];
     int64_t at; /* in the output */
     int32_t between;
+    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all that is read, up to a NULL */
+    int threads;
+    zr__file text_file[ZR_TOKENIZE_TEXTS]; /* as they were when they were looked at */
+    int64_t longest;                       /* of them */
     /* The window: */
+    const zr__file *file;
+    int64_t window_at; /* in the file */
     char *text;
     int32_t *tokens; /* room for one a byte */
     int64_t room, have;
-    part part[THREADS_MOST];
+    part part[ZR_TOKENIZE_THREADS];
     int64_t done_bytes, all_bytes; /* of texts */
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* They are narrowed where they lie. */
+static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_HEADER_BYTES])
+{
+    if (t->args->format == ZR_TOKENS_LLMC) ZR_TRY(zr_llmc_header(t->did->token_bytes, t->did->tokens, header));
+    return ZR_OK;
+}
+
+/* They are narrowed where they lie. More than a header can count are refused when they come, not hours later. */
 static zr_status write_tokens(tokenizing *t, int32_t *tokens, int64_t n)
 {
-    unsigned char *bytes = (unsigned char *)(void *)tokens;
+    unsigned char *bytes = (unsigned char *)(void *)tokens, header[ZR_LLMC_HEADER_BYTES];
     int width = t->did->token_bytes;
+    t->did->tokens += n;
+    ZR_TRY(make_header(t, header));
     for (int64_t i = 0; i < n; i++) {
         const uint32_t token = (uint32_t)tokens[i];
         for (int b = 0; b < width; b++) bytes[i * width + b] = (unsigned char)(token >> 8 * b);
     }
     ZR_TRY(zr__file_write(&t->out, t->at, bytes, n * width));
     t->at += n * width;
-    t->did->tokens += n;
     return ZR_OK;
 }
 
@@ -63,7 +77,7 @@ static zr_status write_header(const tokenizing *t)
 {
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
-    ZR_TRY(zr_llmc_header(t->did->token_bytes, t->did->tokens, header));
+    ZR_TRY(make_header(t, header));
     return zr__file_write(&t->out, 0, header, sizeof(header));
 }
 
@@ -80,8 +94,8 @@ static int cut_window(tokenizing *t, int64_t bytes)
 {
     int n = 0;
     int64_t begin = 0;
-    for (int i = 1; i < t->args->threads; i++) {
-        int64_t end = bytes * i / t->args->threads;
+    for (int i = 1; i < t->threads; i++) {
+        int64_t end = bytes * i / t->threads;
         int64_t cut = end > begin ? zr_tokenizer_cut(t->tokenizer, t->text + begin, 1, end - begin) : 0;
         if (cut > 0) t->part[n++] = (part){.begin = begin, .bytes = cut};
         begin += cut;
@@ -97,7 +111,8 @@ static zr_status tokenize_window(tokenizing *t, int64_t bytes)
     for (int i = 0; i < n; i++) run_part(t, &t->part[i]);
     for (int i = 0; i < n; i++) {
         const part *p = &t->part[i];
-        if (p->status != ZR_OK) return ZR_FAIL(p->status, "%s", p->message);
+        ZR_CHECK(p->status == ZR_OK, p->status, "%s: in the text from byte %lld on: %s", t->file->name,
+                 (long long)(t->window_at + p->begin), p->message);
         ZR_TRY(write_tokens(t, t->tokens + p->begin, p->n));
     }
     t->done_bytes += bytes;
@@ -128,6 +143,7 @@ static zr_status take_window(tokenizing *t, int64_t room)
 static zr_status tokenize_file(tokenizing *t, const zr__file *file)
 {
     int64_t from = 1; /* no cut lies before */
+    t->file = file;
     t->have = 0;
     for (int64_t at = 0; at < file->bytes || t->have > 0;) {
         int64_t n = file->bytes - at < t->room - t->have ? file->bytes - at : t->room - t->have;
@@ -140,6 +156,7 @@ static zr_status tokenize_file(tokenizing *t, const zr__file *file)
             ZR_TRY(take_window(t, 2 * t->room));
             continue;
         }
+        t->window_at = at - t->have;
         ZR_TRY(tokenize_window(t, cut));
         memmove(t->text, t->text + cut, (size_t)(t->have - cut));
         t->have -= cut;
@@ -151,14 +168,15 @@ static zr_status tokenize_file(tokenizing *t, const zr__file *file)
 static zr_status tokenize_texts(tokenizing *t)
 {
     for (int i = 0; i < t->args->n_texts; i++) {
-        zr__file file;
+        zr__file opened, *file = &t->text_file[i];
         if (i > 0 && t->args->eot) {
             int32_t one = t->between;
             ZR_TRY(write_tokens(t, &one, 1));
         }
-        ZR_TRY(zr__file_open(t->args->text[i], false, &file));
-        zr_status st = tokenize_file(t, &file);
-        zr__file_close(&file);
+        ZR_TRY(zr__file_open(t->args->text[i], false, &opened));
+        file->fd = opened.fd;
+        zr_status st = tokenize_file(t, file);
+        zr__file_close(file);
         ZR_TRY(st);
     }
     return ZR_OK;
@@ -168,10 +186,17 @@ static zr_status tokenize_texts(tokenizing *t)
 static zr_status look_at_texts(tokenizing *t)
 {
     for (int i = 0; i < t->args->n_texts; i++) {
-        zr__file file;
-        ZR_TRY(zr__file_open(t->args->text[i], false, &file));
-        t->all_bytes += file.bytes;
-        zr__file_close(&file);
+        zr__file *file = &t->text_file[i];
+        char note[sizeof(t->did->note)];
+        bool is_text = false;
+        ZR_TRY(zr__file_open(t->args->text[i], false, file));
+        zr__file_close(file);
+        ZR_TRY(zr_data_look(t->args->text[i], &is_text, note, sizeof(note)));
+        ZR_CHECK(is_text, ZR_ERR_DATA, "%s: a file of tokens, as its name or its beginning says; a text was wanted",
+                 file->name);
+        if (!t->did->note[0]) snprintf(t->did->note, sizeof(note), "%s", note);
+        t->all_bytes += file->bytes;
+        if (file->bytes > t->longest) t->longest = file->bytes;
     }
     t->did->bytes = t->all_bytes;
     return ZR_OK;
@@ -201,27 +226,62 @@ static zr_status settle(tokenizing *t)
     if (a->eot) ZR_TRY(find_between(t));
     ZR_TRY(look_at_texts(t));
     t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
-    ZR_TRY(take_window(t, (int64_t)a->threads * PART_BYTES));
+    int64_t room = (int64_t)t->threads * PART_BYTES;
+    if (room > t->longest) room = t->longest > 0 ? t->longest : 1;
+    ZR_TRY(take_window(t, room));
     return ZR_OK;
 }
 
-static zr_status check_output(const tokenizing *t)
+/* A file without a header is known by its name alone, so what is overwritten must at least be nothing else. */
+static zr_status check_headerless(const tokenizing *t)
 {
-    const char *inputs[ZR_TOKENIZE_TEXTS + 2] = {t->args->tokenizer};
+    struct stat info;
+    char shown[ZR_FILE_NAME_BYTES];
+    zr_data *data = NULL;
+    const char *out = t->args->out;
+    if (t->args->format != ZR_TOKENS_NANOGPT || stat(out, &info) != 0) return ZR_OK;
+    if (info.st_size == 0 || info.st_size == SINGLE_BYTES) return ZR_OK;
+    zr_status st = zr_data_open(out, NULL, U16_VOCAB, 1, ZR_SEQUENTIAL, 0, &data);
+    bool same = st == ZR_OK && strcmp(zr_data_get_info(data).format, "uint16") == 0;
+    zr_data_close(&data);
+    ZR_CHECK(same, ZR_ERR_CREATE, "%s is there, and no file of tokens of the format nanogpt: name another file%s%s",
+             zr__text_escape(out, shown, sizeof(shown)), st == ZR_OK ? "" : "; ",
+             st == ZR_OK ? "" : zr_error_message());
+    return ZR_OK;
+}
+
+static zr_status check_output(tokenizing *t)
+{
     /* How files of this kind begin: llm.c's with the magic number; nanoGPT's are known by their name alone. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
     ZR_TRY(zr_llmc_header(t->did->token_bytes, 0, header));
     if (t->args->format == ZR_TOKENS_LLMC) memcpy(magic, header, 4);
     const zr__output_kind kind = {"file of tokens", magic, false};
-    for (int i = 0; i < t->args->n_texts; i++) inputs[i + 1] = t->args->text[i];
-    ZR_TRY(zr__output_check(t->args->out, &kind, inputs));
+    t->inputs[0] = t->args->tokenizer;
+    for (int i = 0; i < t->args->n_texts; i++) t->inputs[i + 1] = t->args->text[i];
+    ZR_TRY(zr__output_check(t->args->out, &kind, t->inputs));
+    ZR_TRY(check_headerless(t));
+    return ZR_OK;
+}
+
+/* Beside the output, and never over what is there: it may be read, or be another command's. */
+static zr_status make_tmp(tokenizing *t)
+{
+    static const zr__output_kind kind = {"temporary file", "", false};
+    struct stat info;
+    int n = snprintf(t->tmp, sizeof(t->tmp), "%s.tmp", t->args->out);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", t->args->out);
+    ZR_TRY(zr__output_check(t->tmp, &kind, t->inputs));
+    bool there = lstat(t->tmp, &info) == 0;
+    zr_status st = zr__file_create(t->tmp, &t->out);
+    ZR_CHECK(st == ZR_OK, st, "%s%s", zr_error_message(),
+             there ? "; a command that makes it is running, or was ended: then remove it" : "");
     return ZR_OK;
 }
 
 static zr_status write_all(tokenizing *t)
 {
-    ZR_TRY(zr__file_create(t->tmp, &t->out));
     ZR_TRY(tokenize_texts(t));
     ZR_TRY(write_header(t));
     ZR_TRY(zr__file_sync(&t->out));
@@ -232,9 +292,7 @@ static zr_status tokenize(tokenizing *t)
 {
     ZR_TRY(settle(t));
     ZR_TRY(check_output(t));
-    int n = snprintf(t->tmp, sizeof(t->tmp), "%s.tmp", t->args->out);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", t->args->out);
-    unlink(t->tmp); /* what a killed command left */
+    ZR_TRY(make_tmp(t));
     zr_status st = write_all(t);
     zr__file_close(&t->out);
     if (st != ZR_OK) unlink(t->tmp);
@@ -246,8 +304,8 @@ static zr_status check_args(const zr_tokenize_args *a)
     size_t n = strlen(a->out);
     ZR_CHECK(a->n_texts >= 1 && a->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
              a->n_texts, ZR_TOKENIZE_TEXTS);
-    ZR_CHECK(a->threads >= 1 && a->threads <= THREADS_MOST, ZR_ERR_ARG, "%d threads, 1 to %d are possible", a->threads,
-             THREADS_MOST);
+    ZR_CHECK(a->threads >= 0 && a->threads <= ZR_TOKENIZE_THREADS, ZR_ERR_ARG, "%d threads, 1 to %d are possible",
+             a->threads, ZR_TOKENIZE_THREADS);
     ZR_CHECK(a->format == ZR_TOKENS_LLMC || (n > 4 && strcmp(a->out + n - 4, ".bin") == 0), ZR_ERR_ARG,
              "a file of the format nanogpt is known by its name alone, which must end in .bin");
     return ZR_OK;
@@ -261,7 +319,11 @@ zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
     *did = (zr_tokenized){0};
     tokenizing *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory to tokenize");
-    *t = (tokenizing){.args = args, .did = did, .out = {.fd = -1}};
+    t->args = args;
+    t->did = did;
+    t->out.fd = -1;
+    t->threads = args->threads;
+    if (t->threads == 0) t->threads = zr_host_cores() < ZR_TOKENIZE_THREADS ? zr_host_cores() : ZR_TOKENIZE_THREADS;
     zr_status st = tokenize(t);
     zr_tokenizer_close(&t->tokenizer);
     zr_free(t->text);
