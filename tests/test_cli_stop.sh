@@ -79,7 +79,8 @@ for place in model.old model.old.2 model.old.3; do
     check "a foreign file in model/" "$ZR" train c.json --train.output_dir=moved --resume --train.steps=$steps --train.save_interval=1
     check "... is kept in $place" sh -c "echo $place | cmp - moved/$place/tokenizer.json"
     check "... which is said" grep -q "that is kept in .*moved/$place\$" err
-    check "... beside new weights" test -s moved/model/model.safetensors -a ! -e moved/model/tokenizer.json
+    check "... beside new weights" sh -c '! cmp -s moved/model/tokenizer.json moved/'$place'/tokenizer.json \
+        && test -s moved/model/model.safetensors'
 done
 
 # ---- the example scripts, with launchers that only tell what they are asked

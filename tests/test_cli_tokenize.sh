@@ -39,11 +39,66 @@ check "... are trained on" "$ZR" train c.json --quiet
 
 check "a model of tokens has no text" code 69 "$ZR" generate run --prompt line
 check "... and says what is missing" grep -q 'put its tokenizer.json' err
+mkdir named && cp -R run named && sed -i 's/"tokenizer": null/"tokenizer": "tok"/' named/run/config.json
+check "the tokenizer that a run names is found from anywhere" sh -c 'cd / && "$0" generate "$1/named/run" --prompt line \
+    --tokens 20 --temperature 0' "$ZR" "$PWD"
+mv out named/out
 cp tok/tokenizer.json run/model
 check "with its tokenizer's files it has" "$ZR" generate run --prompt "line" --tokens 20 --temperature 0
+check "... the same" cmp out named/out
 check "... and what stands in model/ is read alone" sh -c '"$0" generate run/model --prompt "line" --tokens 20 \
     --temperature 0 >alone && cmp alone out' "$ZR"
 check "without a prompt" "$ZR" generate run --tokens 3
+
+# Learning: "the" and " the" stand most often.
+i=0
+while [ $i -lt 300 ]; do echo "the cat and the dog and the hen $i"; i=$((i + 1)); done >learn.txt
+check "a tokenizer is learned" "$ZR" tokenize --train 300 learn.txt a.txt -o learned/
+check "... with the tokens asked for" sh -c 'grep -q "learned/: a tokenizer of 300 tokens" err && grep -q "<|endoftext|>\": 299" learned/tokenizer.json'
+check "... whole" test -s learned/tokenizer_config.json -a ! -e learned.tmp
+check "... and its hash is told" sh -c '"$0" tokenize --train 300 learn.txt a.txt -o again --json >learned.json && \
+    grep -q "\"hash\":\"[0-9a-f]\{16\}\", \"vocab\":300, \"texts\":2, " learned.json' "$ZR"
+check "... the same files each time" cmp learned/tokenizer.json again/tokenizer.json
+check "... takes text" "$ZR" tokenize --tokenizer learned learn.txt a.txt --eot -o learn.bin --json
+check "... in fewer tokens than bytes" sh -c 'test $(wc -c <learn.bin) -lt $(wc -c <learn.txt)'
+mkdir empty
+check "an empty directory is taken" "$ZR" tokenize --train 257 learn.txt -o empty
+check "... once" code 73 "$ZR" tokenize --train 257 learn.txt -o empty
+check "a file is none" code 73 "$ZR" tokenize --train 257 learn.txt -o a.txt
+check "fewer pairs than asked for" "$ZR" tokenize --train 100000 a.txt -o small
+check "... are told" grep -q '259 tokens.*no more pairs' err
+check "fewer tokens than bytes" code 2 "$ZR" tokenize --train 256 learn.txt -o x
+check "... are named" grep -q -- '--train.*257' err
+check "learning takes no tokenizer" code 2 "$ZR" tokenize --train 300 --tokenizer tok learn.txt -o x
+check "... and no format" code 2 "$ZR" tokenize --train 300 --format llmc learn.txt -o x
+check "... but a text that is there" code 66 "$ZR" tokenize --train 300 learn.txt nope.txt -o x
+check "learning on a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --train 300 a.txt -o x; test $? = 74' - "$ZR"
+check "what is not learned leaves nothing" test ! -e x -a ! -e x.tmp
+
+# What a run leaves is read with its text.
+head -c 5000 learn.txt >bytes.txt
+cat >b.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "bytes.txt"}, "train_micro_batch_size_per_gpu": 2, "train": {"steps": 1, "output_dir": "of-bytes"}}
+END
+check "a run on bytes" "$ZR" train b.json --quiet
+check "... leaves a tokenizer" test -s of-bytes/model/tokenizer.json -a -s of-bytes/model/tokenizer_config.json
+check "... that gives bytes" "$ZR" tokenize --tokenizer of-bytes/model a.txt -o of-bytes.bin
+check "... by their values" test "$(tokens 1024 of-bytes.bin)" = " 97 98 99 "
+"$ZR" generate of-bytes --prompt the --tokens 20 --seed 1 >by-name
+check "... and model/ alone writes the same text" sh -c '"$0" generate of-bytes/model --prompt the --tokens 20 --seed 1 | \
+    cmp - by-name' "$ZR"
+
+sed 's/"bytes.txt"/"bytes.txt", "tokenizer": "learned", "cache_dir": "cache"/; s/of-bytes/of-text/
+    s/"n_positions"/"vocab_size": 300, "n_positions"/' b.json >t.json
+check "a run on text by a tokenizer" "$ZR" train t.json --quiet --ranks 2 --train_batch_size=4
+check "... leaves its files" cmp learned/tokenizer.json of-text/model/tokenizer.json
+check "... both" cmp learned/tokenizer_config.json of-text/model/tokenizer_config.json
+check "... and what goes on" "$ZR" train t.json --quiet --train.output_dir=on --train.steps=1 --train.save_interval=1
+check "... replaces them" "$ZR" train t.json --quiet --train.output_dir=on --train.steps=2 --train.save_interval=1 --resume
+check "... and leaves nothing old" sh -c 'cmp learned/tokenizer.json on/model/tokenizer.json && test ! -e on/model.old'
+mv learned away
+check "without the directory the run has its text" "$ZR" generate of-text --prompt the --tokens 3
 
 check "no tokenizer" code 2 "$ZR" tokenize a.txt -o x.bin
 check "no text" code 2 "$ZR" tokenize --tokenizer bytes -o x.bin
@@ -91,6 +146,6 @@ check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.
 check "a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --tokenizer bytes a.txt -o x.bin; test $? = 74' - "$ZR"
 check "what is refused leaves nothing" test ! -e x.bin -a ! -e x.bin.tmp -a ! -e x
 echo '{"model": {"type": "Unigram"}}' >tok/tokenizer.json
-check "another kind of tokenizer" code 69 "$ZR" tokenize --tokenizer tok a.txt -o x.bin
+check "another kind of tokenizer" code 65 "$ZR" tokenize --tokenizer tok a.txt -o x.bin
 check "... is named" grep -q 'tok/tokenizer.json: model is of type "Unigram"' err
 echo "1..$n"

@@ -20,7 +20,8 @@
 
 enum { RANKS_MAX = 3, MESSAGE_BYTES = 2048 };
 
-static const char *const whole[] = {"config.json", "model.safetensors", NULL};
+static const char *const whole[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                                    NULL};
 static const char *const whole_checkpoint[] = {
     "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "manifest.json", NULL};
 

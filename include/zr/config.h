@@ -73,7 +73,7 @@ typedef struct zr_config {
     struct {
         const char *train;     /* as zr_data_args.path; NULL is the reader's to refuse: a plan needs none */
         const char *val;       /* without weights */
-        const char *tokenizer; /* "bytes", or NULL: bytes for text, none for token files */
+        const char *tokenizer; /* as zr_tokenizer_open; NULL: bytes for text, none for token files */
         int64_t seq_length;    /* T; 0 until resolved: n_positions */
         zr_config_order order;
         const char *text_key;  /* of a line of a .jsonl file */

@@ -27,8 +27,8 @@ typedef struct zr_tokenizer zr_tokenizer;
  *  of a text's tokens are always the text's. Added tokens (<|endoftext|>) are found in the text; none is put in: a
  *  post_processor, truncation and padding say nothing of how text is cut.
  *
- *  ZR_ERR_NOT_FOUND no such file; ZR_ERR_DATA a damaged one (message: file and what); ZR_ERR_UNSUPPORTED what is not of
- *  this kind, by name: another model, a normalizer, another pre-tokenizer than ByteLevel behind any number of Split. */
+ *  ZR_ERR_NOT_FOUND no such file; ZR_ERR_DATA a damaged one (message: file and what), or what is not of this kind, by
+ *  name: another model, a normalizer, another pre-tokenizer than ByteLevel behind any number of Split. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
 /** Has this directory all files of a tokenizer? Whether they are of a kind that is read says zr_tokenizer_open. */
 ZR_API bool zr_tokenizer_is_in(const char *dir);
@@ -56,6 +56,40 @@ ZR_API int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text,
 /** The text of one token: *text (borrowed, not terminated), *bytes. ZR_ERR_ARG outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
+
+/** The text of a tokenizer.json with the tokens of "bytes", for programs that read only such files; zr_free it.
+ *  ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_bytes_json(char **json);
+
+/* ---- learning a tokenizer -------------------------------------------------------------------- */
+
+/**
+ * Learns the merges of a byte-level BPE tokenizer from texts (Sennrich et al. 2016), with the merges that the trainer
+ * of the package tokenizers learns: texts are cut by GPT-2's regular expression, and of the pairs of neighbouring
+ * tokens within pieces the one that is seen most often becomes a token; of equals the pair whose left token, then whose
+ * right token, has the lower number. Memory grows with the distinct pieces, not with the texts. One thread at a time.
+ */
+typedef struct zr_tokenizer_trainer zr_tokenizer_trainer;
+
+/** ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_trainer_open(zr_tokenizer_trainer **trainer);
+ZR_API void zr_tokenizer_trainer_close(zr_tokenizer_trainer **trainer);
+
+/** Count the pieces of text[0, bytes). A text may come in parts, cut where zr_tokenizer_trainer_cut says.
+ *  ZR_ERR_MEMORY; ZR_ERR_DATA: the regular expression gives up on this text, or there are 2^31 distinct pieces. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_trainer_add(zr_tokenizer_trainer *trainer, const char *text, int64_t bytes);
+/** As zr_tokenizer_cut. */
+ZR_API int64_t zr_tokenizer_trainer_cut(const zr_tokenizer_trainer *trainer, const char *text, int64_t from,
+                                        int64_t bytes);
+
+/** The fewest tokens: one for each byte, and <|endoftext|>. */
+#define ZR_TOKENIZER_LEAST_VOCAB 257
+
+/** Learn. *json is the text of a tokenizer.json, to be given to zr_free: 256 bytes in GPT-2's order, the merges'
+ * tokens, and <|endoftext|> as the last. *learned: how many tokens these are, `vocab` or fewer, where no pair is left.
+ *  ZR_ERR_ARG: vocab is below ZR_TOKENIZER_LEAST_VOCAB or above 2^31 - 1. ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab,
+                                                         char **json, int64_t *learned);
 
 /* ---- text and tokens ------------------------------------------------------------------------- */
 

@@ -564,6 +564,22 @@ typedef struct zr_tokenized {
  * tokens for the header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
 ZR_API ZR_NODISCARD zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did);
 
+typedef struct zr_tokenize_train_args {
+    const char *const *text; /* (n_texts) files */
+    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
+    const char *out;         /* a directory, new or empty; zr_tokenizer_open takes it */
+    int64_t vocab;           /* tokens, from ZR_TOKENIZER_LEAST_VOCAB */
+    zr_progress_fn progress; /* of bytes of text; may be NULL */
+    void *arg;
+} zr_tokenize_train_args;
+
+/** Learn a tokenizer from texts (zr_tokenizer_trainer_learn) into a directory, which is there whole or not at all:
+ * tokenizer.json, and tokenizer_config.json for the package transformers. Of *did: bytes, and the vocabulary and hash
+ * of what was learned; fewer tokens than `vocab` where the texts have no more pairs. Texts are read in windows of 1
+ * MiB. ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` has something in it or cannot be made; ZR_ERR_NOT_FOUND, ZR_ERR_DATA of
+ * texts; ZR_ERR_MEMORY; ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_tokenize_train(const zr_tokenize_train_args *args, zr_tokenized *did);
+
 /* ---- with trained weights -------------------------------------------------------------------- */
 
 /** What `zr eval` finds. */

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "zr/data.h"
 
 #include <limits.h>
 #include <string.h>
@@ -6,20 +7,23 @@
 /* Of the command line; zr_tokenize's arguments, and what they are made of. */
 typedef struct wanted {
     const char *tokenizer, *out, *format;
-    int64_t threads;
+    int64_t threads, train;
     bool eot;
 } wanted;
 
+enum { UNSAID = -1 };
+
 static zr_status read_format(const char *name, zr_tokens_format *format)
 {
-    *format = strcmp(name, "nanogpt") == 0 ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC;
-    ZR_CHECK(*format == ZR_TOKENS_NANOGPT || strcmp(name, "llmc") == 0, ZR_ERR_ARG,
+    *format = name && strcmp(name, "nanogpt") == 0 ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC;
+    ZR_CHECK(!name || *format == ZR_TOKENS_NANOGPT || strcmp(name, "llmc") == 0, ZR_ERR_ARG,
              "--format is \"%s\"; llmc or nanogpt was wanted", name);
     return ZR_OK;
 }
 
-static void print_json(const zr_tokenize_args *args, const zr_tokenized *did, const char *format)
+static void print_json(const zr_tokenize_args *args, const zr_tokenized *did)
 {
+    const char *format = args->format == ZR_TOKENS_NANOGPT ? "nanogpt" : "llmc";
     printf("{\"out\":");
     cli_json_print(stdout, args->out, (int64_t)strlen(args->out));
     printf(", \"tokenizer\":");
@@ -30,36 +34,83 @@ static void print_json(const zr_tokenize_args *args, const zr_tokenized *did, co
            (long long)did->tokens, format, did->token_bytes);
 }
 
-static zr_status tokenize(const cli_args *args, const wanted *w, zr_tokenize_args *want)
+/* How far it is, on a terminal. */
+static zr_progress_fn progress_of(const cli_args *args)
+{
+    return !args->quiet && cli_live() ? cli_show_done : NULL;
+}
+
+static zr_status tokenize(const cli_args *args, const wanted *w)
 {
     zr_tokenized did;
     cli_amount_done shown = {.what = "B"};
     char out[PATH_MAX], size[32];
-    bool show = !args->quiet && cli_live();
-    if (show) want->progress = cli_show_done;
-    want->arg = &shown;
-    zr_status st = zr_tokenize(want, &did);
-    if (show) cli_line_clear();
+    zr_tokenize_args want = {.tokenizer = w->tokenizer,
+                             .text = args->operand,
+                             .n_texts = args->n_operands,
+                             .out = w->out,
+                             .eot = w->eot,
+                             .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
+                             .progress = progress_of(args),
+                             .arg = &shown};
+    ZR_TRY(read_format(w->format, &want.format));
+    zr_status st = zr_tokenize(&want, &did);
+    if (want.progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
     if (args->json)
-        print_json(want, &did, w->format);
+        print_json(&want, &did);
     else if (!args->quiet)
         cli_say(
             "%s: %lld tokens of %d bytes from %s of text, %.2f bytes a token; model.vocab_size is to be %lld or more",
-            zr__text_escape(want->out, out, sizeof(out)), (long long)did.tokens, did.token_bytes,
+            zr__text_escape(want.out, out, sizeof(out)), (long long)did.tokens, did.token_bytes,
             cli_bytes((double)did.bytes, size), did.tokens ? (double)did.bytes / (double)did.tokens : 0.0,
             (long long)did.vocab);
+    return ZR_OK;
+}
+
+static void print_learned(const zr_tokenize_train_args *args, const zr_tokenized *did)
+{
+    printf("{\"out\":");
+    cli_json_print(stdout, args->out, (int64_t)strlen(args->out));
+    printf(", \"hash\":\"%016llx\", \"vocab\":%lld, \"texts\":%d, \"bytes\":%lld}\n", (unsigned long long)did->hash,
+           (long long)did->vocab, args->n_texts, (long long)did->bytes);
+}
+
+static zr_status train(const cli_args *args, const wanted *w)
+{
+    zr_tokenized did;
+    cli_amount_done shown = {.what = "B"};
+    char out[PATH_MAX], size[32];
+    const zr_tokenize_train_args want = {.text = args->operand,
+                                         .n_texts = args->n_operands,
+                                         .out = w->out,
+                                         .vocab = w->train,
+                                         .progress = progress_of(args),
+                                         .arg = &shown};
+    ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
+             "--train learns a tokenizer from texts and takes none of --tokenizer, --format, --eot and --threads");
+    zr_status st = zr_tokenize_train(&want, &did);
+    if (want.progress) cli_line_clear();
+    ZR_TRY(st);
+    if (args->json)
+        print_learned(&want, &did);
+    else if (!args->quiet)
+        cli_say("%s: a tokenizer of %lld tokens, learned from %s of text%s",
+                zr__text_escape(want.out, out, sizeof(out)), (long long)did.vocab, cli_bytes((double)did.bytes, size),
+                did.vocab < want.vocab ? "; there are no more pairs to merge" : "");
     return ZR_OK;
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    wanted w = {.format = "llmc"};
+    wanted w = {.train = UNSAID};
     const cli_option options[] = {
         {"tokenizer", CLI_TEXT, &w.tokenizer, 0, "DIR", "directory of a tokenizer, a tokenizer.json, or bytes"},
-        {"out", CLI_TEXT, &w.out, 0, "FILE", "the file to write, also -o"},
+        {"train", CLI_INT, &w.train, ZR_TOKENIZER_LEAST_VOCAB, "N",
+         "learn a tokenizer of N tokens, from 257 on, into the directory -o"},
+        {"out", CLI_TEXT, &w.out, 0, "PATH", "the file to write, with --train the new directory; also -o"},
         {"format", CLI_TEXT, &w.format, 0, "NAME", "llmc or nanogpt (uint16 without a header) [llmc]"},
         {"eot", CLI_FLAG, &w.eot, 0, NULL, "the token <|endoftext|> between texts"},
         {"threads", CLI_INT, &w.threads, 1, "N", "threads [as many as processors]"},
@@ -70,25 +121,21 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, false);
         return ZR_OK;
     }
-    ZR_CHECK(args.n_operands > 0 && w.tokenizer && w.out, ZR_ERR_ARG,
-             "zr tokenize needs --tokenizer DIR, one or more texts, and -o FILE; `zr tokenize --help` has examples");
-    zr_tokenize_args want = {.tokenizer = w.tokenizer,
-                             .text = args.operand,
-                             .n_texts = args.n_operands,
-                             .out = w.out,
-                             .eot = w.eot,
-                             .threads = w.threads < INT_MAX ? (int)w.threads : INT_MAX};
-    ZR_TRY(read_format(w.format, &want.format));
+    const bool learns = w.train != UNSAID;
+    ZR_CHECK(args.n_operands > 0 && (w.tokenizer || learns) && w.out, ZR_ERR_ARG,
+             "zr tokenize needs --tokenizer DIR or --train N, one or more texts, and -o PATH; `zr tokenize --help` has "
+             "examples");
     ZR_TRY(cli_check_stdout(args.operand));
-    return tokenize(&args, &w, &want);
+    return learns ? train(&args, &w) : tokenize(&args, &w);
 }
 
 const cli_command cli_tokenize = {
     .name = "tokenize",
-    .summary = "text to a file of tokens",
-    .usage = "zr tokenize --tokenizer DIR TEXT... -o FILE [--format NAME] [--eot] [--threads N]",
+    .summary = "text to a file of tokens, or to a tokenizer",
+    .usage = "zr tokenize --tokenizer DIR | --train N  TEXT... -o PATH [--format NAME] [--eot] [--threads N]",
     .examples = "  zr tokenize --tokenizer gpt2-directory book.txt -o book.bin\n"
                 "  zr tokenize --tokenizer gpt2-directory a.txt b.txt --eot -o both.bin\n"
-                "  zr tokenize --tokenizer bytes book.txt --format nanogpt -o book.bin\n",
+                "  zr tokenize --tokenizer bytes book.txt --format nanogpt -o book.bin\n"
+                "  zr tokenize --train 4096 book.txt -o tokenizer\n",
     .run = run,
 };

@@ -9,6 +9,7 @@
 #include "data/split.h"
 
 #define ZR__BPE_BYTES 256
+#define ZR__BPE_END_OF_TEXT "<|endoftext|>"
 
 /** A token that text is searched for before it is cut into pieces, such as <|endoftext|>. */
 typedef struct zr__bpe_added {
@@ -75,9 +76,29 @@ uint32_t zr__bpe_symbol(unsigned char byte);
 int64_t zr__bpe_spell(const char *name, int64_t n, char *out);
 
 /** A tokenizer of tokenizer.json, or of vocab.json and merges.txt in a directory. ZR_ERR_NOT_FOUND; ZR_ERR_DATA what
- * is damaged; ZR_ERR_UNSUPPORTED what is not of this kind. zr__bpe_free in either case. */
+ * is damaged or not of this kind. zr__bpe_free in either case. */
 ZR_NODISCARD zr_status zr__bpe_read(const char *path, zr__bpe *bpe);
 /** Has the directory such files? */
 bool zr__bpe_is_in(const char *dir);
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/** A merge of two tokens by their numbers. */
+typedef struct zr__bpe_pair {
+    int32_t left, right;
+} zr__bpe_pair;
+
+/** What is written: token i is the bytes text[end[i - 1], end[i]), the first from 0. */
+typedef struct zr__bpe_told {
+    const char *text;
+    const int64_t *end;
+    int64_t tokens;
+    const zr__bpe_pair *merges; /* in their order */
+    int64_t n_merges;
+    bool end_of_text; /* ZR__BPE_END_OF_TEXT is one more token, the last, and an added one */
+} zr__bpe_told;
+
+/** The text of a tokenizer.json that cuts as GPT-2's does; zr_free it. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__bpe_print(const zr__bpe_told *told, char **json);
 
 #endif

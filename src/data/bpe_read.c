@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define END_OF_TEXT "<|endoftext|>"
-
 enum { SHOWN = 96, FILE_MOST_BYTES = 128 << 20 };
 
 typedef struct reader {
@@ -20,7 +18,7 @@ typedef struct reader {
     const json_t *vocab;  /* object: a name, its token */
     const json_t *merges; /* array; NULL: merges.txt */
     const json_t *added;  /* array; NULL: none */
-    bool two_files;       /* vocab.json cannot say which tokens are added: END_OF_TEXT is */
+    bool two_files;       /* vocab.json cannot say which tokens are added: ZR__BPE_END_OF_TEXT is */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;
@@ -59,7 +57,7 @@ static zr_status want_nothing(const reader *r, const json_t *in, const char *sec
 {
     char shown[SHOWN];
     const json_t *value = json_object_get(in, key);
-    ZR_CHECK(is_nothing(value), ZR_ERR_UNSUPPORTED, "%s: %s%s is %s, which is not supported", r->file, section, key,
+    ZR_CHECK(is_nothing(value), ZR_ERR_DATA, "%s: %s%s is %s, which is not supported", r->file, section, key,
              show(value, shown));
     return ZR_OK;
 }
@@ -69,8 +67,8 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     char shown[SHOWN];
     const json_t *type = json_object_get(in, "type");
     ZR_CHECK(json_is_string(type), ZR_ERR_DATA, "%s: %s has no type", r->file, section);
-    ZR_CHECK(strcmp(json_string_value(type), wanted) == 0, ZR_ERR_UNSUPPORTED,
-             "%s: %s is of type %s, only %s is supported", r->file, section, show(type, shown), wanted);
+    ZR_CHECK(strcmp(json_string_value(type), wanted) == 0, ZR_ERR_DATA, "%s: %s is of type %s, only %s is supported",
+             r->file, section, show(type, shown), wanted);
     return ZR_OK;
 }
 
@@ -87,8 +85,8 @@ static zr_status want_bpe(const reader *r, const json_t *model)
 
 static zr_status add_expression(reader *r, const char *expression)
 {
-    ZR_CHECK(r->n_expressions < ZR__SPLIT_MOST, ZR_ERR_UNSUPPORTED,
-             "%s: pre_tokenizer has more than %d regular expressions", r->file, ZR__SPLIT_MOST);
+    ZR_CHECK(r->n_expressions < ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: pre_tokenizer has more than %d regular expressions",
+             r->file, ZR__SPLIT_MOST);
     r->expression[r->n_expressions++] = expression;
     return ZR_OK;
 }
@@ -109,10 +107,10 @@ static zr_status read_split(reader *r, const json_t *told)
     char shown[SHOWN];
     ZR_TRY(want_type(r, told, "pre_tokenizer before ByteLevel", "Split"));
     ZR_TRY(want_nothing(r, told, "pre_tokenizer.Split.", "invert"));
-    ZR_CHECK(json_is_string(regex), ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(json_is_string(regex), ZR_ERR_DATA,
              "%s: pre_tokenizer.Split.pattern is %s, only {\"Regex\": ...} is supported", r->file,
              show(json_object_get(told, "pattern"), shown));
-    ZR_CHECK(json_is_string(behavior) && strcmp(json_string_value(behavior), "Isolated") == 0, ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(json_is_string(behavior) && strcmp(json_string_value(behavior), "Isolated") == 0, ZR_ERR_DATA,
              "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file, show(behavior, shown));
     ZR_TRY(add_expression(r, json_string_value(regex)));
     return ZR_OK;
@@ -122,8 +120,8 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 {
     const json_t *steps = json_object_get(told, "pretokenizers");
     size_t n = json_array_size(steps);
-    ZR_CHECK(json_is_object(told), ZR_ERR_UNSUPPORTED,
-             "%s: there is no pre_tokenizer, only byte-level BPE is supported", r->file);
+    ZR_CHECK(json_is_object(told), ZR_ERR_DATA, "%s: there is no pre_tokenizer, only byte-level BPE is supported",
+             r->file);
     if (!steps) {
         ZR_TRY(read_byte_level(r, told));
         return ZR_OK;
@@ -226,7 +224,7 @@ static zr_status note_all(const reader *r, names *all)
         ZR_TRY(note_name(r, all, token, name, strlen(name)));
     }
     for (size_t i = 0; i < json_array_size(r->added); i++) ZR_TRY(note_added(r, all, json_array_get(r->added, i)));
-    value = r->two_files ? json_object_get(r->vocab, END_OF_TEXT) : NULL;
+    value = r->two_files ? json_object_get(r->vocab, ZR__BPE_END_OF_TEXT) : NULL;
     if (value) {
         token = (int32_t)json_integer_value(value);
         all->raw[token] = true;
@@ -492,9 +490,9 @@ static zr_status check_config(const reader *r, const json_t *config)
     json_object_foreach(json_object_get(config, "added_tokens_decoder"), token, added)
     {
         const json_t *content = json_object_get(added, "content");
-        ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), END_OF_TEXT) == 0, ZR_ERR_DATA,
+        ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), ZR__BPE_END_OF_TEXT) == 0, ZR_ERR_DATA,
                  "%s: added_tokens_decoder has %s; without a tokenizer.json only \"%s\" is supported", r->file,
-                 show(content, shown), END_OF_TEXT);
+                 show(content, shown), ZR__BPE_END_OF_TEXT);
     }
     return ZR_OK;
 }

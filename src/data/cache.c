@@ -119,8 +119,8 @@ static zr_status find_place(const zr_data_args *args, place *p)
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* How unfinished files of this key are called that processes of this host make: the process and the place of
- * what the maker works on follow, so that no two makers ever write to one file, whatever becomes of locks. */
+/* How unfinished files of this key are called that this host makes: the thread and the time follow, so that no two
+ * makers ever write to one file, whatever becomes of locks. */
 static void name_parts(const place *p, char name[NAME_BYTES])
 {
     char host[256] = "";
@@ -131,22 +131,24 @@ static void name_parts(const place *p, char name[NAME_BYTES])
 
 static zr_status name_part(const place *p, char path[PATH_MAX])
 {
+    struct timespec now = {0};
     char start[NAME_BYTES], name[2 * NAME_BYTES];
     name_parts(p, start);
-    snprintf(name, sizeof(name), "%s%ld.%p.part", start, (long)getpid(), (const void *)p);
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(name, sizeof(name), "%s%ld.%lld%09ld.part", start, (long)gettid(), (long long)now.tv_sec, now.tv_nsec);
     return zr__path_join(path, p->folder, name);
 }
 
-/* What processes have left that ended without it. */
+/* What threads have left that ended without it. */
 static void remove_rests(const place *p)
 {
     char start[NAME_BYTES];
     name_parts(p, start);
     DIR *dir = opendir(p->folder);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
-        long process = 0;
+        long thread = 0;
         const bool mine = strncmp(e->d_name, start, strlen(start)) == 0;
-        if (mine && sscanf(e->d_name + strlen(start), "%ld", &process) == 1 && kill((pid_t)process, 0) != 0 &&
+        if (mine && sscanf(e->d_name + strlen(start), "%ld", &thread) == 1 && kill((pid_t)thread, 0) != 0 &&
             errno == ESRCH)
             (void)unlinkat(dirfd(dir), e->d_name, 0);
     }

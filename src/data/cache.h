@@ -3,7 +3,7 @@
  * after.
  *
  * A file's name is a hash of the text's bytes, of what decides the tokenizer's ids and of the keys that say what a text
- * is, so that it is never another's. Until it is whole it has a name of its maker's own (host, process, number), so
+ * is, so that it is never another's. Until it is whole it has a name of its maker's own (host, thread, time), so
  * that several makers do no harm: the first that is through gives the file its name. A lock spares double work where
  * locks are seen, which on a network folder may be on one host alone. Little-endian:
  *

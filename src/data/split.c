@@ -166,7 +166,7 @@ static zr_status translate(const char *expression, const char *where, char **out
     if (t.bad[0]) {
         char shown[64], bad[32];
         zr__text_clear(&t.out);
-        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
+        return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
                        zr__text_escape(t.bad, bad, sizeof(bad)), zr__text_escape(expression, shown, sizeof(shown)));
     }
     ZR_TRY(zr__text_take(&t.out, out));
@@ -185,9 +185,11 @@ static zr_status compile(const char *expression, const char *where, pcre2_code *
     *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
     zr_free(translated);
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
+    ZR_CHECK(error != PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY, ZR_ERR_DATA,
+             "%s: the regular expression \"%s\" has a property that PCRE2 does not know", where, shown);
     ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
-    ZR_CHECK(!empty, ZR_ERR_UNSUPPORTED, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
+    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
     /* Where there is no compiler for this processor, PCRE2 interprets. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
     return ZR_OK;
@@ -208,8 +210,8 @@ static zr_status compile_all(zr__split *split, const char *const *expression, in
 
 zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split)
 {
-    ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_UNSUPPORTED, "%s: %d regular expressions, 1 to %d are supported",
-             where, n, ZR__SPLIT_MOST);
+    ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: %d regular expressions, 1 to %d are supported", where, n,
+             ZR__SPLIT_MOST);
     *split = zr_alloc(sizeof(**split));
     ZR_CHECK(*split, ZR_ERR_MEMORY, "no memory for regular expressions");
     zr_status st = compile_all(*split, expression, n, where);

@@ -18,8 +18,8 @@
 /** Constant once it is open: any number of threads may use it. */
 typedef struct zr__split zr__split;
 
-/** `where` names the file and key in messages. ZR_ERR_DATA: no expression; ZR_ERR_UNSUPPORTED: one that means something
- * else, or nothing, to PCRE2. */
+/** `where` names the file and key in messages. ZR_ERR_DATA: no expression, or one that means something else,
+ * or nothing, to PCRE2. */
 ZR_NODISCARD zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split);
 void zr__split_close(zr__split **split);
 

@@ -57,6 +57,19 @@ static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_
     return bytes > from && bytes > 0 ? bytes - 1 : 0;
 }
 
+zr_status zr_tokenizer_bytes_json(char **json)
+{
+    char text[BYTES_VOCAB];
+    int64_t end[BYTES_VOCAB];
+    for (int i = 0; i < BYTES_VOCAB; i++) {
+        text[i] = (char)i;
+        end[i] = i + 1;
+    }
+    const zr__bpe_told told = {.text = text, .end = end, .tokens = BYTES_VOCAB};
+    ZR_TRY(zr__bpe_print(&told, json));
+    return ZR_OK;
+}
+
 /* ---- BPE ------------------------------------------------------------------------------------- */
 
 static zr_status bpe_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,

@@ -5,6 +5,7 @@
 #include "train/checkpoint_run.h"
 #include "train/family.h"
 #include "train/inputs.h"
+#include "train/new_dir.h"
 #include "train/run_dir.h"
 
 #include <errno.h>
@@ -287,28 +288,14 @@ static void remove_tmp(const convert *c)
     if (first != ZR_OK) (void)ZR_FAIL(first, "%s", why);
 }
 
-static zr_status make_tmp(convert *c)
-{
-    struct stat st;
-    char shown[ZR_FILE_NAME_BYTES];
-    const char *to = c->args->to;
-    size_t n = strlen(to);
-    while (n > 1 && to[n - 1] == '/') n--;
-    zr__text_escape(to, shown, sizeof(shown));
-    ZR_CHECK(n > 0 && n + sizeof(".tmp") <= PATH_MAX, ZR_ERR_CREATE, "the path \"%.60s\" cannot be used", shown);
-    snprintf(c->tmp, sizeof(c->tmp), "%.*s.tmp", (int)n, to);
-    ZR_CHECK(lstat(to, &st) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
-    ZR_CHECK(mkdir(c->tmp, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s.tmp: %s%s", shown, strerror(errno),
-             errno == EEXIST ? "; a command that makes it is running, or was ended: then remove it" : "");
-    return ZR_OK;
-}
-
 static zr_status make(convert *c)
 {
-    char to[PATH_MAX];
-    ZR_TRY(make_tmp(c));
+    struct stat info;
+    char to[PATH_MAX], shown[ZR_FILE_NAME_BYTES];
+    zr__text_escape(c->args->to, shown, sizeof(shown));
+    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
+    ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? make_run(c) : make_hf(c);
-    snprintf(to, sizeof(to), "%.*s", (int)(strlen(c->tmp) - 4), c->tmp);
     if (st == ZR_OK) st = zr_dir_commit(c->tmp, to);
     if (st != ZR_OK && access(c->tmp, F_OK) == 0) remove_tmp(c);
     return st;

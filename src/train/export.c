@@ -4,6 +4,8 @@
 #include "train/family.h"
 #include "train/inputs.h"
 #include "train/run_dir.h"
+#include "train/tokenizer_files.h"
+#include "zr/data.h"
 
 #include <errno.h>
 #include <math.h>
@@ -48,6 +50,7 @@ static void release(const paths *p)
     unlink(p->unfinished);
     if (lstat(p->finished, &st) == 0) return;
     unlink(p->config);
+    zr__tokenizer_files_remove(p->tmp, NULL);
     rmdir(p->tmp);
 }
 
@@ -72,22 +75,23 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
-static zr_status reserve(const paths *p, const zr_family_model *model, const zr_plan *plan)
+static zr_status reserve(const paths *p, const zr__exported *what)
 {
     ZR_CHECK(mkdir(p->tmp, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", p->tmp,
              strerror(errno));
     unlink(p->unfinished); /* what a killed run left */
-    zr_status st = make_weights(p, graph_of(plan));
-    if (st == ZR_OK) st = model->family->write(p->tmp, &model->numbers);
+    zr_status st = make_weights(p, graph_of(what->plan));
+    if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
+    if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
     if (st != ZR_OK) release(p);
     return st;
 }
 
-zr_status zr__export_reserve(const char *dir, const zr_family_model *model, const zr_plan *plan)
+zr_status zr__export_reserve(const char *dir, const zr__exported *what)
 {
     paths p;
     ZR_TRY(name_parts(dir, &p));
-    zr_status st = reserve(&p, model, plan);
+    zr_status st = reserve(&p, what);
     if (st == ZR_OK) return ZR_OK;
     char why[512];
     snprintf(why, sizeof(why), "%s", zr_error_message());
@@ -98,14 +102,15 @@ zr_status zr__export_reserve(const char *dir, const zr_family_model *model, cons
 }
 
 /** What was reserved may have been removed meanwhile. *made: it is made anew, and empty. */
-static zr_status reserve_again(const paths *p, const zr_family_model *model, const zr_plan *plan, bool *made)
+static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
     struct stat weights, config;
     bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
     bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
-    if (there && described) return ZR_OK;
+    bool spelled = !what->tokenizer || zr_tokenizer_is_in(p->tmp);
+    if (there && described && spelled) return ZR_OK;
     *made = true;
-    return reserve(p, model, plan);
+    return reserve(p, what);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -128,9 +133,10 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
     return st;
 }
 
-/** What zr has written in it; a directory that holds more stays. Behind a link are files that are not the run's: only
- *  the link goes. False: something of that name is left. */
-static bool remove_old(const paths *p)
+/** What zr has written in it; a directory that holds more stays, also one with another tokenizer than `newer` has,
+ * which somebody may have put there. Behind a link are files that are not the run's: only the link goes. False:
+ * something of that name is left. */
+static bool remove_old(const paths *p, const char *newer)
 {
     static const char *const names[] = {"config.json", "model.safetensors"};
     char path[PATH_MAX];
@@ -139,6 +145,7 @@ static bool remove_old(const paths *p)
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, p->old, names[i]) == ZR_OK) unlink(path);
+    zr__tokenizer_files_remove(p->old, newer);
     return rmdir(p->old) == 0;
 }
 
@@ -146,7 +153,7 @@ static bool remove_old(const paths *p)
 static zr_status move_old(paths *p, const char *dir)
 {
     struct stat st;
-    bool taken = !remove_old(p);
+    bool taken = !remove_old(p, p->tmp);
     for (int i = 2; taken; i++) {
         int n = snprintf(p->old, sizeof(p->old), "%s.old.%d", dir, i);
         ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
@@ -165,7 +172,7 @@ static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_
     bool older = replace && lstat(dir, &st) == 0;
     if (older) ZR_TRY(move_old(p, dir));
     ZR_TRY(zr_dir_commit(p->tmp, dir));
-    if (replace && !remove_old(p)) snprintf(rest, PATH_MAX, "%s", p->old);
+    if (replace && !remove_old(p, dir)) snprintf(rest, PATH_MAX, "%s", p->old);
     return ZR_OK;
 }
 
@@ -188,27 +195,26 @@ static bool is_disk(zr_status st)
 }
 
 /** After a failed sync the system takes the pages for clean: only writing them again makes it try again. */
-static zr_status write_twice(const paths *p, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                             zr_comm *comm, bool *written)
+static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
     for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
         bool complete = false, made = false;
-        st = zr_comm_agree(comm, comm->rank == 0 ? reserve_again(p, model, plan, &made) : ZR_OK);
+        st = zr_comm_agree(comm, comm->rank == 0 ? reserve_again(p, what, &made) : ZR_OK);
         if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
         *written = complete || (*written && !made);
     }
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
 
-zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                     zr_comm *comm, bool replace, char rest[PATH_MAX], char *place, size_t size)
+zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool replace,
+                     char rest[PATH_MAX], char *place, size_t size)
 {
     paths p;
     bool written = false, first = comm->rank == 0;
     place[0] = rest[0] = '\0';
     ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
-    zr_status st = write_twice(&p, model, plan, engine, comm, &written);
+    zr_status st = write_twice(&p, what, engine, comm, &written);
     if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
     if (written) find_place(&p, dir, place, size);

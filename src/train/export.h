@@ -11,9 +11,15 @@
 
 #include <limits.h>
 
-/** Make `dir`.tmp: config.json and room for the weights. For one rank, not collective. ZR_ERR_IO: no room; then nothing
- *  is left. */
-ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr_family_model *model, const zr_plan *plan);
+typedef struct zr__exported {
+    const zr_family_model *model;
+    const zr_plan *plan;
+    const char *tokenizer; /* as data.tokenizer; NULL: none */
+} zr__exported;
+
+/** Make `dir`.tmp: config.json, the tokenizer's files and room for the weights. For one rank, not collective.
+ * ZR_ERR_IO: no room; ZR_ERR_NOT_FOUND, ZR_ERR_DATA: the tokenizer has no files; then nothing is left. */
+ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr__exported *what);
 
 /** What zr__export_reserve made goes, if no weights have been completed in it. */
 void zr__export_release(const char *dir);
@@ -27,7 +33,7 @@ ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine,
  * is made again; a file that the disk fails to take is written a second time. All ranks return the same. `*place` says,
  * also on failure, where the complete weights are: "dir", "dir.tmp" when all was written but the system does not
  * confirm that it is on the disk, "" nowhere. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
-ZR_NODISCARD zr_status zr__export(const char *dir, const zr_family_model *model, const zr_plan *plan, zr_engine *engine,
-                                  zr_comm *comm, bool replace, char rest[PATH_MAX], char *place, size_t size);
+ZR_NODISCARD zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm,
+                                  bool replace, char rest[PATH_MAX], char *place, size_t size);
 
 #endif

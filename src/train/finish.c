@@ -197,11 +197,17 @@ static zr_status name_model(zr__run *r, char path[PATH_MAX])
     return zr__path_join(path, r->dir.path, "model");
 }
 
+static zr__exported exported(const zr__run *r)
+{
+    return (zr__exported){&r->model, r->plan, r->config->data.tokenizer};
+}
+
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
     ZR_TRY(name_model(r, path));
-    ZR_TRY(zr__export_reserve(path, &r->model, r->plan));
+    const zr__exported what = exported(r);
+    ZR_TRY(zr__export_reserve(path, &what));
     r->reserved = true;
     return ZR_OK;
 }
@@ -264,8 +270,9 @@ static zr_status save(zr__run *r, char place[PATH_MAX])
     ZR_TRY(zr__run_agree(r, name_model(r, path)));
     ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
     r->reserved = false;
-    zr_status st = zr__run_agreed(
-        r, zr__export(path, &r->model, r->plan, r->engine, r->comm, r->resume.there, rest, place, PATH_MAX));
+    const zr__exported what = exported(r);
+    zr_status st =
+        zr__run_agreed(r, zr__export(path, &what, r->engine, r->comm, r->resume.there, rest, place, PATH_MAX));
     if (rest[0]) note_rest(r, rest);
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);

@@ -29,19 +29,20 @@ static zr_status check(const zr_generate_args *args)
     return ZR_OK;
 }
 
-/** What the run says; or else the files beside the weights, or in the run's model/; or bytes, where the model has as
- *  many tokens. */
+/** Bytes, where the run says so; or else the files beside the weights, or in the run's model/; what the run was trained
+ *  with; or bytes, where the model has as many tokens. */
 static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX], const char **tokenizer)
 {
-    *tokenizer = NULL;
-    if (loaded->config) ZR_TRY(zr__run_tokenizer_find(loaded->config, loaded->stored.run, path, tokenizer));
-    if (*tokenizer) return ZR_OK;
+    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
     *tokenizer = path;
+    snprintf(path, PATH_MAX, "bytes");
+    if (said && strcmp(said, "bytes") == 0) return ZR_OK;
     ZR_CHECK(snprintf(path, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
              "the path %.60s... is too long", loaded->stored.path);
     if (zr_tokenizer_is_in(path)) return ZR_OK;
     if (loaded->stored.run[0]) ZR_TRY(zr__path_join(path, loaded->stored.run, "model"));
     if (loaded->stored.run[0] && zr_tokenizer_is_in(path)) return ZR_OK;
+    if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, path, tokenizer);
     snprintf(path, PATH_MAX, "bytes");
     ZR_CHECK(
         loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB, ZR_ERR_UNSUPPORTED,

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "train/windows.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/train.h"
@@ -37,16 +38,11 @@ typedef struct tokenizing {
     int32_t between;
     const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all that is read, up to a NULL */
     int threads;
-    zr__file text_file[ZR_TOKENIZE_TEXTS]; /* as they were when they were looked at */
-    int64_t longest;                       /* of them */
-    /* The window: */
-    const zr__file *file;
-    int64_t window_at; /* in the file */
-    char *text;
+    zr__windows windows;
+    /* One window: */
     int32_t *tokens; /* room for one a byte */
-    int64_t room, have;
+    int64_t room;
     part part[ZR_TOKENIZE_THREADS];
-    int64_t done_bytes, all_bytes; /* of texts */
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -83,20 +79,20 @@ static zr_status write_header(const tokenizing *t)
 
 /* ---- a window -------------------------------------------------------------------------------- */
 
-static void run_part(const tokenizing *t, part *p)
+static void run_part(const tokenizing *t, const char *text, part *p)
 {
-    p->status = zr_tokenizer_encode(t->tokenizer, t->text + p->begin, p->bytes, t->tokens + p->begin, p->bytes, &p->n);
+    p->status = zr_tokenizer_encode(t->tokenizer, text + p->begin, p->bytes, t->tokens + p->begin, p->bytes, &p->n);
     if (p->status != ZR_OK) snprintf(p->message, sizeof(p->message), "%s", zr_error_message());
 }
 
 /* Into as many parts as there are threads, where it may be cut. */
-static int cut_window(tokenizing *t, int64_t bytes)
+static int cut_window(tokenizing *t, const char *text, int64_t bytes)
 {
     int n = 0;
     int64_t begin = 0;
     for (int i = 1; i < t->threads; i++) {
         int64_t end = bytes * i / t->threads;
-        int64_t cut = end > begin ? zr_tokenizer_cut(t->tokenizer, t->text + begin, 1, end - begin) : 0;
+        int64_t cut = end > begin ? zr_tokenizer_cut(t->tokenizer, text + begin, 1, end - begin) : 0;
         if (cut > 0) t->part[n++] = (part){.begin = begin, .bytes = cut};
         begin += cut;
     }
@@ -104,101 +100,61 @@ static int cut_window(tokenizing *t, int64_t bytes)
     return n;
 }
 
-static zr_status tokenize_window(tokenizing *t, int64_t bytes)
+static zr_status take_tokens(tokenizing *t, int64_t room)
 {
-    int n = cut_window(t, bytes);
-#pragma omp parallel for num_threads(n) schedule(static, 1) if (n > 1)
-    for (int i = 0; i < n; i++) run_part(t, &t->part[i]);
-    for (int i = 0; i < n; i++) {
-        const part *p = &t->part[i];
-        ZR_CHECK(p->status == ZR_OK, p->status, "%s: in the text from byte %lld on: %s", t->file->name,
-                 (long long)(t->window_at + p->begin), p->message);
-        ZR_TRY(write_tokens(t, t->tokens + p->begin, p->n));
-    }
-    t->done_bytes += bytes;
-    if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes, t->all_bytes);
+    if (room <= t->room) return ZR_OK;
+    zr_free(t->tokens);
+    t->room = 0;
+    t->tokens = zr_alloc((size_t)room * sizeof(*t->tokens));
+    ZR_CHECK(t->tokens, ZR_ERR_MEMORY, "no memory for the tokens of %lld bytes of text", (long long)room);
+    t->room = room;
     return ZR_OK;
 }
 
-static zr_status take_window(tokenizing *t, int64_t room)
+static zr_status tokenize_window(void *arg, const char *text, int64_t bytes)
 {
-    char *text = zr_alloc((size_t)room);
-    int32_t *tokens = zr_alloc((size_t)room * sizeof(*tokens));
-    if (text && tokens) {
-        if (t->have) memcpy(text, t->text, (size_t)t->have);
-        zr_free(t->text);
-        zr_free(t->tokens);
-        t->text = text;
-        t->tokens = tokens;
-        t->room = room;
-        return ZR_OK;
+    tokenizing *t = arg;
+    ZR_TRY(take_tokens(t, t->windows.room));
+    int n = cut_window(t, text, bytes);
+#pragma omp parallel for num_threads(n) schedule(static, 1) if (n > 1)
+    for (int i = 0; i < n; i++) run_part(t, text, &t->part[i]);
+    for (int i = 0; i < n; i++) {
+        const part *p = &t->part[i];
+        ZR_CHECK(p->status == ZR_OK, p->status, "%s: in the text from byte %lld on: %s", t->windows.file->name,
+                 (long long)(t->windows.at + p->begin), p->message);
+        ZR_TRY(write_tokens(t, t->tokens + p->begin, p->n));
     }
-    zr_free(text);
-    zr_free(tokens);
-    return ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld bytes of text that cannot be cut", (long long)room);
+    return ZR_OK;
+}
+
+static int64_t cut_text(void *arg, const char *text, int64_t from, int64_t bytes)
+{
+    const tokenizing *t = arg;
+    return zr_tokenizer_cut(t->tokenizer, text, from, bytes);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static zr_status tokenize_file(tokenizing *t, const zr__file *file)
-{
-    int64_t from = 1; /* no cut lies before */
-    t->file = file;
-    t->have = 0;
-    for (int64_t at = 0; at < file->bytes || t->have > 0;) {
-        int64_t n = file->bytes - at < t->room - t->have ? file->bytes - at : t->room - t->have;
-        ZR_TRY(zr__file_read(file, at, t->text + t->have, n, ZR_ERR_IO));
-        at += n;
-        t->have += n;
-        int64_t cut = at == file->bytes ? t->have : zr_tokenizer_cut(t->tokenizer, t->text, from, t->have);
-        if (cut == 0) {
-            from = t->have;
-            ZR_TRY(take_window(t, 2 * t->room));
-            continue;
-        }
-        t->window_at = at - t->have;
-        ZR_TRY(tokenize_window(t, cut));
-        memmove(t->text, t->text + cut, (size_t)(t->have - cut));
-        t->have -= cut;
-        from = 1;
-    }
-    return zr__file_unchanged(file);
-}
-
 static zr_status tokenize_texts(tokenizing *t)
 {
     for (int i = 0; i < t->args->n_texts; i++) {
-        zr__file opened, *file = &t->text_file[i];
         if (i > 0 && t->args->eot) {
             int32_t one = t->between;
             ZR_TRY(write_tokens(t, &one, 1));
         }
-        ZR_TRY(zr__file_open(t->args->text[i], false, &opened));
-        file->fd = opened.fd;
-        zr_status st = tokenize_file(t, file);
-        zr__file_close(file);
-        ZR_TRY(st);
+        ZR_TRY(zr__windows_read(&t->windows, i));
     }
     return ZR_OK;
 }
 
-/* All of them are looked at before anything is written. */
-static zr_status look_at_texts(tokenizing *t)
+static zr_status open_texts(tokenizing *t)
 {
-    for (int i = 0; i < t->args->n_texts; i++) {
-        zr__file *file = &t->text_file[i];
-        char note[sizeof(t->did->note)];
-        bool is_text = false;
-        ZR_TRY(zr__file_open(t->args->text[i], false, file));
-        zr__file_close(file);
-        ZR_TRY(zr_data_look(t->args->text[i], &is_text, note, sizeof(note)));
-        ZR_CHECK(is_text, ZR_ERR_DATA, "%s: a file of tokens, as its name or its beginning says; a text was wanted",
-                 file->name);
-        if (!t->did->note[0]) snprintf(t->did->note, sizeof(note), "%s", note);
-        t->all_bytes += file->bytes;
-        if (file->bytes > t->longest) t->longest = file->bytes;
-    }
-    t->did->bytes = t->all_bytes;
+    const zr_tokenize_args *a = t->args;
+    t->windows = (zr__windows){
+        .cut = cut_text, .use = tokenize_window, .arg = t, .progress = a->progress, .progress_arg = a->arg};
+    ZR_TRY(zr__windows_open(&t->windows, a->text, a->n_texts, (int64_t)t->threads * PART_BYTES));
+    t->did->bytes = t->windows.all_bytes;
+    snprintf(t->did->note, sizeof(t->did->note), "%s", t->windows.note);
     return ZR_OK;
 }
 
@@ -224,11 +180,8 @@ static zr_status settle(tokenizing *t)
              "the format nanogpt has tokens below 65536, and the tokenizer has %lld; take llmc",
              (long long)t->did->vocab);
     if (a->eot) ZR_TRY(find_between(t));
-    ZR_TRY(look_at_texts(t));
+    ZR_TRY(open_texts(t));
     t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
-    int64_t room = (int64_t)t->threads * PART_BYTES;
-    if (room > t->longest) room = t->longest > 0 ? t->longest : 1;
-    ZR_TRY(take_window(t, room));
     return ZR_OK;
 }
 
@@ -326,7 +279,7 @@ zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
     if (t->threads == 0) t->threads = zr_host_cores() < ZR_TOKENIZE_THREADS ? zr_host_cores() : ZR_TOKENIZE_THREADS;
     zr_status st = tokenize(t);
     zr_tokenizer_close(&t->tokenizer);
-    zr_free(t->text);
+    zr__windows_close(&t->windows);
     zr_free(t->tokens);
     zr_free(t);
     return st;

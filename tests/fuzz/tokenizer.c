@@ -3,7 +3,8 @@
  * to nothing would come past the vocabulary. What opens must give the bytes of a text back.
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -fsanitize=fuzzer,address,undefined \
- *     tests/fuzz/tokenizer.c src/data/{bpe,bpe_read,split,tokenizer}.c src/base/{alloc,file,json*,status,text}.c \
+ *     tests/fuzz/tokenizer.c src/data/{bpe,bpe_read,bpe_write,split,tokenizer}.c \
+ *     src/base/{alloc,file,json*,status,text}.c \
  *     -ljansson -lpcre2-8 -lxxhash -lm -o fuzz_tokenizer && ./fuzz_tokenizer tests/fuzz/corpus/tokenizer
  */
 #include "bpe_make.h"
@@ -61,7 +62,7 @@ static void open_file(void)
     static const char text[] = "ab abab  c\n <end>12'll a\xff\xe3\x81\x82 \xc3";
     zr_tokenizer *t = NULL;
     zr_status st = zr_tokenizer_open(input_path, &t);
-    hold(st == ZR_OK || st == ZR_ERR_DATA || st == ZR_ERR_UNSUPPORTED, "a refusal is of the file");
+    hold(st == ZR_OK || st == ZR_ERR_DATA, "a refusal is of the file");
     hold((st == ZR_OK) == (t != NULL) && (t || zr_error_message()[0]), "a tokenizer, or why there is none");
     if (t) check_round_trip(t, text, sizeof(text) - 1);
     zr_tokenizer_close(&t);
