@@ -142,6 +142,8 @@ check "... and it says which" grep -q 'l.bin: a file of tokens.*a text was wante
 printf 'caf\351 au lait' >latin.txt
 check "what is odd about a text is told" "$ZR" tokenize --tokenizer bytes a.txt latin.txt -o latin.bin
 check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are taken as they are' err
+check "... also where a tokenizer is learned" "$ZR" tokenize --train 257 a.txt latin.txt -o of-latin
+check "... by file and byte as well" grep -q 'note: latin.txt: byte 3 is not UTF-8' err
 check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.bin
 check "a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --tokenizer bytes a.txt -o x.bin; test $? = 74' - "$ZR"
 check "what is refused leaves nothing" test ! -e x.bin -a ! -e x.bin.tmp -a ! -e x

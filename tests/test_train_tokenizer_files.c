@@ -86,6 +86,24 @@ static void a_directory_is_copied(void **state)
     zr_free(json);
 }
 
+/* As large as a tokenizer that is read may be, or nearly. */
+static void large_files_are_copied(void **state)
+{
+    (void)state;
+    const size_t bytes = 17 << 20;
+    char *text = zr_alloc(bytes);
+    struct stat info;
+    assert_non_null(text);
+    memset(text, ' ', bytes);
+    put_file("large.json", text, bytes);
+    zr_free(text);
+    make_dir("large");
+    if (zr__tokenizer_files_copy(in_tempdir("large.json"), in_tempdir("large")) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    assert_int_equal(stat(in_tempdir("large/tokenizer.json"), &info), 0);
+    assert_int_equal(info.st_size, bytes);
+}
+
 static void only_the_same_files_go(void **state)
 {
     (void)state;
@@ -109,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_have_files),
         cmocka_unit_test(a_directory_is_copied),
+        cmocka_unit_test(large_files_are_copied),
         cmocka_unit_test(only_the_same_files_go),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

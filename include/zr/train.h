@@ -560,8 +560,8 @@ typedef struct zr_tokenized {
  * as a whole, and one thread works on it. The file is made as `out`.tmp.
  *
  * ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` or `out`.tmp is one of what is read, `out` is there and no such file of tokens,
- * or `out`.tmp is there; ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_UNSUPPORTED of tokenizer and texts; ZR_ERR_DATA too many
- * tokens for the header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
+ * or `out`.tmp is there; ZR_ERR_NOT_FOUND, ZR_ERR_DATA of tokenizer and texts; ZR_ERR_DATA too many tokens for the
+ * header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
 ZR_API ZR_NODISCARD zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did);
 
 typedef struct zr_tokenize_train_args {

@@ -93,6 +93,7 @@ static zr_status train(const cli_args *args, const wanted *w)
     zr_status st = zr_tokenize_train(&want, &did);
     if (want.progress) cli_line_clear();
     ZR_TRY(st);
+    if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
     if (args->json)
         print_learned(&want, &did);
     else if (!args->quiet)

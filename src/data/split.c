@@ -185,8 +185,6 @@ static zr_status compile(const char *expression, const char *where, pcre2_code *
     *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
     zr_free(translated);
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
-    ZR_CHECK(error != PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY, ZR_ERR_DATA,
-             "%s: the regular expression \"%s\" has a property that PCRE2 does not know", where, shown);
     ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);

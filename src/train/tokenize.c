@@ -155,6 +155,7 @@ static zr_status open_texts(tokenizing *t)
     ZR_TRY(zr__windows_open(&t->windows, a->text, a->n_texts, (int64_t)t->threads * PART_BYTES));
     t->did->bytes = t->windows.all_bytes;
     snprintf(t->did->note, sizeof(t->did->note), "%s", t->windows.note);
+    ZR_TRY(take_tokens(t, t->windows.room));
     return ZR_OK;
 }
 

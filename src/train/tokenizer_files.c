@@ -13,7 +13,7 @@
 
 static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
 static const char *const names[] = {whole, config, "vocab.json", "merges.txt", "special_tokens_map.json"};
-enum { NAMES = sizeof(names) / sizeof(names[0]) };
+enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
 
 static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)
 {
@@ -41,7 +41,7 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
 /* A file of text, whatever it holds; a tokenizer is no configuration of zr's. */
 static zr_status read_text(const char *path, char **text, size_t *bytes)
 {
-    zr_status st = zr__json_read_file(path, text, bytes);
+    zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
