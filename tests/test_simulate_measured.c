@@ -1,6 +1,7 @@
 //TEST timeout=60
 /* Steps priced by steps that were measured: those that are there, those in between, those that are not. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan_make.h"
