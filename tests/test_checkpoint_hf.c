@@ -295,6 +295,7 @@ static void bad_indices_are_refused(void **state)
         {"{\"transformer.wte.weight\":\"m-1.safetensors\",\"transformer.ln_f.bias\":\"m-12.safetensors\"}",
          "is in two files", ZR_ERR_DATA},
         {"{\"a\":\"x\",\"a\":\"y\"}", "duplicate", ZR_ERR_DATA},
+        {"{\"a\":", "model.safetensors.index.json", ZR_ERR_DATA},
     };
     zr_weights *weights;
     new_folder("index");

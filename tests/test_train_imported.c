@@ -8,58 +8,22 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tempdir.h"
-#include "zr/checkpoint.h"
+#include "hf_make.h"
 #include "zr/train.h"
 
 #include <math.h>
-#include <sys/stat.h>
 
 enum { C = 4, V = 256, T = 8, THE_TOKEN = 97 };
 
 /* ---- the directory ------------------------------------------------------------------------------ */
 
-static zr_gpt2_config small(double epsilon)
-{
-    return (zr_gpt2_config){.n_layer = 1,
-                            .n_head = 1,
-                            .n_embd = C,
-                            .n_positions = T,
-                            .vocab_size = V,
-                            .layer_norm_epsilon = epsilon,
-                            .initializer_range = 0.02};
-}
-
 /* All weights are zero but the table and the last norm: its input is the table's row of the token. */
 static void write_model(const char *name, double epsilon, const float *table, const float *gain, const float *bias)
 {
-    const zr_gpt2_config config = small(epsilon);
-    const zr_model model = zr_gpt2(&config);
-    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, T, 0, ZR_F32, ZR_F32, 1, false};
     const zr_hf_gpt2 hf = {1, 1, C, T, V, 0, 0, 0, epsilon, 0.02, true};
-    zr_tensor_spec tensor[32];
-    zr_graph *g = NULL;
-    char path[PATH_MAX];
-    nftw(in_tempdir(name), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
-    assert_int_equal(mkdir(in_tempdir(name), 0777), 0);
-    assert_int_equal(zr_hf_gpt2_write(in_tempdir(name), &hf), ZR_OK);
-    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
-    model.build(g, model.config);
-    assert_true(zr_graph_params(g) <= 32);
-    for (int32_t p = 0; p < zr_graph_params(g); p++)
-        tensor[p] = (zr_tensor_spec){zr_graph_param(g, p)->name, zr_graph_param(g, p)->shape};
-    snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
-    zr_safetensors *file = NULL;
-    assert_int_equal(zr_safetensors_create(path, tensor, zr_graph_params(g)), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
-    assert_int_equal(
-        zr_safetensors_write(file, zr_safetensors_find(file, "transformer.wte.weight"), 0, (int64_t)V * C, table),
-        ZR_OK);
-    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, C, gain),
-                     ZR_OK);
-    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.bias"), 0, C, bias), ZR_OK);
-    zr_safetensors_close(&file);
-    zr_graph_destroy(&g);
+    const hf_tensor known[] = {
+        {"transformer.wte.weight", table}, {"transformer.ln_f.weight", gain}, {"transformer.ln_f.bias", bias}};
+    hf_make(name, &hf, known, 3);
 }
 
 /* ---- epsilon ------------------------------------------------------------------------------------ */

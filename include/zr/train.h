@@ -586,11 +586,13 @@ ZR_API ZR_NODISCARD zr_status zr_tokenize_train(const zr_tokenize_train_args *ar
 typedef struct zr_eval_result {
     double loss;          /* mean over tokens, natural logarithm */
     double perplexity;    /* e^loss */
-    double bits_per_byte; /* NaN: the text behind the tokens is unknown */
-    int64_t tokens;
+    double bits_per_byte; /* loss over the text of its tokens; NaN: the text is unknown */
+    int64_t tokens;       /* whose losses count */
     int64_t params;
-    char data[1024]; /* the file read */
-    char note[512];  /* of bad lines that were left out (data.bad_lines), a line for the user; "" */
+    char data[1024];     /* the file read */
+    char note[512];      /* of bad lines that were left out (data.bad_lines), a line for the user; "" */
+    int64_t bytes;       /* of text that these tokens stand for; -1: unknown */
+    int64_t seq, stride; /* of the windows, in tokens */
 } zr_eval_result;
 
 /** What to evaluate on; zero-initialise. */
@@ -601,10 +603,27 @@ typedef struct zr_eval_args {
                        * Hugging Face directory has none: of one sample); 0: all whole windows of the file */
     void (*progress)(void *arg, int64_t tokens, int64_t of_tokens); /* after each batch; may be NULL */
     void *arg;
+    int64_t stride; /* S, 1 .. T: each window of T tokens (the run's data.seq_length, else n_positions) begins S
+                     * further. In the first all T losses count, in the others those of the last S, so that each token
+                     * counts once, behind at least T-S others. Takes T/S times as long. 0: T */
 } zr_eval_args;
 
-/** Loss of the weights in `dir`, a run's directory or a Hugging Face directory. Not collective. */
+/** Loss of the weights in `dir`, a run's directory, a checkpoint or a Hugging Face directory, on a text or a file of
+ * tokens. Text goes through the weights' own tokenizer: the run's; else the files beside them or in the run's model/;
+ * else bytes, where the model has 256 tokens. The end of the text that fills no window, or no S, is left out. Its
+ * tokens are kept as zr_data_open_with says.
+ * ZR_ERR_ARG: stride; ZR_ERR_UNSUPPORTED: a text without tokenizer, a stride and several sources; ZR_ERR_DATA: the text
+ * is shorter than a window; ZR_ERR_DIVERGED: the loss is not finite. Not collective. Source: stride as in the guide
+ * "Perplexity of fixed-length models" of Hugging Face's transformers. */
 ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result);
+
+/** A text that has been generated. */
+typedef struct zr_generated {
+    int64_t sample; /* from 0 */
+    uint64_t seed;
+    int64_t tokens; /* added, those of a text that it stops at too */
+    bool stopped;   /* before a text of zr_generate_args.stop */
+} zr_generated;
 
 typedef struct zr_generate_args {
     const char *prompt;
@@ -613,15 +632,23 @@ typedef struct zr_generate_args {
     double temperature; /* 0: the likeliest token each time */
     int64_t top_k;      /* draw from the k likeliest; 0: from all */
     uint64_t seed;
-    int threads; /* 0: all processors */
+    int threads;     /* 0: all processors */
+    double top_p;    /* draw from the fewest of these that have this share of their probability; 0 or 1: from all */
+    int64_t samples; /* texts, the i-th with the seed seed + i, as if it alone had been asked for; 0: one */
+    const char *const *stop; /* (n_stop) texts; a sample ends before the first that is in what is added, and what may be
+                              * the beginning of one is told once it is none */
+    int64_t n_stop;
+    zr_status (*done)(void *arg, const zr_generated *text); /* behind each sample's last text; may be NULL */
 } zr_generate_args;
 
-/** Text of one token as it is made. */
+/** Text of one token as it is made, or of several where it was held back. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
 /** Continue a prompt with the weights in `dir`. Token i draws its uniform number from (seed, SAMPLE, i).
  *  Beyond n_positions tokens the last n_positions/2 of them are read again as the new context.
- *  An empty prompt starts from a newline. Not collective. */
+ *  An empty prompt starts from <|endoftext|>, or a newline. Of equals the first tokens stay, with top_k and top_p.
+ *  ZR_ERR_ARG: sizes, a share that is none, an empty text to stop at. Not collective. Source of top_p: Holtzman et al.
+ *  2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 
 #ifdef __cplusplus

@@ -13,8 +13,8 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     for (int64_t b = 0; b < r->batch; b++) {
         int64_t window = batch->first_row + b;
         if (window < text->windows && r->part->data == ZR_OK) {
-            r->part->data = text->family->fill(text->data, zr_data_window, window, r->seq, b, input);
-            if (r->part->data == ZR_OK) r->part->tokens += r->seq;
+            r->part->data = text->family->fill(text->source, text->read, window, r->seq, b, input);
+            if (r->part->data == ZR_OK) r->part->tokens += window ? text->stride : r->seq;
         }
         if (window >= text->windows || r->part->data != ZR_OK) text->family->pad(r->seq, b, input);
     }

@@ -1,14 +1,17 @@
-/** Loss over non-overlapping windows of a file, shared out over the ranks. */
+/** Loss over windows of a file, shared out over the ranks. */
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
 #include "train/family.h"
 
-/** What is evaluated: the first `windows` windows of a file, as inputs of a model of this family. */
+/** What is evaluated: the first `windows` windows that `read` gives of a source, as inputs of a model of this family.
+ */
 typedef struct zr__eval_text {
     const zr_family *family;
-    zr_data *data;
+    void *source;
+    zr__data_fn read;
     int64_t windows;
+    int64_t stride; /* targets that count in each window behind the first, in which all T do; T: windows side by side */
 } zr__eval_text;
 
 /** One rank's part of an evaluation. */

@@ -108,10 +108,20 @@ zr_status zr_family_preset(const char *name, zr_family_model *model)
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
 
-zr_status zr__next_token_fill(zr_data *data, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
+zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets)
+{
+    return zr_data_sample(data, sample, tokens, targets);
+}
+
+zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    return zr_data_window(data, window, tokens, targets);
+}
+
+zr_status zr__next_token_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                               void *const *input)
 {
-    return read(data, index, (int32_t *)input[0] + row * seq, (int32_t *)input[1] + row * seq);
+    return read(source, index, (int32_t *)input[0] + row * seq, (int32_t *)input[1] + row * seq);
 }
 
 void zr__next_token_pad(int64_t seq, int64_t row, void *const *input)

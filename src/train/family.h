@@ -10,8 +10,11 @@
 #include "zr/data.h"
 #include "zr/train.h"
 
-/** Tokens and targets number `index` of the data: zr_data_sample or zr_data_window. */
-typedef zr_status (*zr__data_fn)(zr_data *data, int64_t index, int32_t *tokens, int32_t *targets);
+/** Tokens and targets number `index` of a source; a target of -1 counts for nothing. Of a zr_data: zr_data_sample,
+ *  zr_data_window. */
+typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, int32_t *targets);
+zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
+zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 /** A row of the table. `numbers` is the family's own struct, in zr_family_model.numbers. */
 struct zr_family {
@@ -34,7 +37,7 @@ struct zr_family {
     const zr_hf_names *(*names)(void);
 
     /* Row `row` of a micro-batch's inputs, for sequences of T = seq tokens; and one that counts for nothing. */
-    zr_status (*fill)(zr_data *data, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
+    zr_status (*fill)(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
     void (*pad)(int64_t seq, int64_t row, void *const *input);
 };
 
@@ -55,7 +58,7 @@ ZR_NODISCARD zr_status zr__family_preset(const zr_family *family, const char *na
 ZR_NODISCARD zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_model *model);
 
 /** `fill` and `pad` of models that tell the next token: inputs are tokens and targets, (B,T) I32 each. */
-ZR_NODISCARD zr_status zr__next_token_fill(zr_data *data, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
+ZR_NODISCARD zr_status zr__next_token_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                                            void *const *input);
 void zr__next_token_pad(int64_t seq, int64_t row, void *const *input);
 

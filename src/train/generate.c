@@ -1,6 +1,5 @@
 #include "train/load.h"
-#include "train/paths.h"
-#include "train/run_dir.h"
+#include "train/stops.h"
 
 #include <limits.h>
 #include <math.h>
@@ -16,7 +15,9 @@ typedef struct writer {
     int32_t *tokens; /* prompt and what was added */
     int64_t n_tokens;
     int64_t position; /* tokens in the cache */
+    bool begun_anew;  /* ... which are not the first ones any more */
     float *logits, *sorted;
+    zr__stops stops;
 } writer;
 
 static zr_status check(const zr_generate_args *args)
@@ -26,28 +27,11 @@ static zr_status check(const zr_generate_args *args)
     ZR_CHECK(isfinite(args->temperature) && args->temperature >= 0.0, ZR_ERR_ARG,
              "a temperature of %g; it must be 0 (likeliest token) or more", args->temperature);
     ZR_CHECK(args->top_k >= 0, ZR_ERR_ARG, "top-k of %lld; it must be 0 (all tokens) or more", (long long)args->top_k);
-    return ZR_OK;
-}
-
-/** Bytes, where the run says so; or else the files beside the weights, or in the run's model/; what the run was trained
- *  with; or bytes, where the model has as many tokens. */
-static zr_status find_tokenizer(const zr__loaded *loaded, char path[PATH_MAX], const char **tokenizer)
-{
-    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
-    *tokenizer = path;
-    snprintf(path, PATH_MAX, "bytes");
-    if (said && strcmp(said, "bytes") == 0) return ZR_OK;
-    ZR_CHECK(snprintf(path, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
-             "the path %.60s... is too long", loaded->stored.path);
-    if (zr_tokenizer_is_in(path)) return ZR_OK;
-    if (loaded->stored.run[0]) ZR_TRY(zr__path_join(path, loaded->stored.run, "model"));
-    if (loaded->stored.run[0] && zr_tokenizer_is_in(path)) return ZR_OK;
-    if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, path, tokenizer);
-    snprintf(path, PATH_MAX, "bytes");
-    ZR_CHECK(
-        loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB, ZR_ERR_UNSUPPORTED,
-        "the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and merges.txt, into %s",
-        (long long)loaded->model.sizes.vocab_size, loaded->stored.path);
+    ZR_CHECK(args->top_p >= 0.0 && args->top_p <= 1.0, ZR_ERR_ARG,
+             "top-p of %g; it must be above 0 and at most 1 (all tokens)", args->top_p);
+    ZR_CHECK(args->samples >= 0, ZR_ERR_ARG, "%lld samples; 1 or more are possible", (long long)args->samples);
+    for (int64_t i = 0; i < args->n_stop; i++)
+        ZR_CHECK(args->stop[i][0], ZR_ERR_ARG, "an empty text to stop at; it would stop before the first token");
     return ZR_OK;
 }
 
@@ -56,7 +40,11 @@ static zr_status open_tokenizer(writer *w)
     char path[PATH_MAX];
     const char *name = NULL;
     int64_t vocab = w->loaded.model.sizes.vocab_size;
-    ZR_TRY(find_tokenizer(&w->loaded, path, &name));
+    ZR_TRY(zr__load_tokenizer(&w->loaded, path, &name));
+    ZR_CHECK(
+        name, ZR_ERR_UNSUPPORTED,
+        "the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and merges.txt, into %s",
+        (long long)vocab, w->loaded.stored.path);
     ZR_TRY(zr_tokenizer_open(name, &w->tokenizer));
     int64_t known = zr_tokenizer_vocab(w->tokenizer);
     w->choices = known < vocab ? known : vocab;
@@ -106,6 +94,7 @@ static zr_status read_tokens(writer *w, int64_t first)
         int64_t half = longest > 1 ? longest / 2 : 1;
         first = w->n_tokens > half ? w->n_tokens - half : 0;
         w->position = 0;
+        w->begun_anew = true;
     }
     for (int64_t i = first; i < w->n_tokens; i++) {
         ZR_TRY(zr_engine_decode(w->loaded.engine, w->tokens[i], w->position++, &output));
@@ -134,6 +123,18 @@ static int32_t likeliest(const writer *w)
     return best;
 }
 
+static double weight_of(const writer *w, float logit, double top)
+{
+    return exp((logit - top) / w->args->temperature);
+}
+
+static double sum_weights(const writer *w, double top)
+{
+    double sum = 0.0;
+    for (int64_t v = 0; v < w->choices; v++) sum += weight_of(w, w->logits[v], top);
+    return sum;
+}
+
 /** Rule out all but the k likeliest; of equals the first stay, so that k = 1 is the likeliest. */
 static void keep_likeliest(writer *w, int64_t k)
 {
@@ -148,17 +149,32 @@ static void keep_likeliest(writer *w, int64_t k)
     }
 }
 
-/** Draw from softmax(logits / temperature) over the k likeliest. */
-static int32_t draw(writer *w, int64_t index)
+/** Rule out all but the fewest that together have a share p of the probability, of what is left. */
+static void keep_share(writer *w, double top, double sum)
 {
-    zr_rng rng = {.seed = w->args->seed, .purpose = ZR_RNG_SAMPLE};
+    double share = 0.0;
+    int64_t k = 0;
+    memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
+    qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
+    while (k < w->choices && share < w->args->top_p * sum) share += weight_of(w, w->sorted[k++], top);
+    keep_likeliest(w, k);
+}
+
+/** Draw from softmax(logits / temperature) over the k likeliest, and of these over the share p. */
+static int32_t draw(writer *w, uint64_t seed, int64_t index)
+{
+    zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
     int32_t last = likeliest(w);
-    double top = w->logits[last], sum = 0.0;
+    double top = w->logits[last];
     if (w->args->top_k > 0 && w->args->top_k < w->choices) keep_likeliest(w, w->args->top_k);
-    for (int64_t v = 0; v < w->choices; v++) sum += exp((w->logits[v] - top) / w->args->temperature);
+    double sum = sum_weights(w, top);
+    if (w->args->top_p > 0.0 && w->args->top_p < 1.0) {
+        keep_share(w, top, sum);
+        sum = sum_weights(w, top);
+    }
     double left = zr_rng_uniform(&rng, (uint64_t)index) * sum;
     for (int32_t v = 0; v < w->choices; v++) {
-        double weight = exp((w->logits[v] - top) / w->args->temperature);
+        double weight = weight_of(w, w->logits[v], top);
         if (weight <= 0.0) continue;
         left -= weight;
         last = v;
@@ -167,18 +183,48 @@ static int32_t draw(writer *w, int64_t index)
     return last;
 }
 
-static zr_status write_tokens(writer *w, zr_emit_fn emit, void *arg)
+/** Tell the text of one token, but for what may be the beginning of where it ends. */
+static zr_status tell(writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
 {
-    int64_t first = 0;
-    for (int64_t i = 0; i < w->args->tokens; i++) {
-        const char *text = NULL;
-        int64_t bytes = 0;
+    const char *text = NULL;
+    int64_t bytes = 0, ready = 0;
+    ZR_TRY(zr_tokenizer_decode(w->tokenizer, token, &text, &bytes));
+    if (w->stops.n == 0) return emit(arg, text, bytes);
+    ZR_TRY(zr__stops_add(&w->stops, text, bytes, &ready, stopped));
+    if (ready > 0) ZR_TRY(emit(arg, w->stops.held, ready));
+    zr__stops_told(&w->stops, *stopped ? w->stops.have : ready);
+    return ZR_OK;
+}
+
+static zr_status write_sample(writer *w, zr_generated *did, zr_emit_fn emit, void *arg)
+{
+    int64_t first = w->n_tokens - 1;
+    /* What a sample before has left of the prompt in the cache is read no second time. */
+    if (did->sample == 0 || w->begun_anew) first = 0;
+    w->position = first;
+    w->begun_anew = false;
+    while (did->tokens < w->args->tokens && !did->stopped) {
         ZR_TRY(read_tokens(w, first));
-        int32_t token = w->args->temperature > 0.0 ? draw(w, i) : likeliest(w);
+        int32_t token = w->args->temperature > 0.0 ? draw(w, did->seed, did->tokens) : likeliest(w);
         first = w->n_tokens;
         w->tokens[w->n_tokens++] = token;
-        ZR_TRY(zr_tokenizer_decode(w->tokenizer, token, &text, &bytes));
-        ZR_TRY(emit(arg, text, bytes));
+        did->tokens++;
+        ZR_TRY(tell(w, token, emit, arg, &did->stopped));
+    }
+    if (w->stops.have > 0) ZR_TRY(emit(arg, w->stops.held, w->stops.have));
+    zr__stops_told(&w->stops, w->stops.have);
+    return ZR_OK;
+}
+
+static zr_status write_samples(writer *w, zr_emit_fn emit, void *arg)
+{
+    int64_t prompt = w->n_tokens, samples = w->args->samples > 0 ? w->args->samples : 1;
+    w->stops = (zr__stops){.stop = w->args->stop, .n = w->args->n_stop};
+    for (int64_t i = 0; i < samples; i++) {
+        zr_generated did = {.sample = i, .seed = w->args->seed + (uint64_t)i};
+        w->n_tokens = prompt;
+        ZR_TRY(write_sample(w, &did, emit, arg));
+        if (w->args->done) ZR_TRY(w->args->done(arg, &did));
     }
     return ZR_OK;
 }
@@ -193,7 +239,7 @@ static zr_status generate(writer *w, const char *dir, zr_emit_fn emit, void *arg
     layout.eval = false;
     layout.decode_len = w->loaded.model.sizes.n_positions;
     ZR_TRY(zr__load_start(&w->loaded, &layout, w->args->threads));
-    ZR_TRY(write_tokens(w, emit, arg));
+    ZR_TRY(write_samples(w, emit, arg));
     return ZR_OK;
 }
 
@@ -207,6 +253,7 @@ zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn 
     zr_free(w.tokens);
     zr_free(w.logits);
     zr_free(w.sorted);
+    zr__stops_free(&w.stops);
     zr__load_close(&w.loaded);
     return st;
 }

@@ -3,8 +3,11 @@
 #include "train/device.h"
 #include "train/family.h"
 #include "train/host.h"
+#include "train/paths.h"
 #include "train/run_dir.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /** What is run is checked first: all of config.json and of the weights. */
@@ -49,6 +52,22 @@ zr_status zr__load_open(const char *dir, zr__loaded *loaded)
     zr_status st = open_weights(dir, loaded);
     if (st != ZR_OK) zr__load_close(loaded);
     return st;
+}
+
+zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name)
+{
+    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
+    *name = "bytes";
+    if (said && strcmp(said, *name) == 0) return ZR_OK;
+    *name = found;
+    ZR_CHECK(snprintf(found, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
+             "the path %.60s... is too long", loaded->stored.path);
+    if (zr_tokenizer_is_in(found)) return ZR_OK;
+    if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
+    if (loaded->stored.run[0] && zr_tokenizer_is_in(found)) return ZR_OK;
+    if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
+    *name = loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB ? "bytes" : NULL;
+    return ZR_OK;
 }
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)

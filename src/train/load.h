@@ -4,6 +4,8 @@
 
 #include "train/inputs.h"
 
+#include <limits.h>
+
 /** What a model without a known tokenizer must have for its tokens to be bytes. */
 #define ZR__BYTES_VOCAB 256
 
@@ -20,6 +22,12 @@ typedef struct zr__loaded {
 
 /** Open and check a directory; allocates nothing of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
+
+/** The name of the tokenizer that belongs to the weights, as zr_tokenizer_open takes it: "bytes", where the run says
+ * so; or else the files beside the weights, or in the run's model/; what the run was trained with; or "bytes", where
+ * the model has as many tokens; NULL: none is known. `found`: where a path lies. ZR_ERR_NOT_FOUND: the run's is not
+ * there any more, or a path is too long. */
+ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
 /** Plan, allocate and fill an engine. The layout's dtype is set here: the run's, F32 without one. */
 ZR_NODISCARD zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads);

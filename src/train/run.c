@@ -222,7 +222,7 @@ static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const 
     int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     for (int64_t b = 0; b < rows; b++)
-        ZR_TRY(r->model.family->fill(r->inputs.train, zr_data_sample, first + b, seq, b, input));
+        ZR_TRY(r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input));
     return ZR_OK;
 }
 
@@ -410,7 +410,11 @@ static zr_status evaluate(zr__run *r)
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
-    const zr__eval_text val = {r->model.family, r->inputs.val, windows};
+    const zr__eval_text val = {.family = r->model.family,
+                               .source = r->inputs.val,
+                               .read = zr__data_window,
+                               .windows = windows,
+                               .stride = r->plan->layout.seq};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));

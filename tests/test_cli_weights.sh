@@ -1,0 +1,78 @@
+#TEST timeout=60
+# zr eval, generate and their kin with trained weights: windows that overlap, samples, shares and stops; weights that
+# an index finds in their files.
+. tests/command.inc
+
+i=0
+while [ $i -lt 300 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
+ "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 8,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+ "train": {"steps": 150, "threads": 1, "eval_interval": 0, "output_dir": "run"}}
+END
+"$ZR" train c.json --quiet
+member() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2"; } # NAME FILE
+
+# ---- eval
+check "eval" sh -c '"$0" eval run --json >whole' "$ZR"
+check "... whole windows" test "$(member stride whole) $(member seq_length whole)" = "16 16"
+check "... of bytes" test "$(member bytes whole)" = "$(member tokens whole)"
+check "a stride of a window is the same" sh -c '"$0" eval run --json --stride 16 | cmp - whole' "$ZR"
+check "a shorter one" sh -c '"$0" eval run --json --stride 4 >four' "$ZR"
+check "... has seen more before each token" test "$(printf '%s\n' "$(member loss four)" "$(member loss whole)" | sort -g | head -1)" = "$(member loss four)"
+check "... and counts as many, and some more" test $(($(member tokens four) - $(member tokens whole))) -lt 16
+check "... for people" prints '^windows  *of 16 tokens, of which the last 4 count$' "$ZR" eval run --stride 4
+check "as many batches are as many tokens" prints '"tokens":256,' "$ZR" eval run --json --stride 4 --batches 2
+check "a longer one is refused" fails 2 'a stride of 17 tokens; windows have 16' "$ZR" eval run --stride 17
+check "none is refused" fails 2 'at least 1' "$ZR" eval run --stride 0
+
+# ---- generate
+gen() { "$ZR" generate run --prompt 'line 1' --tokens 40 "$@"; }
+check "generate" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --seed 7 >seven' "$ZR"
+check "... as JSON, with the seed" prints '"tokens":40, "seed":7, "stopped":false, "samples":\[{"text":"' gen --seed 7 --json
+check "a share of all is the same" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --seed 7 --top-p 1 | cmp - seven' "$ZR"
+gen --temperature 0 >likeliest
+check "a small share is the likeliest" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --top-p 0.000001 | cmp - likeliest' "$ZR"
+check "three samples" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --seed 6 --samples 3 >three' "$ZR"
+for seed in 6 7 8; do
+    gen --seed $seed >one
+    { echo "==> seed $seed <=="; cat one; [ $seed = 8 ] || echo; } >>wanted
+done
+check "... are those of their seeds" cmp three wanted
+check "... as JSON" prints '"seed":6, .*{"text":.*"seed":6, .*{"text":.*"seed":7, .*{"text":.*"seed":8, ' gen --seed 6 --samples 3 --json
+word=$(sed 's/^line 1//' likeliest | head -c 12 | tail -c 3)
+check "the text that it stops at" sh -c 'grep -q -F -e "$0" likeliest' "$word"
+check "a text to stop at" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --temperature 0 --stop "$1" >stopped' "$ZR" "$word"
+check "... is not in it" sh -c '! tail -c +7 stopped | grep -q -F -e "$0"' "$word"
+check "... and what stands before it is" sh -c 'head -c $(($(wc -c <stopped) - 1)) stopped >a && head -c $(wc -c <a) likeliest | cmp - a' x
+check "... as JSON" prints '"stopped":true' gen --temperature 0 --stop "$word" --json
+check "... of several the first" sh -c '"$0" generate run --prompt "line 1" --tokens 40 --temperature 0 --stop none --stop "$1" | cmp - stopped' "$ZR" "$word"
+check "no share" fails 2 'top-p' gen --top-p 0
+check "more than all" fails 2 'top-p' gen --top-p 1.01
+check "no samples" fails 2 'samples' gen --samples 0
+check "an empty text to stop at" fails 2 'empty text' gen --stop ''
+
+# ---- an index
+mkdir indexed && cp run/model/config.json indexed && cp run/model/model.safetensors indexed/model-00001-of-00001.safetensors
+"$ZR" inspect run/model --json --no-norms | grep -o '"name":"[^"]*"' | grep transformer | sort -u | sed 's/"name"://' >names
+check "the names of the tensors" test "$(wc -l <names)" = 16
+index() { { echo '{"weight_map": {'; sed "s|\$|: \"$1\"|; \$!s/\$/,/" names; echo '}}'; } >indexed/model.safetensors.index.json; }
+index model-00001-of-00001.safetensors
+check "weights with an index: inspect" prints '^kind  *Hugging Face directory' "$ZR" inspect indexed
+check "... verify" prints 'indexed: whole' "$ZR" verify indexed
+check "... eval" sh -c '"$0" eval indexed --data text.txt --json | cut -d, -f1 >a && cut -d, -f1 whole | cmp - a' "$ZR"
+check "... generate" sh -c '"$0" generate indexed --prompt "line 1" --tokens 40 --seed 7 | cmp - seven' "$ZR"
+check "... train" "$ZR" train c.json --quiet --model='{"init": "indexed"}' --train.steps=1 --train.output_dir=tuned
+check "... convert" sh -c '"$0" convert indexed started --quiet && cmp started/step-00000000/model.safetensors run/model/model.safetensors' "$ZR"
+cp run/model/model.safetensors outside.safetensors
+index ../outside.safetensors
+for command in inspect verify "eval --data text.txt" generate; do
+    check "a file outside: ${command%% *}" fails 65 'wanted a name inside the directory' "$ZR" $command indexed
+done
+check "... convert" fails 65 'wanted a name inside the directory' "$ZR" convert indexed elsewhere
+check "... leaves nothing" test ! -e elsewhere
+check "... train" fails 65 'wanted a name inside the directory' "$ZR" train c.json --quiet --model='{"init": "indexed"}' --train.output_dir=none
+echo '{"weight_map": ' >indexed/model.safetensors.index.json
+check "an index that is no JSON" fails 65 'model.safetensors.index.json' "$ZR" eval indexed --data text.txt
+echo "1..$n"

@@ -1,0 +1,254 @@
+//TEST timeout=60
+/* Drawing from the likeliest tokens by number and by share, several samples of one prompt, and texts that end a sample.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hf_make.h"
+#include "zr/train.h"
+
+#include <math.h>
+
+enum { C = 4, V = 256, T = 8, SAMPLES = 4, DRAWS = 400 };
+
+static const zr_hf_gpt2 known_sizes = {1, 1, C, T, V, 0, 0, 0, 1e-5, 0.02, true};
+static const zr_hf_gpt2 random_sizes = {2, 2, 8, T, V, 0, 0, 0, 1e-5, 0.02, true};
+
+/* "known": the logits are 2 for B, 1 for D, M, X and Z, else 0, whatever stands before. "random": each depends on all
+ * that the cache holds. */
+static int set_up(void **state)
+{
+    static float table[V][C];
+    const float first[C] = {1};
+    const hf_tensor known[] = {{"transformer.wte.weight", &table[0][0]}, {"transformer.ln_f.bias", first}};
+    if (tempdir_make(state)) return -1;
+    table['B'][0] = 2;
+    table['D'][0] = table['M'][0] = table['X'][0] = table['Z'][0] = 1;
+    hf_make("known", &known_sizes, known, 2);
+    hf_make("random", &random_sizes, NULL, 0);
+    hf_randomize("random", 3, 1.2);
+    return 0;
+}
+
+/* What came of a call: the text of each sample, and the pieces of the first. */
+typedef struct texts {
+    zr__text text[SAMPLES];
+    zr_generated did[SAMPLES];
+    int n, pieces;
+} texts;
+
+static zr_status on_text(void *arg, const char *text, int64_t bytes)
+{
+    texts *t = arg;
+    t->pieces += t->n == 0;
+    for (int64_t i = 0; i < bytes; i++) { /* as letters, so that no byte ends a string */
+        unsigned char byte = (unsigned char)text[i];
+        zr__text_add(&t->text[t->n], "%c%c", 'a' + byte / 16, 'a' + byte % 16);
+    }
+    return ZR_OK;
+}
+
+static zr_status on_done(void *arg, const zr_generated *did)
+{
+    texts *t = arg;
+    assert_true(t->n < SAMPLES && did->sample == t->n);
+    t->did[t->n++] = *did;
+    return ZR_OK;
+}
+
+static texts generate(const char *dir, zr_generate_args args)
+{
+    texts t = {0};
+    args.prompt_bytes = (int64_t)strlen(args.prompt);
+    args.threads = 1;
+    args.done = on_done;
+    if (zr_generate(in_tempdir(dir), &args, on_text, &t) != ZR_OK) fail_msg("%s", zr_error_message());
+    return t;
+}
+
+static const char *text_of(const texts *t, int i)
+{
+    return t->text[i].data ? t->text[i].data : "";
+}
+
+static void forget(texts *t)
+{
+    for (int i = 0; i < SAMPLES; i++) zr__text_clear(&t->text[i]);
+}
+
+/* ---- the share ---------------------------------------------------------------------------------- */
+
+/* How many kinds of tokens come, which must be the first so many of BDMXZ. */
+static int kinds(int64_t k, double p, double temperature, int counts[5])
+{
+    static const char likeliest[] = "BDMXZ";
+    texts t = generate(
+        "known", (zr_generate_args){
+                     .prompt = "A", .tokens = DRAWS, .temperature = temperature, .top_k = k, .top_p = p, .seed = 21});
+    int others = 0, n = 0;
+    memset(counts, 0, 5 * sizeof *counts);
+    for (const char *at = text_of(&t, 0); *at; at += 2) {
+        const char *found = strchr(likeliest, (at[0] - 'a') * 16 + at[1] - 'a');
+        if (found && *found)
+            counts[found - likeliest]++;
+        else
+            others++;
+    }
+    forget(&t);
+    if (others) return 5 + others;
+    for (int i = 0; i < 5; i++) {
+        n += counts[i] > 0;
+        assert_true(counts[i] == 0 || n == i + 1); /* of equals the first */
+    }
+    return n;
+}
+
+static void a_share_keeps_the_fewest_that_have_it(void **state)
+{
+    (void)state;
+    int counts[5];
+    /* Of all: B has e^2, each of the four e of e^2 + 4e + 251. */
+    const double all = exp(2) + 4 * exp(1) + 251;
+    assert_int_equal(kinds(0, 0.5 * exp(2) / all, 1, counts), 1);
+    assert_int_equal(kinds(0, 0.999 * exp(2) / all, 1, counts), 1);
+    assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
+    assert_int_equal(kinds(0, (exp(2) + 3.5 * exp(1)) / all, 1, counts), 5);
+    assert_true(kinds(0, 0.5, 1, counts) > 5);
+    /* Of the five likeliest, the share is of what these have. */
+    const double five = exp(2) + 4 * exp(1);
+    assert_int_equal(kinds(5, 0.999 * exp(2) / five, 1, counts), 1);
+    assert_int_equal(kinds(5, (exp(2) + 1.5 * exp(1)) / five, 1, counts), 3);
+    assert_int_equal(kinds(5, 1, 1, counts), 5);
+    assert_int_equal(kinds(5, 0.999, 1, counts), 5);
+    /* The temperature comes first: B alone has the share at the lower one. */
+    assert_int_equal(kinds(5, 0.6, 1, counts), 3);
+    assert_int_equal(kinds(5, 0.6, 0.5, counts), 1);
+    /* What is left is drawn in its own proportions. */
+    assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
+    assert_float_equal(counts[0] / (double)DRAWS, exp(2) / (exp(2) + exp(1)), 0.06);
+}
+
+static void a_share_of_all_changes_nothing(void **state)
+{
+    (void)state;
+    zr_generate_args args = {.prompt = "abc", .tokens = 30, .temperature = 1, .seed = 4};
+    texts none = generate("random", args);
+    args.top_p = 1;
+    texts all = generate("random", args);
+    assert_string_equal(text_of(&none, 0), text_of(&all, 0));
+    forget(&none);
+    forget(&all);
+}
+
+/* ---- samples ------------------------------------------------------------------------------------ */
+
+static void samples_are_those_of_their_seeds(void **state)
+{
+    (void)state;
+    const char *const prompts[] = {"", "a", "abc", "abcdefgh", "abcdefghijk"}; /* up to T tokens, and more */
+    const int64_t tokens[] = {1, 4, 20};
+    for (int p = 0; p < 5; p++) {
+        for (int n = 0; n < 3; n++) {
+            zr_generate_args args = {
+                .prompt = prompts[p], .tokens = tokens[n], .temperature = 1, .seed = 6, .samples = SAMPLES};
+            texts all = generate("random", args);
+            assert_int_equal(all.n, SAMPLES);
+            args.samples = 0;
+            for (int i = 0; i < SAMPLES; i++, args.seed++) {
+                texts one = generate("random", args);
+                assert_int_equal(one.n, 1);
+                assert_string_equal(text_of(&all, i), text_of(&one, 0));
+                assert_true(all.did[i].seed == args.seed && all.did[i].tokens == tokens[n] && !all.did[i].stopped);
+                assert_int_equal(strlen(text_of(&one, 0)), 2 * tokens[n]);
+                forget(&one);
+            }
+            if (tokens[n] > 1) assert_string_not_equal(text_of(&all, 0), text_of(&all, 1));
+            forget(&all);
+        }
+    }
+}
+
+/* ---- where a sample ends ------------------------------------------------------------------------ */
+
+static void a_sample_ends_before_a_text(void **state)
+{
+    (void)state;
+    zr_generate_args args = {
+        .prompt = "A", .tokens = 60, .temperature = 1, .top_k = 5, .seed = 2, .samples = SAMPLES, .n_stop = 0};
+    texts whole = generate("known", args);
+    const char *const stop[] = {"MD", "ZXB"}; /* ends some samples, others by the number of tokens or another text */
+    args.stop = stop;
+    args.n_stop = 2;
+    texts ended = generate("known", args);
+    int stopped = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        const char *a = strstr(text_of(&whole, i), "enee"), *b = strstr(text_of(&whole, i), "fkfiec");
+        assert_true(a == NULL || (a - text_of(&whole, i)) % 2 == 0);
+        const char *first = !a || (b && b < a) ? b : a;
+        size_t length = first ? (size_t)(first - text_of(&whole, i)) : strlen(text_of(&whole, i));
+        assert_int_equal(strlen(text_of(&ended, i)), length);
+        assert_memory_equal(text_of(&ended, i), text_of(&whole, i), length);
+        assert_int_equal(ended.did[i].stopped, first != NULL);
+        int64_t tokens = first ? (int64_t)length / 2 + (first == a ? 2 : 3) : 60;
+        assert_int_equal(ended.did[i].tokens, tokens);
+        stopped += ended.did[i].stopped;
+    }
+    assert_true(stopped > 0);
+    forget(&whole);
+    forget(&ended);
+}
+
+/* A text that only begins at the end is told. */
+static void what_is_held_back_is_told_at_the_end(void **state)
+{
+    (void)state;
+    const char *const stop[] = {"BBBBBB"};
+    const zr_generate_args args = {.prompt = "A", .tokens = 5, .stop = stop, .n_stop = 1};
+    texts t = generate("known", args); /* the likeliest is B */
+    assert_string_equal(text_of(&t, 0), "ececececec");
+    assert_true(!t.did[0].stopped && t.pieces == 1);
+    forget(&t);
+    zr_generate_args longer = args;
+    longer.tokens = 9;
+    t = generate("known", longer);
+    assert_string_equal(text_of(&t, 0), "");
+    assert_true(t.did[0].stopped && t.did[0].tokens == 6 && t.pieces == 0);
+    forget(&t);
+    longer.n_stop = 0;
+    t = generate("known", longer);
+    assert_int_equal(t.pieces, 9); /* a token at a time */
+    forget(&t);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    const char *const empty[] = {"a", ""};
+    const zr_generate_args bad[] = {
+        {.prompt = "A", .tokens = 1, .top_p = -0.1},
+        {.prompt = "A", .tokens = 1, .top_p = 1.5},
+        {.prompt = "A", .tokens = 1, .top_p = NAN},
+        {.prompt = "A", .tokens = 1, .samples = -1},
+        {.prompt = "A", .tokens = 1, .stop = empty, .n_stop = 2},
+    };
+    const char *const fragment[] = {"top-p of -0.1", "top-p of 1.5", "top-p of", "-1 samples", "an empty text"};
+    texts t = {0};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(zr_generate(in_tempdir("known"), &bad[i], on_text, &t), ZR_ERR_ARG);
+        assert_non_null(strstr(zr_error_message(), fragment[i]));
+    }
+    assert_int_equal(t.pieces, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_share_keeps_the_fewest_that_have_it), cmocka_unit_test(a_share_of_all_changes_nothing),
+        cmocka_unit_test(samples_are_those_of_their_seeds),      cmocka_unit_test(a_sample_ends_before_a_text),
+        cmocka_unit_test(what_is_held_back_is_told_at_the_end),  cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tempdir_remove);
+}

@@ -1,0 +1,172 @@
+//TEST timeout=60
+/* Weights in several files with an index are those in one: for evaluation, generation, training and conversion. What is
+ * missing, too much or of another shape is told as for one file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hf_make.h"
+#include "zr/train.h"
+
+static const zr_hf_gpt2 hf = {2, 2, 8, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
+
+static int set_up(void **state)
+{
+    char text[400];
+    if (tempdir_make(state)) return -1;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
+    put_file("text", text, sizeof text);
+    hf_make("one", &hf, NULL, 0);
+    hf_randomize("one", 7, 0.3);
+    hf_split("one", &hf, "three", 3);
+    hf_split("one", &hf, "each", 28); /* a tensor a file */
+    return 0;
+}
+
+static double loss_of(const char *dir)
+{
+    const zr_eval_args args = {.data = in_tempdir("text"), .threads = 1};
+    zr_eval_result result = {0};
+    if (zr_eval_dir(in_tempdir(dir), &args, &result) != ZR_OK) fail_msg("%s: %s", dir, zr_error_message());
+    return result.loss;
+}
+
+static zr_status keep(void *arg, const char *text, int64_t bytes)
+{
+    zr__text_add(arg, "%.*s", (int)bytes, text);
+    return ZR_OK;
+}
+
+static char *text_of(const char *dir)
+{
+    const zr_generate_args args = {.prompt = "abc", .prompt_bytes = 3, .tokens = 20, .temperature = 1, .threads = 1};
+    zr__text text = {0};
+    char *out = NULL;
+    assert_int_equal(zr_generate(in_tempdir(dir), &args, keep, &text), ZR_OK);
+    assert_int_equal(zr__text_take(&text, &out), ZR_OK);
+    return out;
+}
+
+static void losses_and_texts_are_those_of_one_file(void **state)
+{
+    (void)state;
+    const char *const several[] = {"three", "each"};
+    char *wanted = text_of("one");
+    for (int i = 0; i < 2; i++) {
+        char *got = text_of(several[i]);
+        assert_true(loss_of(several[i]) == loss_of("one"));
+        assert_string_equal(got, wanted);
+        zr_free(got);
+    }
+    zr_free(wanted);
+}
+
+/* ---- converted, and trained from ---------------------------------------------------------------- */
+
+static bool same_files(const char *a, const char *b)
+{
+    static char left[1 << 16], right[1 << 16];
+    FILE *x = fopen(in_tempdir(a), "rb"), *y = fopen(in_tempdir(b), "rb");
+    if (!x || !y) fail_msg("%s or %s is not there", a, b);
+    size_t n = fread(left, 1, sizeof left, x), m = fread(right, 1, sizeof right, y);
+    fclose(x);
+    fclose(y);
+    assert_in_range(n, 1, sizeof left - 1);
+    return n == m && memcmp(left, right, n) == 0;
+}
+
+static void converted(const char *from, const char *to)
+{
+    const zr_convert_args args = {
+        .from = in_tempdir(from), .to = in_tempdir(to), .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
+    zr_converted did;
+    if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s: %s", from, zr_error_message());
+    assert_int_equal(did.tensors, 28);
+}
+
+static void conversion_is_that_of_one_file(void **state)
+{
+    (void)state;
+    converted("one", "run-one");
+    converted("three", "run-three");
+    assert_true(same_files("run-three/step-00000000/model.safetensors", "run-one/step-00000000/model.safetensors"));
+}
+
+static zr_status train(zr_comm *comm, void *config)
+{
+    zr_train_result result = {0};
+    const zr_observer observer = {0};
+    return zr_train_run(config, comm, &observer, &result);
+}
+
+static void trained_from(const char *dir, int ranks, const char *run)
+{
+    char text[2048];
+    zr_config *config = NULL;
+    snprintf(text, sizeof text,
+             "{\"model\": {\"init\": \"%s/%s\"}, \"data\": {\"train\": \"%s/text\", \"tokenizer\": \"bytes\"},"
+             " \"train_batch_size\": 2, \"zero_optimization\": {\"stage\": 3}, \"train\": {\"steps\": 2,"
+             " \"eval_interval\": 0, \"threads\": 1, \"output_dir\": \"%s/%s\"}}",
+             tempdir, dir, tempdir, tempdir, run);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
+        zr_train_prepare(config, ranks, 0) != ZR_OK || zr_comm_threads_run(ranks, train, config) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    zr_config_destroy(&config);
+}
+
+static void training_begins_with_the_same_weights(void **state)
+{
+    (void)state;
+    trained_from("one", 2, "from-one");
+    trained_from("three", 2, "from-three");
+    assert_true(same_files("from-three/model/model.safetensors", "from-one/model/model.safetensors"));
+}
+
+/* ---- what is not as it should be ---------------------------------------------------------------- */
+
+/* A model of which tensors are missing, and one of another shape. */
+static void misfits_are_told_together(void **state)
+{
+    (void)state;
+    zr_hf_gpt2 other = hf;
+    char note[512] = "";
+    other.n_layer = 3;
+    other.vocab_size = 300;
+    hf_split("one", &other, "bad", 3);
+    assert_int_equal(zr_hf_check(in_tempdir("bad"), note, sizeof note), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "13 of 40 tensors do not fit the model"));
+    assert_non_null(strstr(zr_error_message(), "transformer.wte.weight: shape (256, 8), wanted (300, 8)"));
+    assert_non_null(strstr(zr_error_message(), "transformer.h.2.ln_1.weight: missing, wanted (8)"));
+    other = hf;
+    other.n_layer = 1;
+    hf_split("one", &other, "more", 3);
+    assert_int_equal(zr_hf_check(in_tempdir("more"), note, sizeof note), ZR_OK);
+    assert_non_null(strstr(note, "tensors that the model does not have (12): "));
+    assert_non_null(strstr(note, "transformer.h.1."));
+}
+
+static void a_missing_file_is_named(void **state)
+{
+    (void)state;
+    hf_split("one", &hf, "torn", 3);
+    assert_int_equal(remove(in_tempdir("torn/model-00002-of-00003.safetensors")), 0);
+    assert_int_equal(zr_hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "torn/model-00002-of-00003.safetensors"));
+    assert_int_equal(truncate(in_tempdir("torn/model-00001-of-00003.safetensors"), 700), 0);
+    assert_int_equal(zr_hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "torn/model-00001-of-00003.safetensors"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_and_texts_are_those_of_one_file),
+        cmocka_unit_test(conversion_is_that_of_one_file),
+        cmocka_unit_test(training_begins_with_the_same_weights),
+        cmocka_unit_test(misfits_are_told_together),
+        cmocka_unit_test(a_missing_file_is_named),
+    };
+    return cmocka_run_group_tests(tests, set_up, tempdir_remove);
+}
