@@ -24,13 +24,13 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
         for (end = begin + 1; end < length && !(cuts >> (end - 1) & 1); end++) {
         }
         assert_int_equal(zr__stops_add(&s, text + begin, end - begin, &ready, &found), ZR_OK);
-        memcpy(out + have, s.held, (size_t)ready);
+        memcpy(out + have, s.held.data, (size_t)ready);
         have += ready;
-        zr__stops_told(&s, found ? s.have : ready);
-        assert_true(s.have < 8); /* no more than what may be a beginning */
+        zr__stops_told(&s, found ? (int64_t)s.held.length : ready);
+        assert_true(s.held.length < 8); /* no more than what may be a beginning */
     }
-    if (s.have) memcpy(out + have, s.held, (size_t)s.have);
-    out[have + s.have] = '\0';
+    if (s.held.length) memcpy(out + have, s.held.data, s.held.length);
+    out[have + (int64_t)s.held.length] = '\0';
     zr__stops_free(&s);
     return found;
 }
@@ -93,7 +93,7 @@ static void nothing_is_held_longer_than_it_must(void **state)
     assert_true(ready == 1 && !found);
     zr__stops_told(&s, ready);
     assert_int_equal(zr__stops_add(&s, "", 0, &ready, &found), ZR_OK);
-    assert_true(ready == 0 && !found && s.have == 2);
+    assert_true(ready == 0 && !found && s.held.length == 2);
     assert_int_equal(zr__stops_add(&s, "p>", 2, &ready, &found), ZR_OK);
     assert_true(ready == 4 && !found);
     zr__stops_free(&s);

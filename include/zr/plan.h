@@ -445,7 +445,8 @@ typedef struct zr_plan {
     int64_t params;        /* Psi */
     int64_t padding_elems; /* over all units */
     zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
-    int32_t n_persistent, persistent_room;
+    int32_t n_persistent;
+    int64_t persistent_room;
     bool moves;                             /* units go between ranks */
     int32_t n_moves;                        /* steps of a micro-batch that move units, about */
     int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, ZR_NONE: it has none */

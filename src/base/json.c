@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/grow.h"
 #include "base/json_scan.h"
 #include "base/text.h"
 
@@ -19,28 +20,15 @@ static zr_status check_size(const char *name, size_t bytes, size_t most)
     return ZR_OK;
 }
 
-/* Twice the room, but no more than shows that there are too many bytes. */
-static zr_status grow(const char *name, size_t most, size_t bytes, char **text, size_t *room)
-{
-    size_t more = *room < FIRST_BYTES ? FIRST_BYTES : 2 * *room;
-    if (more > most + 1) more = most + 1;
-    char *grown = zr_alloc(more + 1);
-    ZR_CHECK(grown, ZR_ERR_MEMORY, "%s: no memory for %zu bytes while reading", name, more);
-    if (bytes) memcpy(grown, *text, bytes);
-    zr_free(*text);
-    *text = grown;
-    *room = more;
-    return ZR_OK;
-}
-
 /* Pipes are welcome, so the size is known only at the end. */
 static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
-    size_t room = 0;
+    int64_t room = 0;
     *bytes = 0;
     for (;;) {
-        if (*bytes == room) ZR_TRY(grow(name, most, *bytes, text, &room));
-        ssize_t n = read(fd, *text + *bytes, room - *bytes);
+        /* Room for more, and for the zero behind it. */
+        ZR_GROW(*text, room, *bytes ? (int64_t)*bytes + 2 : FIRST_BYTES, "bytes while reading");
+        ssize_t n = read(fd, *text + *bytes, (size_t)room - 1 - *bytes);
         if (n < 0 && errno == EINTR) continue;
         ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
         if (n == 0) return ZR_OK;

@@ -1,5 +1,6 @@
 #include "base/shards.h"
 
+#include "base/grow.h"
 #include "base/text.h"
 
 #include <glob.h>
@@ -60,15 +61,7 @@ bool zr__shards_fit(const json_t *value, int64_t *element)
 
 static zr_status add_path(zr__shards *s, const char *path)
 {
-    if (s->n == s->room) {
-        const int64_t room = s->room > 0 ? 2 * s->room : 16;
-        char **more = zr_alloc((size_t)room * sizeof(*more));
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for the names of %lld files", (long long)room);
-        if (s->n > 0) memcpy(more, s->path, (size_t)s->n * sizeof(*more));
-        zr_free(s->path);
-        s->path = more;
-        s->room = room;
-    }
+    ZR_GROW(s->path, s->room, s->n + 1, "names of files");
     char *copy = zr_alloc(strlen(path) + 1);
     ZR_CHECK(copy, ZR_ERR_MEMORY, "no memory for the name of a file");
     memcpy(copy, path, strlen(path));

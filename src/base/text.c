@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include "base/grow.h"
+
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,17 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for so many bytes more and the end. */
 static bool reserve(zr__text *text, size_t more)
 {
-    if (text->room - text->length > more) return true;
-    size_t room = 2 * (text->length + more) + 64;
-    char *data = zr_alloc(room);
-    if (!data) return false;
-    if (text->data) memcpy(data, text->data, text->length);
-    zr_free(text->data);
-    text->data = data;
-    text->room = room;
-    return true;
+    void *data =
+        more < PTRDIFF_MAX ? zr__enlarge(text->data, &text->room, (int64_t)(text->length + more + 1), 1) : NULL;
+    if (data) text->data = data;
+    return data != NULL;
 }
 
 void zr__text_add(zr__text *text, const char *format, ...)
@@ -28,13 +26,32 @@ void zr__text_add(zr__text *text, const char *format, ...)
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
     if (n >= 0 && reserve(text, (size_t)n)) {
-        vsnprintf(text->data + text->length, text->room - text->length, format, again);
+        vsnprintf(text->data + text->length, (size_t)text->room - text->length, format, again);
         text->length += (size_t)n;
     } else {
         text->failed = true;
     }
     va_end(again);
     va_end(args);
+}
+
+void zr__text_append(zr__text *text, const char *bytes, size_t n)
+{
+    if (text->failed) return;
+    if (!reserve(text, n)) {
+        text->failed = true;
+        return;
+    }
+    if (n > 0) memcpy(text->data + text->length, bytes, n);
+    text->length += n;
+    text->data[text->length] = '\0';
+}
+
+void zr__text_drop(zr__text *text, size_t n)
+{
+    if (n == 0) return;
+    text->length -= n;
+    memmove(text->data, text->data + n, text->length + 1);
 }
 
 zr_status zr__text_take(zr__text *text, char **data)

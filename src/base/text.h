@@ -11,11 +11,16 @@
  *  is dropped, so that writers check once, at the end. */
 typedef struct zr__text {
     char *data; /* '\0'-terminated, NULL while empty; zr_free it */
-    size_t length, room;
+    size_t length;
+    int64_t room;
     bool failed;
 } zr__text;
 
 void zr__text_add(zr__text *text, const char *format, ...) ZR_PRINTF(2, 3);
+/** The same of `n` bytes, whatever they are. */
+void zr__text_append(zr__text *text, const char *bytes, size_t n);
+/** Take the first `n` bytes away, whose room stays. */
+void zr__text_drop(zr__text *text, size_t n);
 /** Hand the string over, "" when empty; ZR_ERR_MEMORY when one allocation had failed. */
 ZR_NODISCARD zr_status zr__text_take(zr__text *text, char **data);
 void zr__text_clear(zr__text *text);

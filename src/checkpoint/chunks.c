@@ -1,5 +1,7 @@
 #include "checkpoint/chunks.h"
 
+#include "base/grow.h"
+
 #include <string.h>
 #include <xxhash.h>
 
@@ -10,15 +12,7 @@ uint64_t zr__chunk_hash(const void *bytes, int64_t n)
 
 zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk)
 {
-    if (list->n == list->room) {
-        int64_t room = list->room ? 2 * list->room : 64;
-        zr_chunk *more = zr_alloc((size_t)room * sizeof(*more));
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for %lld checksums", (long long)room);
-        if (list->n) memcpy(more, list->chunk, (size_t)list->n * sizeof(*more));
-        zr_free(list->chunk);
-        list->chunk = more;
-        list->room = room;
-    }
+    ZR_GROW(list->chunk, list->room, list->n + 1, "checksums");
     list->chunk[list->n++] = chunk;
     return ZR_OK;
 }

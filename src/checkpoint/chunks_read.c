@@ -1,5 +1,6 @@
 /* Reading files of a checkpoint: no byte is given out before the chunk that it stands in has been checked. What is read
  * and checked at once is a region: a chunk, or all chunks whose bytes stand between each other's. */
+#include "base/sorted.h"
 #include "base/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
@@ -111,15 +112,8 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
 /* A chunk of the region in which a byte of the file stands. */
 static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
 {
-    int64_t low = 0, high = listed->n_chunks;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (listed->chunk[middle].offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return zr__sorted_below(listed->chunk, listed->n_chunks, sizeof(zr_chunk), offsetof(zr_chunk, offset), offset + 1) -
+           1;
 }
 
 static zr_status load_for(zr__checked_file *file, int64_t i, const char *tensor)

@@ -3,6 +3,7 @@
  * is missing, unknown or there twice is one and the same fault, and memory stays proportional to the text, however
  * large the numbers in it are. Strings hold no escapes; "run" alone is any JSON, and limited.
  */
+#include "base/grow.h"
 #include "base/json_scan.h"
 #include "base/text.h"
 #include "checkpoint/chunks.h"
@@ -23,7 +24,7 @@ typedef struct parser {
     int64_t format;
     zr_manifest *m;
     zr_manifest_file *list; /* m->file, to be filled */
-    int room;
+    int64_t room;
 } parser;
 
 #define REFUSE_UNLESS(cond, p, ...)                                                                                    \
@@ -303,16 +304,9 @@ static zr_status read_file(parser *p)
 {
     const char *name = NULL;
     ZR_TRY(mark(p, '{'));
-    if (p->m->n_files == p->room) {
-        int room = p->room ? 2 * p->room : 8;
-        REFUSE_UNLESS(room <= ZR_MANIFEST_FILES_MAX, p, "more than %d files", p->room);
-        zr_manifest_file *more = zr_alloc((size_t)room * sizeof(*more));
-        ZR_CHECK(more, ZR_ERR_MEMORY, "%s: no memory for %d files", p->file, room);
-        if (p->room) memcpy(more, p->list, (size_t)p->room * sizeof(*more));
-        zr_free(p->list);
-        p->m->file = p->list = more;
-        p->room = room;
-    }
+    REFUSE_UNLESS(p->m->n_files < ZR_MANIFEST_FILES_MAX, p, "more than %d files", ZR_MANIFEST_FILES_MAX);
+    ZR_GROW(p->list, p->room, p->m->n_files + 1, "files of a checkpoint");
+    p->m->file = p->list;
     ZR_TRY(read_name(p, &name));
     zr_manifest_file *file = &p->list[p->m->n_files++];
     file->name = name;

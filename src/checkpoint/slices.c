@@ -1,4 +1,6 @@
 /* Slices of rows: where the bytes of one stand in a file, and which chunks a reader reads at once. */
+#include "base/grow.h"
+#include "base/sorted.h"
 #include "checkpoint/chunks.h"
 
 #include <string.h>
@@ -59,30 +61,16 @@ zr_status zr__slice_hash(const zr_slices *s, int64_t offset, int64_t end, const 
 
 zr_status zr__slices_add(zr__slices_list *list, const zr_slices *slices)
 {
-    if (list->n == list->room) {
-        const int64_t room = list->room ? 2 * list->room : 16;
-        zr_slices *more = zr_alloc((size_t)room * sizeof(*more));
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for %lld places of sliced rows", (long long)room);
-        if (list->n) memcpy(more, list->slices, (size_t)list->n * sizeof(*more));
-        zr_free(list->slices);
-        list->slices = more;
-        list->room = room;
-    }
+    ZR_GROW(list->slices, list->room, list->n + 1, "places of sliced rows");
     list->slices[list->n++] = *slices;
     return ZR_OK;
 }
 
 const zr_slices *zr__slices_from(const zr_manifest_file *file, int64_t offset)
 {
-    int64_t low = 0, high = file->n_slices;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (file->slices[middle].end > offset)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low < file->n_slices ? &file->slices[low] : NULL;
+    const int64_t i =
+        zr__sorted_below(file->slices, file->n_slices, sizeof(zr_slices), offsetof(zr_slices, end), offset + 1);
+    return i < file->n_slices ? &file->slices[i] : NULL;
 }
 
 const zr_slices *zr__slices_at(const zr_manifest_file *file, int64_t offset)

@@ -16,24 +16,14 @@ typedef struct sink {
     bool collect;
     bool begun; /* a sample's prompt is printed; nothing is before the weights have been read */
     int64_t sample;
-    char *text; /* collected, of all samples */
-    int64_t bytes, room;
-    one *made; /* (samples) of --json */
+    zr__text text; /* collected, of all samples */
+    one *made;     /* (samples) of --json */
 } sink;
 
 static zr_status collect(sink *s, const char *text, int64_t bytes)
 {
-    if (s->bytes + bytes > s->room) {
-        int64_t room = 2 * (s->bytes + bytes) + 256;
-        char *more = zr_alloc((size_t)room);
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for a text of %lld bytes", (long long)room);
-        if (s->text) memcpy(more, s->text, (size_t)s->bytes);
-        zr_free(s->text);
-        s->text = more;
-        s->room = room;
-    }
-    memcpy(s->text + s->bytes, text, (size_t)bytes);
-    s->bytes += bytes;
+    zr__text_append(&s->text, text, (size_t)bytes);
+    ZR_CHECK(!s->text.failed, ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", s->text.length);
     return ZR_OK;
 }
 
@@ -58,7 +48,7 @@ static zr_status end_sample(void *arg, const zr_generated *did)
 {
     sink *s = arg;
     if (!s->collect) ZR_TRY(emit(s, "\n", 1));
-    if (s->collect) s->made[s->sample] = (one){*did, s->bytes};
+    if (s->collect) s->made[s->sample] = (one){*did, (int64_t)s->text.length};
     s->sample++;
     s->begun = false;
     return ZR_OK;
@@ -69,7 +59,7 @@ static void print_sample(const sink *s, int64_t i)
     const one *made = &s->made[i];
     int64_t begin = i > 0 ? s->made[i - 1].end : 0;
     printf("\"text\":");
-    cli_json_print(stdout, s->text ? s->text + begin : "", made->end - begin);
+    cli_json_print(stdout, s->text.data ? s->text.data + begin : "", made->end - begin);
     printf(", \"tokens\":%lld, \"seed\":%llu, \"stopped\":%s", (long long)made->did.tokens,
            (unsigned long long)made->did.seed, made->did.stopped ? "true" : "false");
 }
@@ -98,7 +88,7 @@ static zr_status generate(const char *dir, const zr_generate_args *args, bool js
     }
     zr_status st = zr_generate(dir, args, emit, &s);
     if (st == ZR_OK && json) print_json(&s);
-    zr_free(s.text);
+    zr__text_clear(&s.text);
     zr_free(s.made);
     return st;
 }

@@ -1,3 +1,4 @@
+#include "base/grow.h"
 #include "cli/stored.h"
 
 #include <limits.h>
@@ -96,15 +97,7 @@ static zr_status verify_plain(part *p, bool show)
 
 static zr_status add(verification *v, const zr_stored *stored)
 {
-    if (v->n == v->room) {
-        int64_t room = 2 * v->room + 8;
-        part *more = zr_alloc(sizeof(*more) * (size_t)room);
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for %lld directories", (long long)room);
-        if (v->n > 0) memcpy(more, v->part, sizeof(*more) * (size_t)v->n);
-        zr_free(v->part);
-        v->part = more;
-        v->room = room;
-    }
+    ZR_GROW(v->part, v->room, v->n + 1, "directories");
     v->part[v->n++] = (part){.stored = *stored};
     return ZR_OK;
 }

@@ -10,6 +10,7 @@
  */
 #include "cli/search.h"
 
+#include "base/grow.h"
 #include "cli/many.h"
 
 #include <math.h>
@@ -254,15 +255,7 @@ static zr_status try_way(void *arg, int64_t index)
 static zr_status add_way(search *s, const cli_way *way)
 {
     cli_searched *b = &s->base;
-    if (b->n == s->room) {
-        const int64_t room = s->room ? 2 * s->room : 64;
-        cli_way *more = zr_alloc((size_t)room * sizeof(*more));
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory for %lld ways", (long long)room);
-        if (b->n) memcpy(more, b->way, (size_t)b->n * sizeof(*more));
-        zr_free(b->way);
-        b->way = more;
-        s->room = room;
-    }
+    ZR_GROW(b->way, s->room, b->n + 1, "ways");
     b->way[b->n++] = *way;
     return ZR_OK;
 }

@@ -6,6 +6,7 @@
  * No two merges make the same bytes. A stretch of a word that is whole tokens has merged as it would have alone, so
  * equal stretches are equal tokens: where "ab" and "c" stand there are no "a" and "bc". A merge's token is new, then,
  * and every pair with it is found first by that merge: it comes into the heap once. */
+#include "base/grow.h"
 #include "data/bpe.h"
 #include "zr/data.h"
 
@@ -16,25 +17,7 @@ enum { NONE = -1, LEAST_ROOM = 64 };
 
 /* ---- arrays and tables ----------------------------------------------------------------------- */
 
-/* The array with room for n, or another with what was in it; NULL: no memory, and the array is as it was. */
-static void *with_room(void *array, int64_t *room, int64_t n, size_t each)
-{
-    if (n <= *room) return array;
-    int64_t wanted = n < LEAST_ROOM ? LEAST_ROOM : 2 * n;
-    void *larger = zr_alloc((size_t)wanted * each);
-    if (!larger) return NULL;
-    if (array) memcpy(larger, array, (size_t)*room * each);
-    zr_free(array);
-    *room = wanted;
-    return larger;
-}
-
-#define MAKE_ROOM(array, room, n)                                                                                      \
-    do {                                                                                                               \
-        void *roomy_ = with_room(array, &(room), n, sizeof(*(array)));                                                 \
-        ZR_CHECK(roomy_, ZR_ERR_MEMORY, "no memory to learn a tokenizer");                                             \
-        (array) = roomy_;                                                                                              \
-    } while (0)
+#define MAKE_ROOM(array, room, n) ZR_GROW(array, room, n, "things that a tokenizer is learned from")
 
 /* A hash table of numbers of things that are elsewhere. */
 typedef struct slots {
@@ -445,8 +428,8 @@ static zr_status learn(learner *l, int64_t vocab, char **json, int64_t *learned)
 zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab, char **json, int64_t *learned)
 {
     ZR_CHECK(vocab >= ZR_TOKENIZER_LEAST_VOCAB && vocab <= INT32_MAX, ZR_ERR_ARG,
-             "a vocabulary of %lld tokens, %d (all bytes and " ZR__BPE_END_OF_TEXT ") to %d are possible",
-             (long long)vocab, ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
+             "a vocabulary of %lld tokens, %d (all bytes and " ZR__BPE_END_OF_TEXT ") to %d are possible", (long long)vocab,
+             ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
     learner l = {.from = trainer, .free_place = NONE};
     zr_status st = learn(&l, vocab, json, learned);
     strings_free(&l.tokens);

@@ -1,5 +1,7 @@
 #include "data/tokens.h"
 
+#include "base/sorted.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -112,18 +114,10 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
-/* The file that holds a token. */
+/* The file that holds a token: the last that begins there or before. */
 static int64_t find_shard(const zr__tokens *t, int64_t token)
 {
-    int64_t low = 0, high = t->n;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (t->shard[middle].begin <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
 }
 
 static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t first, int64_t n, unsigned char *stage,

@@ -1,4 +1,5 @@
 /* Building a graph: values, parameters, inputs and ops; the first error is kept until finish. */
+#include "base/grow.h"
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -87,18 +88,13 @@ void zr__graph_latch(zr_graph *graph, zr_status status)
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-/* Room for one more item; *room doubles. Items move: no pointer to one survives an addition. */
-static zr_status grow(void **items, int32_t *room, int32_t count, size_t item_bytes)
+/* Room for one more item. Items move: no pointer to one survives an addition. */
+static zr_status grow(void **items, int64_t *room, int32_t count, size_t item_bytes)
 {
-    if (count < *room) return ZR_OK;
-    ZR_CHECK(*room <= INT32_MAX / 2, ZR_ERR_MEMORY, "graph: more than %d items", (int)*room);
-    int32_t more = *room ? 2 * *room : 64;
-    void *moved = zr_alloc((size_t)more * item_bytes);
-    ZR_CHECK(moved, ZR_ERR_MEMORY, "graph: no memory for %d items of %zu bytes", (int)more, item_bytes);
-    if (count) memcpy(moved, *items, (size_t)count * item_bytes);
-    zr_free(*items);
+    ZR_CHECK(count < INT32_MAX, ZR_ERR_MEMORY, "graph: more than %d items", (int)count);
+    void *moved = zr__enlarge(*items, room, (int64_t)count + 1, item_bytes);
+    ZR_CHECK(moved, ZR_ERR_MEMORY, "graph: no memory for more than %d items of %zu bytes", (int)count, item_bytes);
     *items = moved;
-    *room = more;
     return ZR_OK;
 }
 

@@ -27,7 +27,7 @@ struct zr_graph {
     zr_unit_info *unit;
     zr_value *input;
     int32_t n_values, n_ops, n_params, n_units, n_inputs;
-    int32_t value_room, op_room, param_room, unit_room, input_room;
+    int64_t value_room, op_room, param_room, unit_room, input_room;
     int64_t param_elems;
     zr_value losses, output;
     int32_t streams;      /* of random numbers, given out so far */

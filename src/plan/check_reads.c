@@ -6,6 +6,8 @@
  * these strides, one set of stretches for each; a range that all places of a group write together, or that goes along
  * none, is a stretch without a stride. That is the same for all ranks, however many there are.
  */
+#include "base/grow.h"
+#include "base/sorted.h"
 #include "plan/check.h"
 
 #include <string.h>
@@ -34,15 +36,17 @@ typedef struct stretch {
 typedef struct written {
     spot at; /* but for begin and end */
     stretch *stretch;
-    int32_t n, room, next; /* next: of the same buffer, -1: none */
-    stretch turn;          /* sums that owners take in turn: the first so many of them have theirs */
+    int32_t n, next; /* next: of the same buffer, -1: none */
+    int64_t room;
+    stretch turn; /* sums that owners take in turn: the first so many of them have theirs */
     int32_t owners;
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, room, *newest; /* newest: by buffer, -1: none */
+    int32_t n, *newest; /* newest: by buffer, -1: none */
+    int64_t room;
 } state;
 
 /* ---- spots ------------------------------------------------------------------------------------- */
@@ -95,32 +99,10 @@ static written *find(const state *k, const spot *at)
 
 /* ---- what is written --------------------------------------------------------------------------- */
 
-/* Room for one entry more. */
-static zr_status grow(void **array, int32_t n, int32_t *room, size_t each)
-{
-    if (n < *room) return ZR_OK;
-    const int32_t wanted = *room ? 2 * *room : 2;
-    void *more = zr_alloc((size_t)wanted * each);
-    ZR_CHECK(more, ZR_ERR_MEMORY, "no memory to check %d ranges", wanted);
-    if (n) memcpy(more, *array, (size_t)n * each);
-    zr_free(*array);
-    *array = more;
-    *room = wanted;
-    return ZR_OK;
-}
-
 /* The first stretch that ends at this byte or behind it. */
 static int32_t first_behind(const written *w, int64_t byte)
 {
-    int32_t begin = 0, end = w->n;
-    while (begin < end) {
-        const int32_t middle = begin + (end - begin) / 2;
-        if (w->stretch[middle].end < byte)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
+    return (int32_t)zr__sorted_below(w->stretch, w->n, sizeof(stretch), offsetof(stretch, end), byte);
 }
 
 /* Put a stretch in, joined with those that it meets: *joined. */
@@ -133,7 +115,7 @@ static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
         if (w->stretch[stop].begin < joined->begin) joined->begin = w->stretch[stop].begin;
         if (w->stretch[stop].end > joined->end) joined->end = w->stretch[stop].end;
     }
-    ZR_TRY(grow((void **)&w->stretch, w->n, &w->room, sizeof *w->stretch));
+    ZR_GROW(w->stretch, w->room, w->n + 1, "ranges to check");
     memmove(w->stretch + at + 1, w->stretch + stop, (size_t)(w->n - stop) * sizeof *w->stretch);
     w->stretch[at] = *joined;
     w->n += 1 - (stop - at);
@@ -144,7 +126,7 @@ static zr_status entry(state *k, const spot *at, written **w)
 {
     *w = find(k, at);
     if (*w) return ZR_OK;
-    ZR_TRY(grow((void **)&k->list, k->n, &k->room, sizeof *k->list));
+    ZR_GROW(k->list, k->room, k->n + 1, "buffers to check");
     *w = &k->list[k->n];
     **w = (written){.at = *at, .next = k->newest[at->buffer]};
     k->newest[at->buffer] = k->n++;

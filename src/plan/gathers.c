@@ -26,18 +26,7 @@ void zr__gathers_end(zr__gathers *g)
 
 static void append(zr__gathers *g, int32_t unit, int32_t segment, bool first)
 {
-    if (g->n == g->room) {
-        int32_t room = g->room ? 2 * g->room : 256;
-        zr__fetch *more = zr_alloc(sizeof *more * (size_t)room);
-        if (!more) {
-            g->status = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d gathers", room);
-            return;
-        }
-        if (g->n) memcpy(more, g->fetch, sizeof *more * (size_t)g->n);
-        zr_free(g->fetch);
-        g->fetch = more;
-        g->room = room;
-    }
+    if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
     g->of[unit] = g->n; /* while they are added: the newest of the unit */
     g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = first, .buffer = ZR_NONE};
 }

@@ -20,7 +20,8 @@ typedef struct zr__run_of {
 /* What runs in one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
 typedef struct zr__program {
     zr__run_of *run;
-    int32_t n, room;
+    int32_t n;
+    int64_t room;
     int32_t pass_end[2]; /* the first pass holds the forward as well */
     int passes;
     zr_status status;
@@ -86,7 +87,8 @@ typedef struct zr__list {
     zr__link *link;        /* by id */
     zr_use *use;
     zr__pace *pace;
-    int32_t n, n_uses, n_paces, step_room, link_room, use_room, pace_room, buffer_room;
+    int32_t n, n_uses, n_paces;
+    int64_t step_room, link_room, use_room, pace_room, buffer_room;
     bool edited;              /* ids are not positions */
     zr__id first, end;        /* of the list */
     zr__id before;            /* where steps are put in; ZR_NONE: at the end */
@@ -130,8 +132,8 @@ static inline bool zr__alike(const zr_step *a, const zr_step *b)
 }
 
 /* Make room for one more entry than n; false after a failure. */
-bool zr__grow_now(zr_status *status, void **array, int32_t n, int32_t *room, size_t each);
-static inline bool zr__grow(zr_status *status, void **array, int32_t n, int32_t *room, size_t each)
+bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, size_t each);
+static inline bool zr__grow(zr_status *status, void **array, int32_t n, int64_t *room, size_t each)
 {
     return (n < *room && *status == ZR_OK) || zr__grow_now(status, array, n, room, each);
 }
@@ -177,7 +179,8 @@ typedef struct zr__order {
     int32_t last[ZR_STREAMS];
     zr__painted painted[ZR_SPACES]; /* the first round's uses of transient buffers */
     zr__found *found;
-    int32_t n_found, found_room;
+    int32_t n_found;
+    int64_t found_room;
     zr_status status;
 } zr__order;
 
@@ -253,7 +256,8 @@ typedef struct zr__fetch {
 
 typedef struct zr__gathers {
     zr__fetch *fetch; /* in order of `from` */
-    int32_t n, room, issued, begun;
+    int32_t n, issued, begun;
+    int64_t room;
     int32_t *of;         /* unit -> the fetch that holds it now, ZR_NONE */
     int64_t *gone_elems; /* per segment: elements of the fetches that end there */
     int64_t *used_elems; /* per segment: elements that all segments before it use */

@@ -2,29 +2,26 @@
  * A list of steps that rewrites edit: steps keep their ids whatever is put in before and behind them. What follows from
  * the list as a whole (lifetimes, waits) is found when it is finished.
  */
+#include "base/grow.h"
 #include "plan/internal.h"
 
 #include <string.h>
 
 /* ---- arrays that grow ------------------------------------------------------------------------ */
 
-bool zr__grow_now(zr_status *status, void **array, int32_t n, int32_t *room, size_t each)
+bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, size_t each)
 {
     if (*status != ZR_OK) return false;
-    if (*room > INT32_MAX / 2) {
-        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: ask for larger buckets", *room);
+    if (n == INT32_MAX) {
+        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: ask for larger buckets", n);
         return false;
     }
-    int32_t wanted = *room ? 2 * *room : 256;
-    void *bigger = zr_alloc((size_t)wanted * each);
-    if (!bigger) {
-        *status = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of %d entries", wanted);
+    void *larger = zr__enlarge(*array, room, (int64_t)n + 1, each);
+    if (!larger) {
+        *status = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of more than %d entries", n);
         return false;
     }
-    if (*array) memcpy(bigger, *array, (size_t)n * each);
-    zr_free(*array);
-    *array = bigger;
-    *room = wanted;
+    *array = larger;
     return true;
 }
 
@@ -68,7 +65,8 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
     l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
     l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);
-    ZR_CHECK(l->step && l->link && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->step_room);
+    ZR_CHECK(l->step && l->link && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %lld steps",
+             (long long)l->step_room);
     return ZR_OK;
 }
 

@@ -7,6 +7,8 @@
  * Most pairs are far apart in the schedule. It is cut into stretches, and a buffer is held only
  * against those that share a stretch with it.
  */
+#include "base/grow.h"
+#include "base/sorted.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
@@ -33,7 +35,8 @@ typedef struct placed {
 /* What is placed and may be alive in one stretch, by offset. */
 typedef struct stretch {
     placed *placed;
-    int32_t n, room;
+    int32_t n;
+    int64_t room;
 } stretch;
 
 typedef struct packing {
@@ -114,15 +117,9 @@ static void cut(packing *k, int32_t n, int32_t n_steps)
 /* Lowest place for `item` at `offset` or above in one stretch. */
 static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t offset)
 {
-    int32_t begin = 0, end = s->n; /* skip what ends at `offset` or below */
-    while (begin < end) {
-        int32_t middle = begin + (end - begin) / 2;
-        if (s->placed[middle].reach <= offset)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    for (int32_t i = begin; i < s->n; i++) {
+    /* What ends at `offset` or below is skipped. */
+    const int64_t begin = zr__sorted_below(s->placed, s->n, sizeof(placed), offsetof(placed, reach), offset + 1);
+    for (int64_t i = begin; i < s->n; i++) {
         const placed *p = &s->placed[i];
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
@@ -134,15 +131,7 @@ static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t of
 
 static zr_status insert(stretch *s, const span *item)
 {
-    if (s->n == s->room) {
-        int32_t room = 2 * s->room + 64;
-        placed *more = zr_alloc(sizeof *more * (size_t)room);
-        ZR_CHECK(more, ZR_ERR_MEMORY, "no memory to place %d buffers", room);
-        if (s->n) memcpy(more, s->placed, sizeof *more * (size_t)s->n);
-        zr_free(s->placed);
-        s->placed = more;
-        s->room = room;
-    }
+    ZR_GROW(s->placed, s->room, s->n + 1, "buffers to place");
     int32_t at = s->n++;
     int64_t end = item->offset + item->bytes;
     for (; at > 0 && s->placed[at - 1].offset > item->offset; at--) {

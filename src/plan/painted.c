@@ -3,6 +3,7 @@
  * where buffers begin or end; a tree over the cells (leaves n .. 2n-1, node x above 2x and 2x+1) makes painting and
  * looking take the logarithm of their number, however many buffers share a place.
  */
+#include "base/sorted.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
@@ -54,15 +55,7 @@ void zr__painted_end(zr__painted *p)
 /* The leaf that begins at this edge. */
 static int32_t leaf_at(const zr__painted *p, int64_t offset)
 {
-    int32_t begin = 0, end = p->n_edges;
-    while (begin < end) {
-        const int32_t middle = begin + (end - begin) / 2;
-        if (p->edge[middle] < offset)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return p->n_edges + begin;
+    return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
 /* The nodes that make up a buffer, and those above its first and last leaf. */

@@ -191,8 +191,8 @@ static zr_status tell(writer *w, int32_t token, zr_emit_fn emit, void *arg, bool
     ZR_TRY(zr_tokenizer_decode(w->tokenizer, token, &text, &bytes));
     if (w->stops.n == 0) return emit(arg, text, bytes);
     ZR_TRY(zr__stops_add(&w->stops, text, bytes, &ready, stopped));
-    if (ready > 0) ZR_TRY(emit(arg, w->stops.held, ready));
-    zr__stops_told(&w->stops, *stopped ? w->stops.have : ready);
+    if (ready > 0) ZR_TRY(emit(arg, w->stops.held.data, ready));
+    zr__stops_told(&w->stops, *stopped ? (int64_t)w->stops.held.length : ready);
     return ZR_OK;
 }
 
@@ -211,8 +211,9 @@ static zr_status write_sample(writer *w, zr_generated *did, zr_emit_fn emit, voi
         did->tokens++;
         ZR_TRY(tell(w, token, emit, arg, &did->stopped));
     }
-    if (w->stops.have > 0) ZR_TRY(emit(arg, w->stops.held, w->stops.have));
-    zr__stops_told(&w->stops, w->stops.have);
+    const int64_t left = (int64_t)w->stops.held.length;
+    if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));
+    zr__stops_told(&w->stops, left);
     return ZR_OK;
 }
 

@@ -2,13 +2,12 @@
 #ifndef ZR_TRAIN_STOPS_H
 #define ZR_TRAIN_STOPS_H
 
-#include "zr/base.h"
+#include "base/text.h"
 
 typedef struct zr__stops {
     const char *const *stop; /* (n) texts, none of them empty; borrowed */
     int64_t n;
-    char *held;
-    int64_t have, room;
+    zr__text held; /* what is not told yet */
 } zr__stops;
 
 /** Add a piece. The first *ready bytes of stops->held can be told; *found: behind them stands one of the texts, of

@@ -1,0 +1,23 @@
+/** Arrays that grow. (A string that grows is zr__text.) */
+#ifndef ZR_BASE_GROW_H
+#define ZR_BASE_GROW_H
+
+#include "zr/base.h"
+
+/** `array` with room for at least `n` elements of `each` bytes. Where it has less (*room), another one in its place: at
+ *  least twice as large, with the elements of the old one, which is freed, and zeros behind them. A NULL array has no
+ *  room. NULL: no memory; the array is as it was. */
+void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each);
+
+/** Make room for n elements in `array`, whose room is the int64_t `room`. Leaves the function with ZR_ERR_MEMORY;
+ * `what` names the elements. */
+#define ZR_GROW(array, room, n, what)                                                                                  \
+    do {                                                                                                               \
+        const int64_t zr_wanted_ = (n);                                                                                \
+        if (zr_wanted_ <= (room)) break;                                                                               \
+        void *zr_grown_ = zr__enlarge((array), &(room), zr_wanted_, sizeof(*(array)));                                 \
+        ZR_CHECK(zr_grown_, ZR_ERR_MEMORY, "no memory for %lld %s", (long long)zr_wanted_, (what));                    \
+        (array) = zr_grown_;                                                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,24 @@
+/** Where a number stands among ascending ones. */
+#ifndef ZR_BASE_SORTED_H
+#define ZR_BASE_SORTED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** In how many of n elements, each of so many bytes, is the int64_t that stands `at` bytes behind the element's
+ * beginning (offsetof) below `number`? From element to element it grows or stays. */
+static inline int64_t zr__sorted_below(const void *array, int64_t n, size_t each, size_t at, int64_t number)
+{
+    int64_t begin = 0, end = n;
+    while (begin < end) {
+        const int64_t middle = begin + (end - begin) / 2;
+        const int64_t *there = (const void *)((const char *)array + (size_t)middle * each + at);
+        if (*there < number)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+#endif
