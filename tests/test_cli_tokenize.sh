@@ -13,7 +13,7 @@ tokens() { od -An -v -t u2 -j "$1" "$2" | tr -s ' \n' ' '; }
 check "bytes, nanoGPT's format" "$ZR" tokenize --tokenizer bytes a.txt b.txt --format nanogpt -o n.bin
 check "... are the bytes" test "$(tokens 0 n.bin)" = " 97 98 99 100 101 "
 check "bytes, llm.c's format" "$ZR" tokenize --tokenizer bytes a.txt empty.txt b.txt -o l.bin --json
-check "... told as JSON" grep -q '"texts":3, "bytes":5, "tokens":5, "format":"llmc", "token_bytes":2}' out
+check "... told as JSON" grep -q '"texts":3, "documents":2, "skipped_lines":0, "bytes":5, "tokens":5, "format":"llmc", "token_bytes":2}' out
 check "... the same tokens" test "$(tokens 1024 l.bin)" = " 97 98 99 100 101 "
 check "... behind llm.c's header" test "$(od -An -t d4 -N 12 l.bin | tr -s ' ')" = " 20240520 1 5"
 check "no file is left beside" test ! -e l.bin.tmp
@@ -29,6 +29,40 @@ check "five threads too" cmp t1.bin t5.bin
 check "text of several windows is whole" test "$(tokens 0 t1.bin | tr ' ' '\n' | grep -cx 256)" = 60000
 check "an older file of tokens is overwritten" "$ZR" tokenize --tokenizer tok b.txt -o l.bin
 check "... as a whole" test "$(tokens 1024 l.bin)" = " 100 101 "
+# .jsonl: a document a line.
+printf '{"text": "ab"}\n\n{"text": "", "n": 1}\n{"text": "c\\u0064 <|endoftext|>"}\n' >d.jsonl
+check "a .jsonl file" "$ZR" tokenize --tokenizer tok d.jsonl -o d.bin --json
+check "... is its documents" grep -q '"texts":1, "documents":2, "skipped_lines":0, "bytes":18, "tokens":6,' out
+check "... and no token of its own" test "$(tokens 1024 d.bin)" = " 97 98 99 100 32 258 "
+check "<|endoftext|> stands between documents" "$ZR" tokenize --tokenizer tok a.txt d.jsonl b.txt d.jsonl empty.txt --eot -o d.bin
+check "... of all files" test "$(tokens 1024 d.bin)" = \
+    " 97 98 99 258 97 98 258 99 100 32 258 258 100 101 258 97 98 258 99 100 32 258 "
+printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
+check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
+check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is not there.*--text-key.*--bad-lines skip leaves' err
+check "... or left out" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip -o d.bin
+check "... which is told" grep -q 'note: bad.jsonl: 2 bad lines left out, the first is line 2' err
+check "... with the others' tokens" test "$(tokens 1024 d.bin)" = " 120 122 "
+check "the text has another name" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip --text-key body -o d.bin
+check "... which is read" test "$(tokens 1024 d.bin)" = " 121 "
+check "a policy of no kind" code 2 "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines maybe -o x.bin
+awk '{ gsub(/ /, " a\\n"); printf "{\"text\": \"%s %d\"}\n", $0, NR }' text.txt >many.jsonl
+for threads in 1 2 5; do
+    check "$threads threads on lines" "$ZR" tokenize --tokenizer tok many.jsonl --eot -o m$threads.bin --threads $threads
+done
+check "two threads give the tokens of one" cmp m1.bin m2.bin
+check "five threads too" cmp m1.bin m5.bin
+check "... with all documents" test "$(tokens 1024 m1.bin | tr ' ' '\n' | grep -cx 258)" = 59999
+cat >j.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 259},
+ "data": {"train": "many.jsonl", "tokenizer": "tok", "cache_dir": "tokens"}, "train_micro_batch_size_per_gpu": 2,
+ "train": {"steps": 1, "output_dir": "of-lines"}}
+END
+check "training makes the same tokens" "$ZR" train j.json --quiet
+tail -c +1025 m1.bin >wanted
+tail -c +65 tokens/*.tokens | head -c -2 >got
+check "... and one behind the last document" cmp wanted got
+
 cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 259},
  "data": {"train": "e2.bin"}, "train_micro_batch_size_per_gpu": 2, "train": {"steps": 1, "output_dir": "run"}}
@@ -71,6 +105,11 @@ check "fewer tokens than bytes" code 2 "$ZR" tokenize --train 256 learn.txt -o x
 check "... are named" grep -q -- '--train.*257' err
 check "learning takes no tokenizer" code 2 "$ZR" tokenize --train 300 --tokenizer tok learn.txt -o x
 check "... and no format" code 2 "$ZR" tokenize --train 300 --format llmc learn.txt -o x
+sed 's/.*/{"title": "zz zz", "text": "&\\n"}/' learn.txt >learn.jsonl
+check "learning reads documents" "$ZR" tokenize --train 300 learn.jsonl -o of-lines-learned --json
+check "... and nothing of what stands around them" grep -q '"documents":300, "skipped_lines":0, "bytes":'$(wc -c <learn.txt)'}' out
+"$ZR" tokenize --train 300 learn.txt -o of-text-learned --quiet
+check "... the tokens of their text" cmp of-lines-learned/tokenizer.json of-text-learned/tokenizer.json
 check "... but a text that is there" code 66 "$ZR" tokenize --train 300 learn.txt nope.txt -o x
 check "learning on a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --train 300 a.txt -o x; test $? = 74' - "$ZR"
 check "what is not learned leaves nothing" test ! -e x -a ! -e x.tmp

@@ -179,13 +179,29 @@ static void a_long_file_is_read_in_parts(void **state)
     assert_non_null(strstr(zr_error_message(), says));
 }
 
+/* Where tokens are collected. */
+typedef struct collected {
+    unsigned char bytes[ROOM];
+    int64_t n, width;
+} collected;
+
+static zr_status collect(void *arg, const unsigned char *tokens, int64_t n)
+{
+    collected *c = arg;
+    if ((c->n + n) * c->width > ROOM) abort();
+    memcpy(c->bytes + c->n * c->width, tokens, (size_t)(n * c->width));
+    c->n += n;
+    return ZR_OK;
+}
+
 /* A plain text's parts are all of it, wherever they end. */
 static void parts_of_a_text_are_all_of_it(void **state)
 {
     (void)state;
-    static unsigned char text[ROOM], tokens[ROOM];
+    static unsigned char text[ROOM];
+    static collected got;
     zr_tokenizer *bytes = NULL;
-    zr__file in, out;
+    zr__file in;
     zr__encoded did;
     assert_int_equal(zr_tokenizer_open("bytes", &bytes), ZR_OK);
     for (int width = 1; width <= 4; width *= 2) {
@@ -193,17 +209,21 @@ static void parts_of_a_text_are_all_of_it(void **state)
         for (size_t i = 0; i < n; i++)
             text[i] = (unsigned char)(i % 5000 == 17 ? '\n' : width == 4 ? 0x80 : 'a' + i % 26);
         assert_int_equal(zr__file_open(put_file("text", text, n), false, &in), ZR_OK);
-        assert_int_equal(zr__file_open(put_file("tokens", "", 0), true, &out), ZR_OK);
-        const zr__encoding x = {.text = &in, .tokenizer = bytes, .token_bytes = width};
-        assert_int_equal(zr__encode(&x, &out, 3, &did), ZR_OK);
+        got.n = 0;
+        got.width = width;
+        const zr__encoding x = {.parts = {.file = &in, .most_bytes = 1 << 20},
+                                .tokenizer = bytes,
+                                .token_bytes = width,
+                                .put = collect,
+                                .put_arg = &got};
+        assert_int_equal(zr__encode(&x, &did), ZR_OK);
         assert_int_equal(did.tokens, n);
-        assert_int_equal(did.text_bytes, n);
-        out.bytes = 3 + (int64_t)n * width;
-        assert_int_equal(zr__file_read(&out, 3, tokens, (int64_t)n * width, ZR_ERR_DATA), ZR_OK);
+        assert_int_equal(did.found.text_bytes, n);
+        assert_int_equal(did.found.documents, 1);
+        assert_int_equal(got.n, n);
         for (size_t i = 0; i < n * (size_t)width; i++)
-            assert_int_equal(tokens[i], i % (size_t)width == 0 ? text[i / (size_t)width] : 0);
+            assert_int_equal(got.bytes[i], i % (size_t)width == 0 ? text[i / (size_t)width] : 0);
         zr__file_close(&in);
-        zr__file_close(&out);
     }
     zr_tokenizer_close(&bytes);
 }
@@ -231,28 +251,30 @@ static zr_tokenizer *open_bpe(const char *pre_tokenizer)
 /* What a text becomes in parts of these sizes, on so many threads, is what zr_tokenizer_encode makes of all of it. */
 static void parts_become(const zr_tokenizer *bpe, const zr__file *in, bool lines, const int32_t *wanted, int64_t n)
 {
-    static unsigned char got[ROOM];
+    static collected got;
     static const int64_t size[] = {0, 64, 1000, 4096, 65536};
-    zr__file out;
     zr__encoded did;
     for (size_t s = 0; s < sizeof(size) / sizeof(size[0]); s++) {
         for (int threads = 1; threads <= 8; threads += threads == 1 ? 2 : 5) {
-            const zr__encoding x = {.text = in,
+            const zr__encoding x = {.parts = {.file = in,
+                                              .usual_bytes = size[s],
+                                              .most_bytes = 1 << 20,
+                                              .lines = lines,
+                                              .text_key = "text"},
                                     .tokenizer = bpe,
-                                    .lines = lines,
-                                    .text_key = "text",
+                                    .separator = 260,
                                     .token_bytes = 2,
                                     .threads = threads,
-                                    .part_bytes = size[s]};
-            assert_int_equal(zr__file_open(put_file("tokens", "", 0), true, &out), ZR_OK);
-            if (zr__encode(&x, &out, 0, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+                                    .put = collect,
+                                    .put_arg = &got};
+            got.n = 0;
+            got.width = 2;
+            if (zr__encode(&x, &did) != ZR_OK) fail_msg("%s", zr_error_message());
             assert_int_equal(did.tokens, n);
-            out.bytes = 2 * n;
-            assert_int_equal(zr__file_read(&out, 0, got, 2 * n, ZR_ERR_DATA), ZR_OK);
+            assert_int_equal(got.n, n);
             for (int64_t i = 0; i < n; i++)
-                if (wanted[i] != (got[2 * i] | got[2 * i + 1] << 8))
+                if (wanted[i] != (got.bytes[2 * i] | got.bytes[2 * i + 1] << 8))
                     fail_msg("parts of %d, %d threads: token %d differs", (int)size[s], threads, (int)i);
-            zr__file_close(&out);
         }
     }
 }
@@ -332,35 +354,70 @@ static void lines_have_the_tokens_of_their_texts(void **state)
     }
 }
 
-/* A long text without a place to cut: before a character, or not at all. */
+/* A long text without a place to cut: whole, or where memory is bounded before a character. What comes behind such a
+ * stretch is cut where it would be, however large parts are. */
 static void a_text_without_cuts_is_bounded(void **state)
 {
     (void)state;
-    enum { LONG = (4 << 20) + 2 };
-    char *text = malloc(LONG);
-    zr__file in, out;
+    enum { LONG = (1 << 20) + 10, MOST = 4096, TAIL = 3 };
+    static char text[LONG];
+    static collected got[2];
+    zr__file in;
     zr__encoded did;
-    if (!text) abort();
-    for (int i = 0; i < LONG; i++) text[i] = i % 2 ? '\xa9' : '\xc3';
-    assert_int_equal(zr__file_open(put_file("text", text, LONG), false, &in), ZR_OK);
-    assert_int_equal(zr__file_open(put_file("tokens", "", 0), true, &out), ZR_OK);
     zr_tokenizer *bpe = open_bpe(BPE_BYTE_LEVEL);
-    zr__encoding x = {.text = &in, .tokenizer = bpe, .token_bytes = 2};
-    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_OK);
-    assert_int_equal(did.text_bytes, LONG);
-    assert_int_equal(did.tokens, LONG); /* no merge has these */
-    zr_tokenizer_close(&bpe);
-    x.tokenizer = bpe = open_bpe(ANY_EXPRESSION);
-    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_ERR_UNSUPPORTED);
-    assert_non_null(strstr(zr_error_message(), "4194306 bytes; the tokenizer "));
-    x.lines = true;
-    x.skip_bad_lines = true;
-    x.text_key = "text";
-    assert_int_equal(zr__encode(&x, &out, 0, &did), ZR_OK);
-    assert_int_equal(did.skipped_lines, 1);
+    /* One stretch of 2500 bytes, and some that are far longer than the limit: a cut within "aba" shows. */
+    for (int i = 0; i < LONG; i++) text[i] = i % 200000 == 2500 ? ' ' : i % 3 == 1 ? 'b' : 'a';
+    text[LONG - TAIL] = ' ';
+    assert_int_equal(zr__file_open(put_file("text", text, LONG), false, &in), ZR_OK);
+    for (int bounded = 0; bounded < 2; bounded++) {
+        for (int64_t usual = 512; usual <= LONG; usual = usual * 7 + 3) {
+            zr__encoding x = {.parts = {.file = &in, .usual_bytes = usual, .most_bytes = bounded ? MOST : INT64_MAX},
+                              .tokenizer = bpe,
+                              .token_bytes = 2,
+                              .threads = usual == 512 ? 1 : 3,
+                              .put = collect,
+                              .put_arg = &got[usual > 512]};
+            got[usual > 512].n = 0;
+            got[usual > 512].width = 2;
+            assert_int_equal(zr__encode(&x, &did), ZR_OK);
+            assert_int_equal(did.found.text_bytes, LONG);
+            assert_int_equal(did.found.documents, 1);
+            assert_int_equal(got[usual > 512].n, got[0].n);
+            assert_memory_equal(got[1].bytes, got[0].bytes, usual > 512 ? (size_t)got[0].n * 2 : 0);
+        }
+        int32_t *whole = malloc(LONG * sizeof(*whole));
+        int64_t n = 0;
+        assert_int_equal(zr_tokenizer_encode(bpe, text, LONG, whole, LONG, &n), ZR_OK);
+        assert_true((got[0].n == n) == !bounded);
+        for (int64_t i = 0; i < n && !bounded; i++)
+            assert_int_equal(whole[i], got[0].bytes[2 * i] | got[0].bytes[2 * i + 1] << 8);
+        free(whole);
+    }
     zr_tokenizer_close(&bpe);
     zr__file_close(&in);
-    zr__file_close(&out);
+}
+
+/* While others train, a tokenizer that knows no place to cut is given short texts alone. */
+static void a_text_that_is_never_cut_must_be_short(void **state)
+{
+    (void)state;
+    enum { LONG = (4 << 20) + 2 };
+    char *text = calloc(1, LONG), tokenizer[PATH_MAX];
+    zr_data *data = NULL;
+    zr_tokenizer *bpe = open_bpe(ANY_EXPRESSION);
+    zr_tokenizer_close(&bpe);
+    if (!text) abort();
+    memset(text, 'c', LONG);
+    zr_data_args args = args_of(put_file("text", text, LONG));
+    args.path = strcpy(text, args.path);
+    args.vocab_size = 261;
+    snprintf(tokenizer, sizeof(tokenizer), "%s", in_tempdir("tokenizer.json"));
+    args.tokenizer = tokenizer;
+    refused(&args, ZR_ERR_UNSUPPORTED, "4194306 bytes; the tokenizer ");
+    assert_int_equal(truncate(args.path, LONG - 2), 0);
+    if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_int_equal(zr_data_tokens(data), LONG - 2);
+    zr_data_close(&data);
     free(text);
 }
 
@@ -615,6 +672,7 @@ int main(void)
         cmocka_unit_test(parts_have_the_tokens_of_the_whole),
         cmocka_unit_test(lines_have_the_tokens_of_their_texts),
         cmocka_unit_test(a_text_without_cuts_is_bounded),
+        cmocka_unit_test(a_text_that_is_never_cut_must_be_short),
         cmocka_unit_test_setup(tokens_are_made_once, empty_cache),
         cmocka_unit_test_setup(what_is_damaged_is_made_again, empty_cache),
         cmocka_unit_test_setup(a_rest_is_no_hindrance, empty_cache),

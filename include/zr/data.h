@@ -19,6 +19,9 @@ extern "C" {
 
 typedef struct zr_tokenizer zr_tokenizer;
 
+/** GPT-2's token between documents. */
+#define ZR_END_OF_TEXT "<|endoftext|>"
+
 /** The tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256), or else a path: of a directory with
  *  the files of a byte-level BPE tokenizer as GPT-2's (tokenizer.json, else vocab.json and merges.txt), or of a
  *  tokenizer.json. Constant once it is open: any number of threads may use it at the same time.
@@ -45,7 +48,7 @@ ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
-/** The token that the whole of `text` is ("<|endoftext|>"), of up to 64 bytes; -1: it is several, or none. */
+/** The token that the whole of `text` is (ZR_END_OF_TEXT), of up to 64 bytes; -1: it is several, or none. */
 ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text);
 
 /** The last place p, from <= p < bytes, at which a text that begins so surely may be cut: the tokens of both parts are
@@ -82,14 +85,60 @@ ZR_API ZR_NODISCARD zr_status zr_tokenizer_trainer_add(zr_tokenizer_trainer *tra
 ZR_API int64_t zr_tokenizer_trainer_cut(const zr_tokenizer_trainer *trainer, const char *text, int64_t from,
                                         int64_t bytes);
 
-/** The fewest tokens: one for each byte, and <|endoftext|>. */
+/** The fewest tokens: one for each byte, and ZR_END_OF_TEXT. */
 #define ZR_TOKENIZER_LEAST_VOCAB 257
 
 /** Learn. *json is the text of a tokenizer.json, to be given to zr_free: 256 bytes in GPT-2's order, the merges'
- * tokens, and <|endoftext|> as the last. *learned: how many tokens these are, `vocab` or fewer, where no pair is left.
+ * tokens, and ZR_END_OF_TEXT as the last. *learned: how many tokens these are, `vocab` or fewer, where no pair is left.
  *  ZR_ERR_ARG: vocab is below ZR_TOKENIZER_LEAST_VOCAB or above 2^31 - 1. ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab,
                                                          char **json, int64_t *learned);
+
+/* ---- texts, once ----------------------------------------------------------------------------- */
+
+/**
+ * Text files that are read once, in their order and in parts: memory does not grow with them. A plain text is one
+ * document, a ".jsonl" file has one in each line, an object with a text. Documents without text are none.
+ */
+typedef struct zr_texts zr_texts;
+
+typedef struct zr_texts_args {
+    const char *const *path; /* (n) */
+    int n;
+    const char *text_key;    /* of a line of .jsonl; NULL: "text" */
+    bool skip_bad_lines;     /* else they are errors */
+    zr_progress_fn progress; /* of the bytes of all files; may be NULL */
+    void *arg;
+} zr_texts_args;
+
+typedef struct zr_texts_info {
+    int64_t file_bytes;            /* of all files */
+    int64_t documents, text_bytes; /* read so far, and the bytes of their texts */
+    int64_t skipped_lines;         /* bad lines of .jsonl files, left out so far */
+    const char *note;              /* bad lines left out, or what is odd about the first file that is; "" */
+} zr_texts_info;
+
+/** Look at all files, of which none may change from here on; `args` and what it points to stays until close.
+ *  ZR_ERR_NOT_FOUND, ZR_ERR_DATA one is not there, or no text. ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_texts_open(const zr_texts_args *args, zr_texts **texts);
+ZR_API void zr_texts_close(zr_texts **texts);
+ZR_API zr_texts_info zr_texts_get_info(const zr_texts *texts);
+
+/** Given the next n tokens, little-endian, each of zr_texts_encode's token_bytes. */
+typedef zr_status (*zr_tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
+
+/** Give `put` the tokens of all documents, each what zr_tokenizer_encode makes of it as a whole, for any number of
+ *  threads, and the token `between` documents (negative: none). A thread has a part of 1 MiB at a time (five bytes of
+ *  memory for each byte); a part grows until it can be cut (zr_tokenizer_cut). Where a tokenizer knows no such place, a
+ *  document is in memory as a whole, and one thread works on a plain text. A line may have 16 MiB; its memory is eight
+ *  times its length.
+ *  ZR_ERR_DATA naming file and byte or line; ZR_ERR_IO also where a file has changed; ZR_ERR_MEMORY; what `put` says.
+ */
+ZR_API ZR_NODISCARD zr_status zr_texts_encode(zr_texts *texts, const zr_tokenizer *tokenizer, int token_bytes,
+                                              int32_t between, int threads, zr_tokens_fn put, void *arg);
+
+/** Count the pieces of all documents (zr_tokenizer_trainer_add), each cut as a text of its own. Errors as above. */
+ZR_API ZR_NODISCARD zr_status zr_texts_learn(zr_texts *texts, zr_tokenizer_trainer *trainer);
 
 /* ---- text and tokens ------------------------------------------------------------------------- */
 
@@ -155,7 +204,7 @@ typedef struct zr_data_args {
  * Text with the tokenizer "bytes" is read as it is. Other text and .jsonl is tokenized once, into a file of the cache
  * named by contents, tokenizer and keys; whoever wants the same meanwhile on this host waits for it. A text of any
  * length passes through up to eight threads, each with some MiB; a line of .jsonl, of up to 16 MiB, takes eight times
- * its length, one such line at a time. Behind each text of a .jsonl file stands the tokenizer's "<|endoftext|>", where
+ * its length, one such line at a time. Behind each text of a .jsonl file stands the tokenizer's ZR_END_OF_TEXT, where
  * that is one token, else a newline. The tokens of a text are those of the whole text, with one exception: where there
  * is no place to cut it in 1 MiB (zr_tokenizer_cut), it is cut before a character. Where zr_tokenizer_cut knows no
  * place in any text, a plain text of up to 4 MiB is tokenized whole, and a longer one refused.

@@ -535,49 +535,53 @@ typedef enum zr_tokens_format {
 
 typedef struct zr_tokenize_args {
     const char *tokenizer;   /* as zr_tokenizer_open takes it */
-    const char *const *text; /* (n_texts) files, each a document */
+    const char *const *text; /* (n_texts) files: each a document, or of .jsonl each line (zr_texts) */
     int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
     const char *out;         /* zr_data_open reads it; with NANOGPT its name ends in ".bin" */
     zr_tokens_format format;
-    bool eot;                /* <|endoftext|> between documents; no other token is put in */
+    bool eot;                /* ZR_END_OF_TEXT between documents; no other token is put in */
     int threads;             /* 1 .. ZR_TOKENIZE_THREADS; 0: as many as processors, no more than these */
-    zr_progress_fn progress; /* of bytes of text; may be NULL */
+    zr_progress_fn progress; /* of bytes of files; may be NULL */
     void *arg;
+    const char *text_key; /* of a line of .jsonl; NULL: "text" */
+    bool skip_bad_lines;  /* else they are errors */
 } zr_tokenize_args;
 
 /** What zr_tokenize made. */
 typedef struct zr_tokenized {
-    int64_t bytes, tokens; /* of all texts; with those between them */
+    int64_t bytes, tokens; /* of the text of all documents; with those between them */
     int64_t vocab;
     uint64_t hash; /* zr_tokenizer_hash */
     int token_bytes;
-    char note[512]; /* what is odd about the first text that is, as zr_data_look says; "" */
+    char note[512];                   /* zr_texts_info's */
+    int64_t documents, skipped_lines; /* with a text; bad lines of .jsonl files, left out */
 } zr_tokenized;
 
 /** Write the tokens of texts into a file, which is there whole or not at all. The tokens are those of
- * zr_tokenizer_encode on each whole text, for any number of threads. A text is read in windows of 1 MiB a thread (5
- * bytes of memory for each byte) where the tokenizer knows where it may be cut (zr_tokenizer_cut); else it is in memory
- * as a whole, and one thread works on it. The file is made as `out`.tmp.
+ * zr_tokenizer_encode on each whole document, for any number of threads; how texts are read and what memory that takes
+ * says zr_texts_encode. The file is made as `out`.tmp.
  *
  * ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` or `out`.tmp is one of what is read, `out` is there and no such file of tokens,
  * or `out`.tmp is there; ZR_ERR_NOT_FOUND, ZR_ERR_DATA of tokenizer and texts; ZR_ERR_DATA too many tokens for the
- * header, no <|endoftext|>; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
+ * header, no ZR_END_OF_TEXT; ZR_ERR_MEMORY; ZR_ERR_IO also where a text changes. */
 ZR_API ZR_NODISCARD zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did);
 
 typedef struct zr_tokenize_train_args {
-    const char *const *text; /* (n_texts) files */
+    const char *const *text; /* (n_texts) files, as zr_tokenize's */
     int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
     const char *out;         /* a directory, new or empty; zr_tokenizer_open takes it */
     int64_t vocab;           /* tokens, from ZR_TOKENIZER_LEAST_VOCAB */
-    zr_progress_fn progress; /* of bytes of text; may be NULL */
+    zr_progress_fn progress; /* of bytes of files; may be NULL */
     void *arg;
+    const char *text_key; /* of a line of .jsonl; NULL: "text" */
+    bool skip_bad_lines;  /* else they are errors */
 } zr_tokenize_train_args;
 
 /** Learn a tokenizer from texts (zr_tokenizer_trainer_learn) into a directory, which is there whole or not at all:
  * tokenizer.json, and tokenizer_config.json for the package transformers. Of *did: bytes, and the vocabulary and hash
- * of what was learned; fewer tokens than `vocab` where the texts have no more pairs. Texts are read in windows of 1
- * MiB. ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` has something in it or cannot be made; ZR_ERR_NOT_FOUND, ZR_ERR_DATA of
- * texts; ZR_ERR_MEMORY; ZR_ERR_IO. */
+ * of what was learned; fewer tokens than `vocab` where the texts have no more pairs. Texts are read in parts
+ * (zr_texts). ZR_ERR_ARG sizes; ZR_ERR_CREATE `out` has something in it or cannot be made; ZR_ERR_NOT_FOUND,
+ * ZR_ERR_DATA of texts; ZR_ERR_MEMORY; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_tokenize_train(const zr_tokenize_train_args *args, zr_tokenized *did);
 
 /* ---- with trained weights -------------------------------------------------------------------- */

@@ -7,9 +7,9 @@
 #define ZR_DATA_BPE_H
 
 #include "data/split.h"
+#include "zr/data.h"
 
 #define ZR__BPE_BYTES 256
-#define ZR__BPE_END_OF_TEXT "<|endoftext|>"
 
 /** A token that text is searched for before it is cut into pieces, such as <|endoftext|>. */
 typedef struct zr__bpe_added {
@@ -95,7 +95,7 @@ typedef struct zr__bpe_told {
     int64_t tokens;
     const zr__bpe_pair *merges; /* in their order */
     int64_t n_merges;
-    bool end_of_text; /* ZR__BPE_END_OF_TEXT is one more token, the last, and an added one */
+    bool end_of_text; /* ZR_END_OF_TEXT is one more token, the last, and an added one */
 } zr__bpe_told;
 
 /** The text of a tokenizer.json that cuts as GPT-2's does; zr_free it. ZR_ERR_MEMORY. */

@@ -18,7 +18,7 @@ typedef struct reader {
     const json_t *vocab;  /* object: a name, its token */
     const json_t *merges; /* array; NULL: merges.txt */
     const json_t *added;  /* array; NULL: none */
-    bool two_files;       /* vocab.json cannot say which tokens are added: ZR__BPE_END_OF_TEXT is */
+    bool two_files;       /* vocab.json cannot say which tokens are added: ZR_END_OF_TEXT is */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;
@@ -224,7 +224,7 @@ static zr_status note_all(const reader *r, names *all)
         ZR_TRY(note_name(r, all, token, name, strlen(name)));
     }
     for (size_t i = 0; i < json_array_size(r->added); i++) ZR_TRY(note_added(r, all, json_array_get(r->added, i)));
-    value = r->two_files ? json_object_get(r->vocab, ZR__BPE_END_OF_TEXT) : NULL;
+    value = r->two_files ? json_object_get(r->vocab, ZR_END_OF_TEXT) : NULL;
     if (value) {
         token = (int32_t)json_integer_value(value);
         all->raw[token] = true;
@@ -490,9 +490,9 @@ static zr_status check_config(const reader *r, const json_t *config)
     json_object_foreach(json_object_get(config, "added_tokens_decoder"), token, added)
     {
         const json_t *content = json_object_get(added, "content");
-        ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), ZR__BPE_END_OF_TEXT) == 0, ZR_ERR_DATA,
+        ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), ZR_END_OF_TEXT) == 0, ZR_ERR_DATA,
                  "%s: added_tokens_decoder has %s; without a tokenizer.json only \"%s\" is supported", r->file,
-                 show(content, shown), ZR__BPE_END_OF_TEXT);
+                 show(content, shown), ZR_END_OF_TEXT);
     }
     return ZR_OK;
 }

@@ -428,7 +428,7 @@ static zr_status learn(learner *l, int64_t vocab, char **json, int64_t *learned)
 zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab, char **json, int64_t *learned)
 {
     ZR_CHECK(vocab >= ZR_TOKENIZER_LEAST_VOCAB && vocab <= INT32_MAX, ZR_ERR_ARG,
-             "a vocabulary of %lld tokens, %d (all bytes and " ZR__BPE_END_OF_TEXT ") to %d are possible", (long long)vocab,
+             "a vocabulary of %lld tokens, %d (all bytes and " ZR_END_OF_TEXT ") to %d are possible", (long long)vocab,
              ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
     learner l = {.from = trainer, .free_place = NONE};
     zr_status st = learn(&l, vocab, json, learned);

@@ -24,7 +24,7 @@ static void add_vocab(zr__text *out, const zr__bpe_told *told)
         add_name(out, told, token);
         zr__text_add(out, "\": %lld", (long long)token);
     }
-    if (told->end_of_text) zr__text_add(out, ",\n   \"" ZR__BPE_END_OF_TEXT "\": %lld", (long long)told->tokens);
+    if (told->end_of_text) zr__text_add(out, ",\n   \"" ZR_END_OF_TEXT "\": %lld", (long long)told->tokens);
 }
 
 static void add_merges(zr__text *out, const zr__bpe_told *told)
@@ -44,7 +44,7 @@ zr_status zr__bpe_print(const zr__bpe_told *told, char **json)
     zr__text_add(&out, "{\n \"version\": \"1.0\",\n \"truncation\": null,\n \"padding\": null,\n \"added_tokens\": [");
     if (told->end_of_text)
         zr__text_add(&out,
-                     "\n  {\"id\": %lld, \"content\": \"" ZR__BPE_END_OF_TEXT "\", \"single_word\": false, \"lstrip\": "
+                     "\n  {\"id\": %lld, \"content\": \"" ZR_END_OF_TEXT "\", \"single_word\": false, \"lstrip\": "
                      "false, \"rstrip\": false, \"normalized\": false, \"special\": true}\n ",
                      (long long)told->tokens);
     zr__text_add(&out,

@@ -17,6 +17,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+/* Of a text without a place to cut it (a document of .jsonl, or all of a plain one whose tokenizer knows none): memory
+ * is bounded while others train. */
+#define STRETCH_MOST_BYTES ((int64_t)1 << 20)
+#define WHOLE_MOST_BYTES ((int64_t)4 << 20)
+
 enum { VERSION = 2, HASHED_BYTES = 56, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
@@ -44,9 +49,9 @@ static void write_header(const place *p, const zr__encoded *did, unsigned char h
     at = put(at, 4, (uint64_t)p->encoding.token_bytes);
     at = put(at, 8, p->key);
     at = put(at, 8, (uint64_t)did->tokens);
-    at = put(at, 8, (uint64_t)did->text_bytes);
-    at = put(at, 8, (uint64_t)did->skipped_lines);
-    at = put(at, 8, (uint64_t)did->first_skipped);
+    at = put(at, 8, (uint64_t)did->found.text_bytes);
+    at = put(at, 8, (uint64_t)did->found.skipped_lines);
+    at = put(at, 8, (uint64_t)did->found.first_skipped);
     put(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
@@ -94,7 +99,7 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 {
     const zr__encoding *x = arg;
     (void)piece;
-    if (x->progress) x->progress(x->arg, at + bytes, x->text->bytes);
+    if (x->progress) x->progress(x->arg, at + bytes, x->parts.file->bytes);
     return ZR_OK;
 }
 
@@ -105,11 +110,12 @@ static zr_status find_place(const zr_data_args *args, place *p)
     uint64_t text = 0;
     ZR_TRY(find_folder(args, p->folder));
     ZR_TRY(zr__make_folders(p->folder));
-    ZR_TRY(zr__file_pass(x->text, tell_of_pass, x, &text));
+    ZR_TRY(zr__file_pass(x->parts.file, tell_of_pass, x, &text));
     snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d", VERSION, (unsigned long long)text,
-             (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->lines ? "lines" : "text",
-             x->lines && x->skip_bad_lines);
-    p->key = XXH3_64bits_withSeed(what, strlen(what), x->lines ? XXH3_64bits(x->text_key, strlen(x->text_key)) : 0);
+             (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->parts.lines ? "lines" : "text",
+             x->parts.lines && x->parts.skip_bad_lines);
+    p->key = XXH3_64bits_withSeed(what, strlen(what),
+                                  x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
     snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
     ZR_TRY(zr__path_join(p->path, p->folder, name));
     snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
@@ -179,7 +185,7 @@ static void await(const place *p, int lock)
     unsigned char number[8];
     const struct timespec nap = {.tv_nsec = POLL_MS * 1000000L};
     const zr__encoding *x = &p->encoding;
-    const int64_t all = x->text->bytes;
+    const int64_t all = x->parts.file->bytes;
     if (x->progress && pread(lock, number, sizeof(number), 0) == (ssize_t)sizeof(number)) {
         const uint64_t done = zr__le(number, sizeof(number));
         x->progress(x->arg, done < (uint64_t)all ? (int64_t)done : all, all);
@@ -212,19 +218,38 @@ static zr_status publish(const place *p, const zr__file *file, const char *part)
     return ZR_OK;
 }
 
+/* The file that is written, and where. */
+typedef struct output {
+    const zr__file *file;
+    int64_t at;
+    int token_bytes;
+} output;
+
+static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
+{
+    output *o = arg;
+    ZR_TRY(zr__file_write(o->file, o->at, tokens, n * o->token_bytes));
+    o->at += n * o->token_bytes;
+    return ZR_OK;
+}
+
 static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
     zr__encoded did;
     teller t = {p, lock};
     zr__encoding x = p->encoding;
+    output out = {file, ZR__CACHE_HEADER_BYTES, x.token_bytes};
+    x.put = put_tokens;
+    x.put_arg = &out;
     x.progress = tell;
     x.arg = &t;
-    ZR_TRY(zr__encode(&x, file, ZR__CACHE_HEADER_BYTES, &did));
+    ZR_TRY(zr__encode(&x, &did));
     write_header(p, &did, head);
     ZR_TRY(zr__file_write(file, 0, head, sizeof(head)));
     ZR_TRY(zr__file_sync(file));
-    *made = (zr__cached){x.token_bytes, did.tokens, did.text_bytes, did.skipped_lines, did.first_skipped};
+    *made =
+        (zr__cached){x.token_bytes, did.tokens, did.found.text_bytes, did.found.skipped_lines, did.found.first_skipped};
     return ZR_OK;
 }
 
@@ -257,21 +282,42 @@ static zr_status find_or_make(const place *p, zr__cached *made)
     return ZR_OK;
 }
 
+static zr_status check_size(const zr_tokenizer *tokenizer, const zr__file *text, bool lines)
+{
+    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
+    return ZR_OK;
+}
+
+/* What stands behind each document: "<|endoftext|>" where that is one token, else a newline. */
+static int32_t separator_of(const zr_tokenizer *tokenizer)
+{
+    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
+    return end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n");
+}
+
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
                            char path[PATH_MAX], zr__cached *made)
 {
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
-    place p = {.encoding = {.text = text,
+    const zr__parts parts = {.file = text,
+                             .most_bytes = STRETCH_MOST_BYTES,
+                             .lines = lines,
+                             .text_key = args->text_key ? args->text_key : "text",
+                             .skip_bad_lines = args->skip_bad_lines,
+                             .key_named = "data.text_key",
+                             .skip_named = "data.bad_lines \"skip\""};
+    place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
-                            .lines = lines,
-                            .text_key = args->text_key ? args->text_key : "text",
-                            .skip_bad_lines = args->skip_bad_lines,
+                            .separator = separator_of(tokenizer),
                             .token_bytes = vocab <= 1 << 8    ? 1
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg}};
-    ZR_TRY(zr__encode_possible(&p.encoding));
+    ZR_TRY(check_size(tokenizer, text, lines));
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
     memcpy(path, p.path, sizeof(p.path));

@@ -222,8 +222,8 @@ zr_status zr_data_look(const char *path, bool *text, char *note, size_t size)
     *text = false;
     zr_status st = zr__shards_find(path, &shards);
     for (int64_t i = 0; st == ZR_OK && i < shards.n; i++) {
-        bool one = false;
-        st = zr__shard_is_text(shards.path[i], &one, its, sizeof(its));
+        bool one = false, lines = false;
+        st = zr__shard_is_text(shards.path[i], &one, &lines, its, sizeof(its));
         if (!first[0]) memcpy(first, its, sizeof(first));
         *text = *text || one;
     }

@@ -12,8 +12,8 @@ static bool is_blank(const char *line, int64_t bytes)
     return true;
 }
 
-const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, json_t **root, int64_t *text_bytes,
-                           char reason[ZR__REASON_BYTES])
+const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
+                           int64_t *text_bytes, char reason[ZR__REASON_BYTES])
 {
     char shown[64], what[2 * JSON_ERROR_TEXT_LENGTH];
     json_error_t error;
@@ -33,7 +33,7 @@ const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, jso
     else if (!json_is_object(*root))
         snprintf(reason, ZR__REASON_BYTES, "not an object, wanted {\"%s\": TEXT}", shown);
     else
-        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (data.text_key names it)", shown,
-                 text ? "no string" : "not there");
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (%s names it)", shown,
+                 text ? "no string" : "not there", key_named);
     return NULL;
 }

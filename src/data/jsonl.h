@@ -10,8 +10,9 @@
 #define ZR__REASON_BYTES 192
 
 /** The text of a line, which is borrowed from *root (json_decref it, NULL is fine): NULL where the line is bad,
- * `reason` saying why. A line of white space alone has the text "". */
-const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, json_t **root, int64_t *text_bytes,
-                           char reason[ZR__REASON_BYTES]);
+ * `reason` saying why,
+ * and by which name the user gives the key. A line of white space alone has the text "". */
+const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
+                           int64_t *text_bytes, char reason[ZR__REASON_BYTES]);
 
 #endif

@@ -221,7 +221,7 @@ void zr__shard_close(zr__shard *shard)
     shard->path = NULL;
 }
 
-zr_status zr__shard_is_text(const char *path, bool *text, char *note, size_t size)
+zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size)
 {
     zr__shard s = {.file = {.fd = -1}};
     char index[PATH_MAX];
@@ -229,6 +229,7 @@ zr_status zr__shard_is_text(const char *path, bool *text, char *note, size_t siz
     zr_status st = open_file(path, &s);
     if (st == ZR_OK) st = find_kind(&s, &found, index);
     *text = found == KIND_TEXT || found == KIND_LINES;
+    *lines = found == KIND_LINES;
     if (st == ZR_OK && *text) st = zr__data_refuse_kind(&s.file, false);
     if (st == ZR_OK && found == KIND_TEXT) st = zr__data_look_at_text(&s.file, note, size);
     zr__shard_close(&s);

@@ -40,7 +40,7 @@ typedef struct zr__opening {
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 
-/** Is it a text, plain or .jsonl? What is odd about a plain one goes into `note`. */
-ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, char *note, size_t size);
+/** Is it a text, plain or .jsonl (`lines`)? What is odd about a plain one goes into `note`. */
+ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size);
 
 #endif

@@ -54,7 +54,7 @@ static zr_status open_tokenizer(writer *w)
 /** What a text without a prompt begins behind: the end of the text before it, or of a line. */
 static int32_t first_token(const writer *w)
 {
-    int32_t token = zr_tokenizer_token(w->tokenizer, "<|endoftext|>");
+    int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
     if (token < 0) token = zr_tokenizer_token(w->tokenizer, "\n");
     return token >= 0 && token < w->choices ? token : 0;
 }

@@ -1,8 +1,7 @@
-/** Texts to a file of tokens, a window of text at a time: files may be larger than memory. */
+/** Texts to a file of tokens. */
 #include "base/file.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "train/windows.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/train.h"
@@ -16,33 +15,20 @@
 
 enum {
     U16_VOCAB = 1 << 16,
-    PART_BYTES = 1 << 20, /* of text, that a thread tokenizes at a time */
-    SINGLE_BYTES = 2,     /* a file of one token without a header */
+    SINGLE_BYTES = 2, /* a file of one token without a header */
 };
-
-/* What a thread tokenizes, and what came of it. */
-typedef struct part {
-    int64_t begin, bytes; /* in the window */
-    int64_t n;
-    zr_status status;
-    char message[512];
-} part;
 
 typedef struct tokenizing {
     const zr_tokenize_args *args;
     zr_tokenized *did;
     zr_tokenizer *tokenizer;
+    zr_texts_args wanted;
+    zr_texts *texts;
     zr__file out;
     char tmp[PATH_MAX];
     int64_t at; /* in the output */
     int32_t between;
     const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all that is read, up to a NULL */
-    int threads;
-    zr__windows windows;
-    /* One window: */
-    int32_t *tokens; /* room for one a byte */
-    int64_t room;
-    part part[ZR_TOKENIZE_THREADS];
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -53,19 +39,15 @@ static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_H
     return ZR_OK;
 }
 
-/* They are narrowed where they lie. More than a header can count are refused when they come, not hours later. */
-static zr_status write_tokens(tokenizing *t, int32_t *tokens, int64_t n)
+/* More than a header can count are refused when they come, not hours later. */
+static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
-    unsigned char *bytes = (unsigned char *)(void *)tokens, header[ZR_LLMC_HEADER_BYTES];
-    int width = t->did->token_bytes;
+    tokenizing *t = arg;
+    unsigned char header[ZR_LLMC_HEADER_BYTES];
     t->did->tokens += n;
     ZR_TRY(make_header(t, header));
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t token = (uint32_t)tokens[i];
-        for (int b = 0; b < width; b++) bytes[i * width + b] = (unsigned char)(token >> 8 * b);
-    }
-    ZR_TRY(zr__file_write(&t->out, t->at, bytes, n * width));
-    t->at += n * width;
+    ZR_TRY(zr__file_write(&t->out, t->at, tokens, n * t->did->token_bytes));
+    t->at += n * t->did->token_bytes;
     return ZR_OK;
 }
 
@@ -77,85 +59,31 @@ static zr_status write_header(const tokenizing *t)
     return zr__file_write(&t->out, 0, header, sizeof(header));
 }
 
-/* ---- a window -------------------------------------------------------------------------------- */
-
-static void run_part(const tokenizing *t, const char *text, part *p)
-{
-    p->status = zr_tokenizer_encode(t->tokenizer, text + p->begin, p->bytes, t->tokens + p->begin, p->bytes, &p->n);
-    if (p->status != ZR_OK) snprintf(p->message, sizeof(p->message), "%s", zr_error_message());
-}
-
-/* Into as many parts as there are threads, where it may be cut. */
-static int cut_window(tokenizing *t, const char *text, int64_t bytes)
-{
-    int n = 0;
-    int64_t begin = 0;
-    for (int i = 1; i < t->threads; i++) {
-        int64_t end = bytes * i / t->threads;
-        int64_t cut = end > begin ? zr_tokenizer_cut(t->tokenizer, text + begin, 1, end - begin) : 0;
-        if (cut > 0) t->part[n++] = (part){.begin = begin, .bytes = cut};
-        begin += cut;
-    }
-    t->part[n++] = (part){.begin = begin, .bytes = bytes - begin};
-    return n;
-}
-
-static zr_status take_tokens(tokenizing *t, int64_t room)
-{
-    if (room <= t->room) return ZR_OK;
-    zr_free(t->tokens);
-    t->room = 0;
-    t->tokens = zr_alloc((size_t)room * sizeof(*t->tokens));
-    ZR_CHECK(t->tokens, ZR_ERR_MEMORY, "no memory for the tokens of %lld bytes of text", (long long)room);
-    t->room = room;
-    return ZR_OK;
-}
-
-static zr_status tokenize_window(void *arg, const char *text, int64_t bytes)
-{
-    tokenizing *t = arg;
-    ZR_TRY(take_tokens(t, t->windows.room));
-    int n = cut_window(t, text, bytes);
-#pragma omp parallel for num_threads(n) schedule(static, 1) if (n > 1)
-    for (int i = 0; i < n; i++) run_part(t, text, &t->part[i]);
-    for (int i = 0; i < n; i++) {
-        const part *p = &t->part[i];
-        ZR_CHECK(p->status == ZR_OK, p->status, "%s: in the text from byte %lld on: %s", t->windows.file->name,
-                 (long long)(t->windows.at + p->begin), p->message);
-        ZR_TRY(write_tokens(t, t->tokens + p->begin, p->n));
-    }
-    return ZR_OK;
-}
-
-static int64_t cut_text(void *arg, const char *text, int64_t from, int64_t bytes)
-{
-    const tokenizing *t = arg;
-    return zr_tokenizer_cut(t->tokenizer, text, from, bytes);
-}
-
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 static zr_status tokenize_texts(tokenizing *t)
 {
-    for (int i = 0; i < t->args->n_texts; i++) {
-        if (i > 0 && t->args->eot) {
-            int32_t one = t->between;
-            ZR_TRY(write_tokens(t, &one, 1));
-        }
-        ZR_TRY(zr__windows_read(&t->windows, i));
-    }
+    int threads = t->args->threads;
+    if (threads == 0) threads = zr_host_cores() < ZR_TOKENIZE_THREADS ? zr_host_cores() : ZR_TOKENIZE_THREADS;
+    ZR_TRY(zr_texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
+    const zr_texts_info info = zr_texts_get_info(t->texts);
+    t->did->bytes = info.text_bytes;
+    t->did->documents = info.documents;
+    t->did->skipped_lines = info.skipped_lines;
+    snprintf(t->did->note, sizeof(t->did->note), "%s", info.note);
     return ZR_OK;
 }
 
 static zr_status open_texts(tokenizing *t)
 {
     const zr_tokenize_args *a = t->args;
-    t->windows = (zr__windows){
-        .cut = cut_text, .use = tokenize_window, .arg = t, .progress = a->progress, .progress_arg = a->arg};
-    ZR_TRY(zr__windows_open(&t->windows, a->text, a->n_texts, (int64_t)t->threads * PART_BYTES));
-    t->did->bytes = t->windows.all_bytes;
-    snprintf(t->did->note, sizeof(t->did->note), "%s", t->windows.note);
-    ZR_TRY(take_tokens(t, t->windows.room));
+    t->wanted = (zr_texts_args){.path = a->text,
+                                .n = a->n_texts,
+                                .text_key = a->text_key,
+                                .skip_bad_lines = a->skip_bad_lines,
+                                .progress = a->progress,
+                                .arg = a->arg};
+    ZR_TRY(zr_texts_open(&t->wanted, &t->texts));
     return ZR_OK;
 }
 
@@ -163,10 +91,9 @@ static zr_status open_texts(tokenizing *t)
 
 static zr_status find_between(tokenizing *t)
 {
-    static const char name[] = "<|endoftext|>";
-    t->between = zr_tokenizer_token(t->tokenizer, name);
+    t->between = zr_tokenizer_token(t->tokenizer, ZR_END_OF_TEXT);
     ZR_CHECK(t->between >= 0, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
-             zr_tokenizer_name(t->tokenizer), name);
+             zr_tokenizer_name(t->tokenizer), ZR_END_OF_TEXT);
     return ZR_OK;
 }
 
@@ -180,6 +107,7 @@ static zr_status settle(tokenizing *t)
     ZR_CHECK(a->format == ZR_TOKENS_LLMC || t->did->token_bytes == 2, ZR_ERR_ARG,
              "the format nanogpt has tokens below 65536, and the tokenizer has %lld; take llmc",
              (long long)t->did->vocab);
+    t->between = -1;
     if (a->eot) ZR_TRY(find_between(t));
     ZR_TRY(open_texts(t));
     t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
@@ -276,12 +204,9 @@ zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
     t->args = args;
     t->did = did;
     t->out.fd = -1;
-    t->threads = args->threads;
-    if (t->threads == 0) t->threads = zr_host_cores() < ZR_TOKENIZE_THREADS ? zr_host_cores() : ZR_TOKENIZE_THREADS;
     zr_status st = tokenize(t);
     zr_tokenizer_close(&t->tokenizer);
-    zr__windows_close(&t->windows);
-    zr_free(t->tokens);
+    zr_texts_close(&t->texts);
     zr_free(t);
     return st;
 }

@@ -1,7 +1,6 @@
 /* A tokenizer learned from texts, as a directory of its own. */
 #include "train/new_dir.h"
 #include "train/tokenizer_files.h"
-#include "train/windows.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/train.h"
@@ -12,26 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOW_BYTES = 1 << 20 };
-
-static int64_t cut(void *arg, const char *text, int64_t from, int64_t bytes)
-{
-    return zr_tokenizer_trainer_cut(arg, text, from, bytes);
-}
-
-static zr_status use(void *arg, const char *text, int64_t bytes)
-{
-    return zr_tokenizer_trainer_add(arg, text, bytes);
-}
-
 static zr_status count_pieces(const zr_tokenize_train_args *args, zr_tokenizer_trainer *trainer, zr_tokenized *did)
 {
-    zr__windows w = {.cut = cut, .use = use, .arg = trainer, .progress = args->progress, .progress_arg = args->arg};
-    zr_status st = zr__windows_open(&w, args->text, args->n_texts, WINDOW_BYTES);
-    for (int i = 0; i < args->n_texts && st == ZR_OK; i++) st = zr__windows_read(&w, i);
-    did->bytes = w.all_bytes;
-    snprintf(did->note, sizeof(did->note), "%s", w.note);
-    zr__windows_close(&w);
+    const zr_texts_args wanted = {.path = args->text,
+                                  .n = args->n_texts,
+                                  .text_key = args->text_key,
+                                  .skip_bad_lines = args->skip_bad_lines,
+                                  .progress = args->progress,
+                                  .arg = args->arg};
+    zr_texts *texts = NULL;
+    ZR_TRY(zr_texts_open(&wanted, &texts));
+    zr_status st = zr_texts_learn(texts, trainer);
+    const zr_texts_info info = zr_texts_get_info(texts);
+    did->bytes = info.text_bytes;
+    did->documents = info.documents;
+    did->skipped_lines = info.skipped_lines;
+    snprintf(did->note, sizeof(did->note), "%s", info.note);
+    zr_texts_close(&texts);
     return st;
 }
 

@@ -25,7 +25,8 @@ static zr_status write_in(const char *dir, const char *name, const char *text, s
 
 zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text)
 {
-    static const char ends[] = " \"bos_token\": \"<|endoftext|>\",\n \"eos_token\": \"<|endoftext|>\",\n";
+    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n"
+                               " \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
     zr__text text = {0};
     char *told = NULL;
     ZR_TRY(write_in(dir, whole, json, strlen(json)));

@@ -3,7 +3,7 @@
  * whole token file, one behind the other.
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined tests/fuzz/indexed.c \
- *     src/data/indexed.c src/base/{alloc,file,status,text}.c -o fuzz_indexed && ./fuzz_indexed
+ *     src/data/indexed.c src/base/{alloc,file,grow,status,text}.c -o fuzz_indexed && ./fuzz_indexed
  * tests/fuzz/corpus/indexed
  */
 #include "data/indexed.h"

@@ -3,7 +3,8 @@
  * is fine; where they are errors, a file is fine that has none, and is then the same tokens.
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined tests/fuzz/jsonl.c \
- *     src/data/{encode,jsonl,tokenizer}.c src/base/{alloc,file,status,text}.c -ljansson -lxxhash -lpthread \
+ *     src/data/{bpe,bpe_read,bpe_write,encode,jsonl,parts,split,tokenizer}.c \
+ *     src/base/{alloc,file,grow,json*,status,text,thread}.c -ljansson -lpcre2-8 -lxxhash -lm -lpthread \
  *     -o fuzz_jsonl && ./fuzz_jsonl tests/fuzz/corpus/jsonl
  */
 #include "data/encode.h"
@@ -15,18 +16,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* Two files for all inputs: making them each time would be most of the work. */
-static char names[2][sizeof("/tmp/zr-fuzz-XXXXXX")] = {"/tmp/zr-fuzz-XXXXXX", "/tmp/zr-fuzz-XXXXXX"};
-static zr__file opened[2]; /* the text, its tokens */
+/* One file for all inputs: making it each time would be most of the work. */
+static char file_name[] = "/tmp/zr-fuzz-XXXXXX";
+static zr__file opened;
 static zr_tokenizer *tokenizer;
 
-static void remove_files(void)
+static void remove_file(void)
 {
-    for (int i = 0; i < 2; i++) {
-        zr__file_close(&opened[i]);
-        unlink(names[i]);
-    }
+    zr__file_close(&opened);
+    unlink(file_name);
     zr_tokenizer_close(&tokenizer);
+}
+
+/* What came of the file. */
+typedef struct result {
+    zr__encoded did;
+    uint64_t hash;
+    int64_t put;
+} result;
+
+static zr_status put(void *arg, const unsigned char *tokens, int64_t n)
+{
+    result *r = arg;
+    for (int64_t i = 0; i < n; i++) r->hash = r->hash * 31 + tokens[i];
+    r->put += n;
+    return ZR_OK;
 }
 
 static void hold(bool truth, const char *what)
@@ -36,30 +50,50 @@ static void hold(bool truth, const char *what)
     abort();
 }
 
-static void make_files(void)
+static void make_file(void)
 {
-    for (int i = 0; i < 2; i++) {
-        const int fd = mkstemp(names[i]);
-        if (fd < 0 || close(fd) != 0 || zr__file_open(names[i], true, &opened[i]) != ZR_OK) abort();
-    }
-    if (zr_tokenizer_open("bytes", &tokenizer) != ZR_OK || atexit(remove_files)) abort();
+    const int fd = mkstemp(file_name);
+    if (fd < 0 || close(fd) != 0 || zr__file_open(file_name, true, &opened) != ZR_OK) abort();
+    if (zr_tokenizer_open("bytes", &tokenizer) != ZR_OK || atexit(remove_file)) abort();
+}
+
+static zr_status encode(bool skip, int64_t usual, int threads, result *r)
+{
+    const zr__encoding x = {.parts = {.file = &opened,
+                                      .usual_bytes = usual,
+                                      .most_bytes = 16,
+                                      .lines = true,
+                                      .text_key = "text",
+                                      .skip_bad_lines = skip,
+                                      .key_named = "KEY",
+                                      .skip_named = "SKIP"},
+                            .tokenizer = tokenizer,
+                            .separator = '\n',
+                            .token_bytes = 1,
+                            .threads = threads,
+                            .put = put,
+                            .put_arg = r};
+    *r = (result){0};
+    return zr__encode(&x, &r->did);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    zr__encoded strict, lenient;
-    if (!tokenizer) make_files();
-    zr__file_close(&opened[0]);
-    FILE *text = fopen(names[0], "wb");
+    result strict, lenient, parted;
+    if (!tokenizer) make_file();
+    zr__file_close(&opened);
+    FILE *text = fopen(file_name, "wb");
     if (!text || fwrite(bytes, 1, n, text) != n || fclose(text) != 0) abort();
-    if (zr__file_open(names[0], false, &opened[0]) != ZR_OK) abort();
-    zr__encoding x = {.text = &opened[0], .tokenizer = tokenizer, .lines = true, .text_key = "text", .token_bytes = 1};
-    const zr_status st = zr__encode(&x, &opened[1], 0, &strict);
-    hold(st == ZR_OK || (st == ZR_ERR_DATA && strstr(zr_error_message(), names[0])), "a refusal names the file");
-    x.skip_bad_lines = true;
-    hold(zr__encode(&x, &opened[1], 0, &lenient) == ZR_OK, "what is left out is no error");
-    hold((st == ZR_OK) == (lenient.skipped_lines == 0), "a line is bad or it is not");
+    if (zr__file_open(file_name, false, &opened) != ZR_OK) abort();
+    const zr_status st = encode(false, 0, 1, &strict);
+    hold(st == ZR_OK || (st == ZR_ERR_DATA && strstr(zr_error_message(), file_name)), "a refusal names the file");
+    hold(encode(true, 0, 1, &lenient) == ZR_OK, "what is left out is no error");
+    hold((st == ZR_OK) == (lenient.did.found.skipped_lines == 0), "a line is bad or it is not");
     hold(st != ZR_OK || memcmp(&strict, &lenient, sizeof(strict)) == 0, "good files are the same");
-    hold(lenient.tokens <= (int64_t)n && lenient.text_bytes <= lenient.tokens, "no token comes from nowhere");
+    hold(encode(true, 8, 3, &parted) == ZR_OK && memcmp(&parted, &lenient, sizeof(parted)) == 0, "parts are the whole");
+    const zr__found_texts *found = &lenient.did.found;
+    hold(lenient.did.tokens <= (int64_t)n && lenient.put == lenient.did.tokens &&
+             lenient.did.tokens == found->text_bytes + found->documents,
+         "no token comes from nowhere");
     return 0;
 }

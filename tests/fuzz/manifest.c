@@ -5,7 +5,7 @@
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"x"' -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
  *     tests/fuzz/manifest.c src/checkpoint/[a-z]*.c src/tensor/tensor.c \
- *     src/base/{alloc,file,file_pass,json,json_print,json_scan,status,text,version}.c \
+ *     src/base/{alloc,file,file_pass,grow,json,json_print,json_scan,status,text,version}.c \
  *     -ljansson -lxxhash -lpthread -o fuzz_manifest && ./fuzz_manifest tests/fuzz/corpus/manifest
  */
 #include "checkpoint/chunks.h"

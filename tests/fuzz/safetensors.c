@@ -3,7 +3,7 @@
  * of it must be readable.
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
- *     tests/fuzz/safetensors.c src/checkpoint/safetensors*.c src/base/{alloc,file,json*,status,text}.c \
+ *     tests/fuzz/safetensors.c src/checkpoint/safetensors*.c src/base/{alloc,file,grow,json*,status,text}.c \
  *     src/tensor/tensor.c -ljansson -o fuzz_safetensors && ./fuzz_safetensors tests/fuzz/corpus/safetensors
  */
 #include "zr/checkpoint.h"

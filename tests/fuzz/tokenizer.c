@@ -4,7 +4,7 @@
  *
  *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -fsanitize=fuzzer,address,undefined \
  *     tests/fuzz/tokenizer.c src/data/{bpe,bpe_read,bpe_write,split,tokenizer}.c \
- *     src/base/{alloc,file,json*,status,text}.c \
+ *     src/base/{alloc,file,grow,json*,status,text}.c \
  *     -ljansson -lpcre2-8 -lxxhash -lm -o fuzz_tokenizer && ./fuzz_tokenizer tests/fuzz/corpus/tokenizer
  */
 #include "bpe_make.h"
