@@ -63,6 +63,19 @@ tail -c +1025 m1.bin >wanted
 tail -c +65 tokens/*.tokens | head -c -2 >got
 check "... and one behind the last document" cmp wanted got
 
+# What a configuration makes of its tokenizer.
+sed 's/, "vocab_size": 259//; s/"of-lines"/"sized"/' j.json >sized.json
+check "without a size the vocabulary is the tokenizer's" "$ZR" train sized.json --quiet
+check "... as the run says" grep -q '"vocab_size": 259' sized/config.json
+check "... and so does a plan" sh -c '"$0" plan sized.json --json >planned && \
+    "$0" plan j.json --json | cmp - planned' "$ZR"
+check "a larger one is taken" "$ZR" train sized.json --quiet --model.vocab_size=300 --train.output_dir=larger
+check "a smaller one is refused" code 78 "$ZR" train sized.json --quiet --model.vocab_size=258 --train.output_dir=x
+check "... with both" grep -q 'model.vocab_size: 258 is less than the 259 tokens of data.tokenizer, tok' err
+check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=nowhere
+check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
+check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
+
 cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 259},
  "data": {"train": "e2.bin"}, "train_micro_batch_size_per_gpu": 2, "train": {"steps": 1, "output_dir": "run"}}

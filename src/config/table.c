@@ -47,7 +47,7 @@ static const zr_key table[] = {
     INT("model.n_positions", AUTO, FIELD(model.sizes.n_positions), FROM(1), ALL,
         .help = "longest sequence; auto: 1024"),
     INT("model.vocab_size", AUTO, FIELD(model.sizes.vocab_size), FROM(1), ALL,
-        .help = "tokens; auto: 256 for the tokenizer bytes, else 50257"),
+        .help = "tokens, those of data.tokenizer or more; auto: as many as it has, without one 50257"),
     NUMBER("model.dropout", "0.0", FIELD(model.dropout), RANGE(0, 0.999), ALL,
            .help = "probability of all three dropouts"),
     NUMBER("model.embd_pdrop", AUTO, FIELD(model.embd_pdrop), RANGE(0, 0.999), ALL,
