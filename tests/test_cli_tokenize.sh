@@ -76,6 +76,26 @@ check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=now
 check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
 check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
 
+# The folder of tokens is where the run was started, for whoever comes later.
+sed 's/"tokens"/"mine\/tokens"/; s/"of-lines"/"runs\/home"/; s/"many.jsonl"/"d.jsonl", "val": "d.jsonl"/
+    s/"n_positions": 16/"n_positions": 4/' j.json >home.json
+check "a relative folder of tokens" "$ZR" train home.json --quiet --train.save_interval=1
+check "... is where the run is started" sh -c 'ls mine/tokens/*.tokens'
+mkdir away moved
+rm -r mine
+check "... also for zr eval from elsewhere" sh -c 'cd away && "$0" eval ../runs/home' "$ZR"
+check "... which makes it anew" sh -c 'ls mine/tokens/*.tokens && test ! -e away/mine'
+cp -r runs d.jsonl tok moved
+sed -i 's|"started_in": "[^"]*"|"started_in": "/nowhere/at all"|' moved/runs/home/config.json
+check "where that place is gone, it is beside what moved" sh -c 'cd away && "$0" eval ../moved/runs/home && \
+    ls ../moved/mine/tokens/*.tokens && test ! -e mine' "$ZR"
+rm -r mine
+check "... and for a run that goes on" sh -c 'cd away && "$0" train ../runs/home/config.json --quiet --train.steps=2 \
+    --resume --train.output_dir=../runs/home' "$ZR"
+check "... in the same place" sh -c 'ls mine/tokens/*.tokens && test ! -e away/mine'
+check "a folder typed there is from there" sh -c 'cd away && "$0" train ../runs/home/config.json --quiet \
+    --train.output_dir=on --data.cache_dir=own && ls own/*.tokens' "$ZR"
+
 cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 259},
  "data": {"train": "e2.bin"}, "train_micro_batch_size_per_gpu": 2, "train": {"steps": 1, "output_dir": "run"}}

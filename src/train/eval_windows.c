@@ -1,5 +1,7 @@
 #include "train/eval_windows.h"
 
+#include "train/paths.h"
+
 #include <string.h>
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -13,12 +15,13 @@ static zr_status open_tokenizer(zr__eval_windows *w, const char *name, bool text
 
 static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
 {
-    char found[PATH_MAX];
+    char found[PATH_MAX], cache[PATH_MAX];
     const char *name = NULL;
     bool text = false, said = loaded->config && loaded->config->data.tokenizer;
     int64_t vocab = loaded->model.sizes.vocab_size;
     zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->piece};
     if (loaded->config) zr__data_keys(loaded->config, &args);
+    if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
     ZR_TRY(zr__load_tokenizer(loaded, found, &name));
     ZR_TRY(zr_data_look(path, &text, NULL, 0));
     ZR_CHECK(!text || name, ZR_ERR_UNSUPPORTED,

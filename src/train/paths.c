@@ -1,5 +1,6 @@
 #include "train/paths.h"
 
+#include "base/folder.h"
 #include "base/shards.h"
 #include "base/text.h"
 #include "zr/train.h"
@@ -105,6 +106,22 @@ zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char 
     return ZR_OK;
 }
 
+zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **cache)
+{
+    struct stat info;
+    char real[PATH_MAX], base[PATH_MAX];
+    const char *start = config->train.started_in, *output = config->train.output_dir;
+    *cache = config->data.cache_dir;
+    if (!*cache || !**cache || **cache == '/' || !start || zr_config_overridden(config, "data.cache_dir")) return ZR_OK;
+    if (stat(start, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        if (!output || !realpath(run, real) || !cut_end(real, output, base)) return ZR_OK;
+        start = base;
+    }
+    ZR_TRY(zr__path_join(found, start, *cache));
+    *cache = found;
+    return ZR_OK;
+}
+
 /* What is read in place of what the run read is said: it may be another file of that name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
@@ -155,6 +172,10 @@ zr_status zr__run_paths_settle(zr_config *config)
         zr_free(found);
         ZR_TRY(st);
     }
+    const char *cache = NULL;
+    char found[PATH_MAX];
+    ZR_TRY(zr__run_cache_find(config, run, found, &cache));
+    if (cache == found) ZR_TRY(zr_config_set(config, "data.cache_dir", found));
     ZR_TRY(zr_config_set(config, "train.started_in", "null"));
     return ZR_OK;
 }
