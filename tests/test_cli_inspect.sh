@@ -126,6 +126,16 @@ cp -r run longer && cp init/model/model.safetensors longer/model && "$ZR" eval l
 check "a model that was written last is what is evaluated" sh -c '! cmp -s 4 a1 && [ -s 4 ]'
 touch -t 200001010000 longer/model/model.safetensors
 check "a checkpoint that is newer is" sh -c '"$0" eval longer --json | cut -d, -f1 | cmp - a1' "$ZR"
+touch -t 210001010000 longer/model/model.safetensors
+check "... and one that is older is not" sh -c '! "$0" eval longer --json | cut -d, -f1 | cmp -s - a1' "$ZR"
+# The same of a model in several files, by its index.
+mv longer/model/model.safetensors longer/model/model-00001-of-00001.safetensors
+"$ZR" inspect init/model --json --no-norms | grep -o '"name":"[^"]*"' | grep transformer | sort -u | sed 's/"name"://' >names
+{ echo '{"weight_map": {'; sed 's|$|: "model-00001-of-00001.safetensors"|; $!s/$/,/' names; echo '}}'; } \
+    >longer/model/model.safetensors.index.json
+check "a model of several files that was written last" sh -c '"$0" eval longer --json | cut -d, -f1 | cmp - 4' "$ZR"
+touch -t 200001010000 longer/model/model.safetensors.index.json
+check "... and one older than a checkpoint" sh -c '"$0" eval longer --json | cut -d, -f1 | cmp - a1' "$ZR"
 rm -r run/model
 check "a run without a model is its newest checkpoint" sh -c '"$0" eval run --json >3 && cut -d, -f1 2 >a; "$0" eval run/step-00000008 --json | cmp - 3' "$ZR"
 echo "1..$n"

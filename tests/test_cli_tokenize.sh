@@ -75,6 +75,9 @@ check "... with both" grep -q 'model.vocab_size: 258 is less than the 259 tokens
 check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=nowhere
 check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
 check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
+check "an output is no file of the tokenizer" code 73 "$ZR" train j.json --quiet --train.output_dir=traced \
+    --trace tok/tokenizer.json
+check "... which is said" grep -q 'would overwrite what is read: it is in the directory tok' err
 
 # The folder of tokens is where the run was started, for whoever comes later.
 sed 's/"tokens"/"mine\/tokens"/; s/"of-lines"/"runs\/home"/; s/"many.jsonl"/"d.jsonl", "val": "d.jsonl"/

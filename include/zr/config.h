@@ -180,7 +180,7 @@ ZR_API void zr_config_destroy(zr_config **config);
 /** Was it read from a file? Then that is the first of zr_config_inputs. */
 ZR_API bool zr_config_from_file(const zr_config *config);
 
-#define ZR_CONFIG_INPUTS 4
+#define ZR_CONFIG_INPUTS 5
 /** The paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val, model.init (a
  *  directory). Borrowed. */
 ZR_API void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);

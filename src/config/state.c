@@ -101,8 +101,10 @@ void zr_config_destroy(zr_config **config)
 
 void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1])
 {
+    const char *tokenizer = config->data.tokenizer;
+    if (tokenizer && strcmp(tokenizer, "bytes") == 0) tokenizer = NULL;
     const char *const all[ZR_CONFIG_INPUTS] = {config->state ? config->state->path : NULL, config->data.train,
-                                               config->data.val, config->model.init};
+                                               config->data.val, config->model.init, tokenizer};
     int n = 0;
     for (int i = 0; i < ZR_CONFIG_INPUTS; i++)
         if (all[i]) path[n++] = all[i];

@@ -10,11 +10,19 @@
 
 _Static_assert(sizeof(((zr_stored *)0)->path) == PATH_MAX, "paths are of one size");
 
+#define WHOLE_MODEL "model/model.safetensors"
+#define SHARDED_MODEL "model/model.safetensors.index.json"
+
+static bool stat_in(const char *dir, const char *name, struct stat *st)
+{
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
+}
+
 static bool exists(const char *dir, const char *name)
 {
     struct stat st;
-    char path[PATH_MAX];
-    return zr__path_join(path, dir, name) == ZR_OK && stat(path, &st) == 0;
+    return stat_in(dir, name, &st);
 }
 
 static bool has_weights(const char *dir)
@@ -24,7 +32,7 @@ static bool has_weights(const char *dir)
 
 static bool has_model(const char *run)
 {
-    return exists(run, "model/model.safetensors") || exists(run, "model/model.safetensors.index.json");
+    return exists(run, WHOLE_MODEL) || exists(run, SHARDED_MODEL);
 }
 
 /** Or what was copied of one. */
@@ -100,9 +108,8 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
 static bool is_newer_than_model(const zr_stored *stored)
 {
     struct stat checkpoint, model;
-    char path[PATH_MAX];
-    return zr__path_join(path, stored->path, "manifest.json") == ZR_OK && stat(path, &checkpoint) == 0 &&
-           zr__path_join(path, stored->run, "model/model.safetensors") == ZR_OK && stat(path, &model) == 0 &&
+    return stat_in(stored->path, "manifest.json", &checkpoint) &&
+           (stat_in(stored->run, WHOLE_MODEL, &model) || stat_in(stored->run, SHARDED_MODEL, &model)) &&
            (checkpoint.st_mtim.tv_sec > model.st_mtim.tv_sec ||
             (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
 }
