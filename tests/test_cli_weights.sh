@@ -18,10 +18,14 @@ member() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2"; } # NAME FILE
 check "eval" sh -c '"$0" eval run --json >whole' "$ZR"
 check "... whole windows" test "$(member stride whole) $(member seq_length whole)" = "16 16"
 check "... of bytes" test "$(member bytes whole)" = "$(member tokens whole)"
-check "a stride of a window is the same" sh -c '"$0" eval run --json --stride 16 | cmp - whole' "$ZR"
+check "a stride of a window" sh -c '"$0" eval run --json --stride 16 >all' "$ZR"
+check "... counts the end of the text too" test "$(member tokens all)" = $(($(wc -c <text.txt) - 1))
+head -c $(($(member tokens whole) + 1)) text.txt >fits.txt
+check "... where there is none it is the same" sh -c '"$0" eval run --data fits.txt --json >fits && \
+    "$0" eval run --data fits.txt --json --stride 16 | cmp - fits' "$ZR"
 check "a shorter one" sh -c '"$0" eval run --json --stride 4 >four' "$ZR"
 check "... has seen more before each token" test "$(printf '%s\n' "$(member loss four)" "$(member loss whole)" | sort -g | head -1)" = "$(member loss four)"
-check "... and counts as many, and some more" test $(($(member tokens four) - $(member tokens whole))) -lt 16
+check "... and counts all too" test "$(member tokens four)" = "$(member tokens all)"
 check "... for people" prints '^windows  *of 16 tokens, of which the last 4 count$' "$ZR" eval run --stride 4
 check "as many batches are as many tokens" prints '"tokens":256,' "$ZR" eval run --json --stride 4 --batches 2
 check "a longer one is refused" fails 2 'a stride of 17 tokens; windows have 16' "$ZR" eval run --stride 17

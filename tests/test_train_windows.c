@@ -54,13 +54,14 @@ static double loss_at(int32_t token_before, int p, int32_t target, int vocab)
     return log(sum) - logit;
 }
 
-/* Each target once: in the first window where it stands, then at the last S places. *count: of how many. */
+/* Each target once: in the first window where it stands, then at the last S places, or as many as the text has.
+ * *count: of how many. */
 static double expected_loss(int64_t stride, int64_t tokens, int vocab, int64_t *count)
 {
     double sum = 0;
     *count = 0;
-    for (int64_t end = T; end < tokens; end += stride) { /* the window's last target */
-        for (int64_t target = end == T ? 1 : end - stride + 1; target <= end; target++, ++*count)
+    for (int64_t end = T; end < tokens - 1 + stride; end += stride) { /* the window's last target */
+        for (int64_t target = end == T ? 1 : end - stride + 1; target <= end && target < tokens; target++, ++*count)
             sum += loss_at(token[target - 1], (int)(target - 1 - (end - T)), token[target], vocab);
     }
     return sum / (double)*count;
@@ -106,19 +107,28 @@ static void every_token_counts_once_where_it_should(void **state)
         assert_float_equal(got.loss, wanted, 1e-5);
         assert_float_equal(got.perplexity, exp(wanted), 1e-3);
         assert_int_equal(got.tokens, count);
+        assert_int_equal(got.tokens, TOKENS - 1);
         assert_int_equal(got.stride, stride);
         assert_int_equal(got.seq, T);
     }
-    assert_int_equal(expected_loss(1, TOKENS, V, &count) > 0 ? count : 0, TOKENS - 1); /* by one: all of them */
 }
 
-static void windows_side_by_side_are_those_of_no_stride(void **state)
+/* As a run's own evaluations are. */
+static void without_a_stride_the_rest_of_the_text_is_left_out(void **state)
 {
     (void)state;
-    zr_eval_result none = evaluate("model", "text.bin", 0), whole = evaluate("model", "text.bin", T);
-    assert_true(none.loss == whole.loss && none.tokens == whole.tokens && none.stride == T);
-    assert_int_equal(none.tokens, (TOKENS - 1) / T * T);
-    assert_true(fabs(evaluate("model", "text.bin", 3).loss - whole.loss) > 1e-3); /* it can be seen */
+    enum { WHOLE = (TOKENS - 1) / T * T };
+    int64_t count = 0;
+    zr_eval_result none = evaluate("model", "text.bin", 0), all = evaluate("model", "text.bin", T);
+    assert_int_equal(none.tokens, WHOLE);
+    assert_int_equal(none.stride, T);
+    assert_float_equal(none.loss, expected_loss(T, WHOLE + 1, V, &count), 1e-5);
+    assert_int_equal(all.tokens, TOKENS - 1);
+    put_tokens("whole.bin", WHOLE + 1);
+    none = evaluate("model", "whole.bin", 0);
+    all = evaluate("model", "whole.bin", T);
+    assert_true(none.loss == all.loss && none.tokens == all.tokens);
+    assert_true(fabs(evaluate("model", "whole.bin", 3).loss - all.loss) > 1e-3); /* it can be seen */
 }
 
 static void a_text_of_one_window_is_enough(void **state)
@@ -277,7 +287,7 @@ static void bad_input_is_named(void **state)
     put_tokens("short.bin", T);
     refused("model", "text.bin", T + 1, ZR_ERR_ARG, "a stride of 9 tokens; windows have 8, so 1 .. 8");
     refused("model", "text.bin", -1, ZR_ERR_ARG, "a stride of -1");
-    refused("model", "short.bin", 2, ZR_ERR_DATA, "short.bin: 8 tokens, wanted at least 9");
+    refused("model", "short.bin", 2, ZR_ERR_DATA, "wanted at least 9: seq_length 8 and one more");
     refused("model", "none.txt", 2, ZR_ERR_NOT_FOUND, "none.txt");
     refused("plain", "abc.txt", 2, ZR_ERR_UNSUPPORTED, "put its tokenizer.json");
     put_file("model/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);
@@ -297,7 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_token_counts_once_where_it_should),
-        cmocka_unit_test(windows_side_by_side_are_those_of_no_stride),
+        cmocka_unit_test(without_a_stride_the_rest_of_the_text_is_left_out),
         cmocka_unit_test(a_text_of_one_window_is_enough),
         cmocka_unit_test(a_count_of_batches_is_so_many_tokens),
         cmocka_unit_test(progress_ends_with_all_tokens),

@@ -260,6 +260,10 @@ ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, i
 /** Bytes of memory that this takes, for n samples of so many tokens; 0: not even one fits. */
 ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
 
+/** Tokens first .. first+n of all sources, one behind the other; n is at most T+1. Errors as zr_data_sample;
+ *  ZR_ERR_ARG: there are not so many. Out of order as zr_data_window. */
+ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
+
 /** Window w of zr_data_windows, whatever the order. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 

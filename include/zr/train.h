@@ -604,17 +604,18 @@ typedef struct zr_eval_args {
     const char *data; /* a file; NULL: the run's own data.val */
     int threads;      /* 0: all processors */
     int64_t batches;  /* the first so many batches, of train_batch_size samples each as in the run's own evaluations (a
-                       * Hugging Face directory has none: of one sample); 0: all whole windows of the file */
+                       * Hugging Face directory has none: of one sample); 0: all of the file */
     void (*progress)(void *arg, int64_t tokens, int64_t of_tokens); /* after each batch; may be NULL */
     void *arg;
     int64_t stride; /* S, 1 .. T: each window of T tokens (the run's data.seq_length, else n_positions) begins S
                      * further. In the first all T losses count, in the others those of the last S, so that each token
-                     * counts once, behind at least T-S others. Takes T/S times as long. 0: T */
+                     * counts once, behind at least T-S others; the last window is shorter where the text ends in it.
+                     * Takes T/S times as long. 0: T, and the end of the text that fills no window is left out */
 } zr_eval_args;
 
 /** Loss of the weights in `dir`, a run's directory, a checkpoint or a Hugging Face directory, on a text or a file of
  * tokens. Text goes through the weights' own tokenizer: the run's; else the files beside them or in the run's model/;
- * else bytes, where the model has 256 tokens. The end of the text that fills no window, or no S, is left out. Its
+ * else bytes, where the model has 256 tokens. Its
  * tokens are kept as zr_data_open_with says.
  * ZR_ERR_ARG: stride; ZR_ERR_UNSUPPORTED: a text without tokenizer, a stride and several sources; ZR_ERR_DATA: the text
  * is shorter than a window; ZR_ERR_DIVERGED: the loss is not finite. Not collective. Source: stride as in the guide

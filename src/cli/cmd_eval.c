@@ -39,7 +39,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"data", CLI_TEXT, &want.data, 0, "FILE", "text or token file; a run's own data.val when left out"},
         {"batches", CLI_INT, &want.batches, 1, "N", "the first N batches of data.val only; a batch as in the run"},
         {"stride", CLI_INT, &want.stride, 1, "N",
-         "windows overlap: the last N tokens of each count; 1 is slowest; the whole window when left out"},
+         "windows overlap: the last N tokens of each count, to the end of the text; 1 is slowest"},
         {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};

@@ -346,15 +346,23 @@ zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
     return ZR_OK;
 }
 
+zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
+{
+    ZR_CHECK(first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
+             "%lld tokens from token %lld on of %lld, at most %lld at once", (long long)n, (long long)first,
+             (long long)data->tokens->total, (long long)data->seq_length + 1);
+    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s is read while its samples are read ahead", data->path);
+    ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
+    return ZR_OK;
+}
+
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
 {
     const source *from = data->source;
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "window %lld of %lld", (long long)window,
              (long long)data->windows);
     for (; window >= from->windows; from++) window -= from->windows;
-    const int64_t first = from->begin + window * data->seq_length;
-    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "windows of %s are read while its samples are read ahead", data->path);
-    ZR_TRY(zr__tokens_read(data->tokens, first, data->seq_length + 1, data->stage, data->window));
+    ZR_TRY(zr_data_read(data, from->begin + window * data->seq_length, data->seq_length + 1, data->window));
     hand_over(data, tokens, targets);
     return ZR_OK;
 }

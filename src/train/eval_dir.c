@@ -26,7 +26,7 @@ static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args
     }
     ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
-    zr_status st = zr__eval_windows_open(loaded, path, seq, args->stride ? args->stride : seq, windows);
+    zr_status st = zr__eval_windows_open(loaded, path, seq, args->stride, windows);
     zr_free(found);
     return st;
 }
@@ -46,13 +46,12 @@ static zr_status tell(void *arg, int64_t count)
     return ZR_OK;
 }
 
-/** How much of the file is wanted, in windows. */
-static int64_t wanted_windows(const zr__loaded *loaded, const zr__eval_windows *windows, int64_t batches)
+/** The first so many batches of the file alone. */
+static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
 {
-    int64_t targets = windows->whole, batch = windows->seq;
+    int64_t batch = windows->seq;
     if (loaded->config && loaded->config->train_batch_size > 0) batch *= loaded->config->train_batch_size;
-    if (batches > 0 && batches <= targets / batch) targets = batches * batch;
-    return zr__eval_windows_count(windows, targets);
+    if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
 }
 
 static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
@@ -63,13 +62,16 @@ static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const z
     layout.train = false;
     layout.seq = seq;
     layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
-    int64_t count = wanted_windows(loaded, windows, args->batches);
+    limit_windows(loaded, windows, args->batches);
+    const int64_t count = zr__eval_windows_count(windows);
     if (layout.batch > count) layout.batch = count;
     const zr__eval_text text = {.family = loaded->model.family,
                                 .source = windows,
                                 .read = zr__eval_windows_read,
                                 .windows = count,
-                                .stride = windows->stride};
+                                .stride = windows->stride,
+                                .lacking =
+                                    seq + (count - 1) * windows->stride - zr__eval_windows_targets(windows, count)};
     teller t = {args, windows, count};
     const zr__eval_watch watch = {tell, &t};
     ZR_TRY(zr__load_start(loaded, &layout, args->threads));

@@ -19,7 +19,7 @@ static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_
     const char *name = NULL;
     bool text = false, said = loaded->config && loaded->config->data.tokenizer;
     int64_t vocab = loaded->model.sizes.vocab_size;
-    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->piece};
+    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq};
     if (loaded->config) zr__data_keys(loaded->config, &args);
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
     ZR_TRY(zr__load_tokenizer(loaded, found, &name));
@@ -35,52 +35,44 @@ static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_
     return ZR_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
                                 zr__eval_windows *w)
 {
-    *w = (zr__eval_windows){.seq = seq, .stride = stride};
-    ZR_CHECK(stride >= 1 && stride <= seq, ZR_ERR_ARG,
+    *w = (zr__eval_windows){.seq = seq, .stride = stride ? stride : seq, .strides = stride != 0};
+    ZR_CHECK(stride >= 0 && stride <= seq, ZR_ERR_ARG,
              "a stride of %lld tokens; windows have %lld, so 1 .. %lld are possible", (long long)stride, (long long)seq,
              (long long)seq);
-    w->piece = common_divisor(seq, stride);
     ZR_TRY(open_file(loaded, path, w));
     w->info = zr_data_get_info(w->data);
-    w->whole = w->info.windows * w->piece;
+    w->targets = w->strides ? w->info.tokens - 1 : w->info.windows * seq;
     w->bytes = w->tokenizer ? 0 : -1;
-    ZR_CHECK(w->info.sources == 1 || stride == seq, ZR_ERR_UNSUPPORTED,
+    w->window = zr_alloc((size_t)(seq + 1) * sizeof(*w->window));
+    ZR_CHECK(w->window, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)seq + 1);
+    ZR_CHECK(w->info.sources == 1 || !w->strides, ZR_ERR_UNSUPPORTED,
              "%s: %lld sources, of which each has windows of its own; a stride is for one", path,
              (long long)w->info.sources);
-    ZR_CHECK(w->whole >= seq, ZR_ERR_DATA, "%s: %lld tokens, wanted at least %lld: a window of %lld and one more", path,
-             (long long)w->info.tokens, (long long)seq + 1, (long long)seq);
     return ZR_OK;
 }
 
 void zr__eval_windows_close(zr__eval_windows *w)
 {
     zr_data_close(&w->data);
+    zr_free(w->window);
+    w->window = NULL;
     zr_tokenizer_close(&w->tokenizer);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-int64_t zr__eval_windows_count(const zr__eval_windows *w, int64_t targets)
+int64_t zr__eval_windows_count(const zr__eval_windows *w)
 {
-    return 1 + (targets - w->seq) / w->stride;
+    return 1 + (w->targets - w->seq + w->stride - 1) / w->stride;
 }
 
 int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
 {
-    return w->seq + (count - 1) * w->stride;
+    const int64_t targets = w->seq + (count - 1) * w->stride;
+    return targets < w->targets ? targets : w->targets;
 }
 
 /* A vocabulary may be larger than its tokenizer's: what such a token stands for is not known. */
@@ -96,14 +88,28 @@ static void count_bytes(zr__eval_windows *w, const int32_t *targets)
     }
 }
 
+/* Where the last target stands before the window's end, the rest counts for nothing, and no token sees what comes
+ * behind it. */
+static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    const int64_t first = window * w->stride, left = w->targets - first, n = left < w->seq ? left : w->seq;
+    ZR_TRY(zr_data_read(w->data, first, n + 1, w->window));
+    for (int64_t t = 0; t < w->seq; t++) {
+        tokens[t] = t < n ? w->window[t] : 0;
+        targets[t] = t < n ? w->window[t + 1] : -1;
+    }
+    /* What counted in the windows before is context here. */
+    for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
+    return ZR_OK;
+}
+
 zr_status zr__eval_windows_read(void *windows, int64_t window, int32_t *tokens, int32_t *targets)
 {
     zr__eval_windows *w = windows;
-    int64_t first = window * w->stride / w->piece;
-    for (int64_t at = 0; at < w->seq; at += w->piece)
-        ZR_TRY(zr_data_window(w->data, first + at / w->piece, tokens + at, targets + at));
-    /* What counted in the windows before is context here. */
-    for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
+    if (w->strides)
+        ZR_TRY(read_strided(w, window, tokens, targets));
+    else
+        ZR_TRY(zr_data_window(w->data, window, tokens, targets));
     count_bytes(w, targets);
     return ZR_OK;
 }

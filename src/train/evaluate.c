@@ -6,6 +6,13 @@ typedef struct reader {
     zr__eval_part *part;
 } reader;
 
+/* Targets that count in a window. */
+static int64_t counting(const reader *r, int64_t window)
+{
+    const zr__eval_text *text = r->text;
+    return (window > 0 ? text->stride : r->seq) - (window == text->windows - 1 ? text->lacking : 0);
+}
+
 static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
 {
     reader *r = arg;
@@ -14,7 +21,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
         int64_t window = batch->first_row + b;
         if (window < text->windows && r->part->data == ZR_OK) {
             r->part->data = text->family->fill(text->source, text->read, window, r->seq, b, input);
-            if (r->part->data == ZR_OK) r->part->tokens += window ? text->stride : r->seq;
+            if (r->part->data == ZR_OK) r->part->tokens += counting(r, window);
         }
         if (window >= text->windows || r->part->data != ZR_OK) text->family->pad(r->seq, b, input);
     }

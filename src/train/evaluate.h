@@ -12,6 +12,7 @@ typedef struct zr__eval_text {
     zr__data_fn read;
     int64_t windows;
     int64_t stride; /* targets that count in each window behind the first, in which all T do; T: windows side by side */
+    int64_t lacking; /* so many fewer in the last window, which reaches beyond the end of the text */
 } zr__eval_text;
 
 /** One rank's part of an evaluation. */
