@@ -38,6 +38,7 @@ static inline bool choose(zr_layout *l, int way)
     bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
     l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     l->save = (zr_save)(way % 3); /* not, from a copy, in place */
+    l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
     switch (way) {
     case 2: /* what is computed again, twice */
         l->two_pass = true;
@@ -102,6 +103,7 @@ static inline zr_layout one_of_ten(int i)
     l.gather_bucket_elems = 7000;
     l.decode_len = 16;
     l.prefetch_elems = i % 2;
+    l.micro_squares = i % 2 == 0;
     switch (i) {
     case 2: /* what is kept leaves the device */
         l.recompute = ZR_RECOMPUTE_UNIT;

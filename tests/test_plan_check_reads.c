@@ -193,6 +193,48 @@ static void test_later_rounds(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* ---- squares of micro-gradients ---------------------------------------------------------------- */
+
+/* They are of the whole gradient, in each round. */
+static void test_micro_squares_are_whole(void **state)
+{
+    (void)state;
+    const zr_layout l = one_of_ten(4);
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    own_uses(s);
+    zr_step *step = s->step;
+    while (step->kind != ZR_STEP_SQUARE_MICRO) step++;
+    shorten(s, step, 32);
+    expect_broken(plan, "are taken 0 times a round");
+    shorten(s, step, -32);
+    step->when = ZR_WHEN_FIRST;
+    expect_broken(plan, "are taken 0 times a round");
+    step->when = ZR_WHEN_ALWAYS;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* Where sums take the place of this rank's own piece, squares that come later are of the wrong thing, in whatever
+ * order. */
+static void test_micro_squares_come_first(void **state)
+{
+    (void)state;
+    zr_layout l = one_of_ten(0);
+    l.reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t i = 0;
+    while (s->step[i].kind != ZR_STEP_SQUARE_MICRO || s->step[i - 1].kind != ZR_STEP_RUN) i++;
+    assert_int_equal(s->step[i + 1].kind, ZR_STEP_REDUCE_SCATTER);
+    swap_with_next(s, i);
+    s->step[i + 1].stream = ZR_STREAM_COMM; /* behind the reduction, which waits for what made the gradient */
+    for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++)
+        if (s->wait[w].step == i + 1) s->wait[w].step = i - 1;
+    expect_broken(plan, "before its squares are taken");
+    zr_plan_destroy(&plan);
+}
+
 /* 96 layers as wide as GPT-3, each gathered in more than a hundred buckets. */
 static void test_large_model_holds(void **state)
 {
@@ -217,9 +259,14 @@ static void test_large_model_holds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_step_is_needed), cmocka_unit_test(test_every_element_is_needed),
-        cmocka_unit_test(test_flushed_round),        cmocka_unit_test(test_stale_parameters),
-        cmocka_unit_test(test_later_rounds),         cmocka_unit_test(test_large_model_holds),
+        cmocka_unit_test(test_every_step_is_needed),
+        cmocka_unit_test(test_every_element_is_needed),
+        cmocka_unit_test(test_flushed_round),
+        cmocka_unit_test(test_stale_parameters),
+        cmocka_unit_test(test_later_rounds),
+        cmocka_unit_test(test_large_model_holds),
+        cmocka_unit_test(test_micro_squares_are_whole),
+        cmocka_unit_test(test_micro_squares_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ typedef struct trainer {
     void *arg;
     /* results, of rank 0 */
     double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
+    double micro[TRAINER_STEPS]; /* zr_step_result.micro_square */
     double scale[TRAINER_STEPS];
     bool skipped[TRAINER_STEPS];
     int32_t bad_param[TRAINER_STEPS];
@@ -185,6 +186,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
             run->scale[i] = scaler.scale;
             run->loss[i] = result.loss;
             run->norm[i] = result.grad_norm;
+            run->micro[i] = result.micro_square;
             run->skipped[i] = result.skipped;
             run->bad_param[i] = result.bad_param;
         }

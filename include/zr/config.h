@@ -101,7 +101,8 @@ typedef struct zr_config {
         int64_t hang_timeout;   /* seconds; 0: auto */
         int64_t save_interval;  /* 0: none */
         int64_t keep_last;
-        bool any_ranks; /* "reproducible": same bits for any number of ranks that is a power of two */
+        bool any_ranks;   /* "reproducible": same bits for any number of ranks that is a power of two */
+        bool noise_scale; /* "gradient_noise_scale" */
     } train;
     struct {
         zr_config_optimizer type;

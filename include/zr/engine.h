@@ -45,10 +45,13 @@ typedef struct zr_step_args {
 } zr_step_args;
 
 typedef struct zr_step_result {
-    double loss;       /* mean over the global batch, before the update */
-    double grad_norm;  /* before clipping */
-    bool skipped;      /* nothing was updated, on any rank: a gradient or the loss was not finite */
-    int32_t bad_param; /* first parameter with such a gradient, -1 */
+    double loss;         /* mean over the global batch, before the update */
+    double grad_norm;    /* before clipping */
+    bool skipped;        /* nothing was updated, on any rank: a gradient or the loss was not finite */
+    int32_t bad_param;   /* first parameter with such a gradient, -1 */
+    double micro_square; /* with zr_layout.micro_squares: the mean of |g|^2 over the gradients g of the step's N * k
+                            micro-batches, each of the mean loss of its own rows; before clipping and without the loss
+                            scale, as grad_norm. 0 without */
 } zr_step_result;
 
 /** Allocate the arena and everything else; parameters are zero until zr_engine_fill.

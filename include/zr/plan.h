@@ -114,6 +114,8 @@ typedef struct zr_layout {
     int64_t reuse_elems;         /* a unit stays whole when it is used again within so many elements of others */
     int64_t persist_elems;       /* a unit whose parameters are all smaller than this stays whole */
     int64_t persist_model_elems; /* most elements of units that do; 0: any */
+    bool micro_squares;          /* the square norm of each micro-batch's own gradient is taken as well, before the
+                                    reduction (zr_step_result.micro_square): of two a step at least */
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
     int64_t decode_len;          /* > 0: the schedule decode, with a cache of so many tokens */
@@ -125,6 +127,12 @@ typedef struct zr_layout {
 #define ZR_NORM_SCALARS 3
 #define ZR_NORM_SCALARS_ANY_RANKS (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
+/** Those of NORM, with the squares of micro-gradients where these are taken, last and like the first. */
+static inline int zr_norm_scalars(bool any_ranks, bool micro)
+{
+    const int more = any_ranks ? ZR_EXACT_LIMBS : 1;
+    return (any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS) + (micro ? more : 0);
+}
 
 /** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
  *  turns, each of 64 bytes or more. */
@@ -139,8 +147,8 @@ typedef struct zr_layout {
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
-            false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, true, true, 0,    \
-            ZR_OPTIMIZER_INIT                                                                                          \
+            false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true,      \
+            true, 0, ZR_OPTIMIZER_INIT                                                                                 \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -241,11 +249,14 @@ ZR_API const char *zr_stream_name(zr_stream stream);
     X(LOSS, "loss")                     /* losses of this micro-batch; adds to the loss of this rank */                \
     X(REPEAT, "repeat")                 /* what follows, to END, runs `rounds` times */                                \
     X(END, "end")                                                                                                      \
-    X(SQUARE, "square") /* sums (mine); writes the sum of their squares */                                             \
+    X(SQUARE_MICRO, "square_micro") /* the gradient of this rank's micro-batch, whole, before it is reduced; its       \
+                                       squares: a sum that begins in the first round */                                \
+    X(SQUARE, "square")             /* sums (mine); writes the sum of their squares */                                 \
     X(AGREE, "agree")   /* loss, numbers of all ranks, the unit's verdict, its square: is its gradient finite on all   \
                            ranks? If not the run ends */                                                               \
-    X(NORM, "norm")     /* loss, numbers of all ranks, the verdict, the square of each unit: all ranks agree on norm   \
-                           and health of the gradient, the loss, what gradients are multiplied with */                 \
+    X(NORM, "norm")     /* loss, numbers of all ranks, the verdict, the square of each unit, [of its micro-gradients]: \
+                           all ranks agree on norm and health of the gradient, the loss, what gradients are multiplied \
+                           with */                                                                                     \
     X(SAVE, "save")     /* a state of a unit (mine) goes out; [memory of the host through which it does, where it      \
                            stands elsewhere] */                                                                        \
     X(UPDATE, "update") /* optimizer on a range of a unit, but on what has no gradient: sums (mine), master (mine) or  \
@@ -306,8 +317,8 @@ typedef struct zr_step {
     zr_stream stream : 8;
     zr_when when : 8;
     bool replay;    /* RUN: computed again in the backward, by the policy or because it is cheap */
-    bool adds;      /* REDUCE_SCATTER, REDUCE: from the second round on to the sums that are there */
-    bool any_ranks; /* reductions, SQUARE, NORM: sums that do not depend on the number of ranks */
+    bool adds;      /* REDUCE_SCATTER, REDUCE, SQUARE_MICRO: from the second round on to the sums that are there */
+    bool any_ranks; /* reductions, SQUARE, SQUARE_MICRO, NORM: sums that do not depend on the number of ranks */
     bool nccl;      /* REDUCE_SCATTER: NCCL adds */
     int32_t group;  /* the ranks that take part */
     int32_t unit;
@@ -315,8 +326,9 @@ typedef struct zr_step {
                              a checkpoint: which has made it; else -1 */
     int32_t owner;        /* REDUCE, BROADCAST: the place in the group; -1 */
     int32_t slot;         /* SAVE: which state of the optimizer; -1: the parameters */
-    int64_t rounds;       /* REPEAT; reductions: so many add up */
-    zr_range range;       /* of the unit: ZERO, CAST, moves, SQUARE, UPDATE; of rows: BATCH */
+    int64_t rounds;       /* REPEAT; reductions: so many add up; NORM: so many micro-gradients, over all ranks, have
+                             their squares there, 0: none */
+    zr_range range;       /* of the unit: ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE; of rows: BATCH */
     int32_t uses, n_uses; /* in the schedule's use list, maybe another step's as well */
     int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
@@ -366,17 +378,19 @@ typedef struct zr_plan_unit {
     zr_state slot[4];       /* states of the optimizer, fp32 */
     int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
     int32_t n_above;
-    int32_t saved;   /* ZR_SAVE_COPY: buffers of the own shard's parameters and states, one after the other */
-    int32_t square;  /* buffer of a zr_square, ZR_NONE without training */
-    int32_t verdict; /* buffer of the zr_verdict by which it is updated */
+    int32_t saved;        /* ZR_SAVE_COPY: buffers of the own shard's parameters and states, one after the other */
+    int32_t square;       /* buffer of a zr_square, ZR_NONE without training */
+    int32_t micro_square; /* of another, ZR_NONE without zr_layout.micro_squares */
+    int32_t verdict;      /* buffer of the zr_verdict by which it is updated */
 } zr_plan_unit;
 
 /** What steers an update. Lies, as a zr_square does, in a buffer of the host's space. */
 typedef struct zr_verdict {
     double grad_norm, loss;
-    float grad_scale;  /* what gradients are multiplied with in an update */
-    int32_t bad_param; /* first parameter with a gradient that is not finite on any rank, -1 */
-    bool skipped;      /* nothing may be updated */
+    double micro_square; /* zr_step_result.micro_square */
+    float grad_scale;    /* what gradients are multiplied with in an update */
+    int32_t bad_param;   /* first parameter with a gradient that is not finite on any rank, -1 */
+    bool skipped;        /* nothing may be updated */
 } zr_verdict;
 
 typedef enum zr_schedule_kind {
@@ -490,8 +504,9 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *  the first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
  *  written before, in a step that follows a flush and in one that does not, and every value is still in its place when
  *  it is read; every buffer lies in its space and what moves between ranks goes through staging memory; every unit is
- *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays; of what is
- *  saved all of each state is, before it is updated.
+ *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays; squares of
+ *  micro-gradients are taken of whole gradients that no reduction has changed; of what is saved all of each state is,
+ *  before it is updated.
  *  Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 

@@ -150,6 +150,38 @@ ZR_API zr_loss_scaler zr_loss_scaler_create(const zr_config *config);
 /** After a step that used scaler->scale: did its gradient overflow (was it skipped)? Sets the next step's scale. */
 ZR_API void zr_loss_scaler_update(zr_loss_scaler *scaler, bool overflow);
 
+/* ---- gradient noise scale -------------------------------------------------------------------- */
+
+/** Steps before the noise scale counts as known. */
+#define ZR_NOISE_SCALE_STEPS 10
+#define ZR_NOISE_SCALE_BYTES 320
+
+/**
+ * The simple noise scale tr(S) / |G|^2, with G the true gradient and S the covariance of one token's (or one sample's):
+ * the batch up to which a larger one pays. Of a step with gradients of batches of two sizes b < B,
+ *
+ *     |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)        tr(S) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
+ *
+ * Both estimates are unbiased and vary much, so each is averaged over steps (a new one counts a hundredth) before the
+ * quotient is taken. Zero-initialise.
+ * Source: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1.
+ */
+typedef struct zr_noise_scale {
+    double gradient, trace; /* the averages of |G|^2 and tr(S), too small by the same factor in the first steps */
+    int64_t steps;          /* that are in them */
+} zr_noise_scale;
+
+/** A step: `small_square` the mean of |g|^2 over its micro-batches of `small` tokens each
+ *  (zr_step_result.micro_square), `big_square` |g|^2 of the whole batch of `big` > `small` tokens. Numbers that are not
+ *  finite count nowhere. */
+ZR_API void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small, double big_square, double big);
+/** In tokens, where the sizes were. NaN: not known, before ZR_NOISE_SCALE_STEPS steps or while an average is not
+ *  positive. */
+ZR_API double zr_noise_scale_value(const zr_noise_scale *noise);
+/** A line that holds it against the batch of a step, both in tokens; returns `out`. A batch of B takes 1 + scale/B
+ *  times the fewest steps that lead to a loss, and 1 + B/scale times the fewest tokens (section 2 there). */
+ZR_API char *zr_noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES]);
+
 /* ---- what a plan promises and a run measures ------------------------------------------------- */
 
 /** The numbers of `zr plan --json` and of `planned`, `measured` in run.json: bytes of one rank, traffic of
@@ -305,6 +337,8 @@ typedef struct zr_train_step {
     double mfu;           /* NaN: the peak is unknown */
     int64_t skipped;      /* steps without an update so far */
     double loss_scale;    /* of this step; 0 without fp16 */
+    bool noise;           /* train.gradient_noise_scale */
+    double noise_scale;   /* then: in tokens; NaN: not known yet */
 } zr_train_step;
 
 typedef struct zr_train_eval {
@@ -412,8 +446,9 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* done, those before a checkpoint that it went on from too */
     int64_t skipped;
-    double loss;     /* of the last step; NaN: no step */
-    double val_loss; /* NaN: no evaluation */
+    double loss;        /* of the last step; NaN: no step */
+    double val_loss;    /* NaN: no evaluation */
+    double noise_scale; /* zr_noise_scale_value, in tokens; NaN: not known, or not asked for */
     double wall_sec;
     int64_t peak_rss_bytes;     /* highest of all processes; -1 unknown */
     int64_t promised_rss_bytes; /* what each of them may take: zr_train_process_bytes */

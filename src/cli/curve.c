@@ -79,9 +79,10 @@ static void add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NUMBERS };
-static const char *const keys[NUMBERS] = {"\"step\"",      "\"loss\"",    "\"val_loss\"",       "\"lr\"",
-                                          "\"grad_norm\"", "\"step_ms\"", "\"tokens_per_sec\"", "\"skipped\""};
+enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, NUMBERS };
+static const char *const keys[NUMBERS] = {
+    "\"step\"",           "\"loss\"",    "\"val_loss\"",          "\"lr\"", "\"grad_norm\"", "\"step_ms\"",
+    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\""};
 
 /** What a line says. A key that is there without a number (null: it was not finite) is NaN. */
 typedef struct line_numbers {
@@ -138,6 +139,7 @@ static bool take_line(cli_curve *c, const char *text, size_t bytes)
     if (line.there[NORM]) add(&c->norm, step, line.x[NORM], false);
     if (line.there[STEP_MS]) add(&c->step_ms, step, line.x[STEP_MS], false);
     if (line.there[RATE]) add(&c->rate, step, line.x[RATE], false);
+    if (line.there[NOISE] && isfinite(line.x[NOISE])) add(&c->noise, step, line.x[NOISE], false); /* null: not known */
     if (line.there[VAL_LOSS]) add(&c->val, step, line.x[VAL_LOSS], false);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
     c->last_step = step;

@@ -30,6 +30,7 @@ typedef struct curve_series {
 
 typedef struct cli_curve {
     curve_series loss, val, lr, norm, step_ms, rate; /* rate: tokens a second */
+    curve_series noise;                              /* gradient noise scale, tokens */
     int64_t first_step, last_step;                   /* 0: nothing yet */
     int64_t skipped;                                 /* as the last line has it */
     int64_t bad_lines, first_bad;                    /* lines that are not a run's */

@@ -56,6 +56,7 @@ static work work_of(const cli_picture *p, int32_t index)
     case ZR_STEP_REDUCE_SCATTER:
     case ZR_STEP_REDUCE:
         return WORK_REDUCE;
+    case ZR_STEP_SQUARE_MICRO:
     case ZR_STEP_SQUARE:
     case ZR_STEP_AGREE:
     case ZR_STEP_NORM:

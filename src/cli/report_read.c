@@ -14,6 +14,7 @@ const cli_quantity cli_quantities[] = {
     {"lr", "Learning rate", "", offsetof(cli_curve, lr), false, true, false},
     {"tokens_per_sec", "Tokens a second", "of all ranks", offsetof(cli_curve, rate), false, true, true},
     {"step_ms", "Time of a step", "ms", offsetof(cli_curve, step_ms), false, true, true},
+    {"noise_scale_tokens", "Gradient noise scale", "tokens", offsetof(cli_curve, noise), true, false, false},
 };
 const int cli_n_quantities = sizeof(cli_quantities) / sizeof(cli_quantities[0]);
 
@@ -135,6 +136,7 @@ static void find_facts(cli_report_run *run)
     fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->step_ms), ms_text);
     fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->rate), cli_amount);
     fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
+    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", "noise_scale_tokens", cli_amount);
     fact_at(run, "params", "Parameters", "params", cli_amount);
     fact_at(run, "ranks", "Ranks", "ranks", NULL);
     fact_at(run, "stage", "ZeRO stage", "planned.stage", NULL);

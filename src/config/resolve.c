@@ -177,6 +177,18 @@ static zr_status check_world(const zr_config *config, int ranks)
                              ranks, below, below * 2);
 }
 
+/* A noise is what micro-gradients differ by. Where their number is still to be chosen, a step has at most one of each
+ * sample. */
+static zr_status check_noise_scale(const zr_config *config, int ranks)
+{
+    const int64_t micro = zr_config_split_open(config) ? config->micro_batch_size * config->accumulation_steps
+                                                       : config->accumulation_steps;
+    if (!config->train.noise_scale || ranks > 1 || micro > 1) return ZR_OK;
+    return zr__config_refuse(config, "train.gradient_noise_scale: it compares the micro-batches of a step, and a step "
+                                     "has one (1 data-parallel rank x gradient_accumulation_steps 1); wanted at least "
+                                     "two: raise gradient_accumulation_steps, or take more ranks");
+}
+
 /* Where the gradient is kept for its sums, a second pass would only cost time: zr_train_layout plans none. */
 static zr_status note_two_pass(zr_config *config)
 {
@@ -222,6 +234,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(resolve_sizes(config));
     ZR_TRY(resolve_batch(config, ranks));
     ZR_TRY(check_all_reduce(config));
+    ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;

@@ -140,6 +140,10 @@ static const zr_key table[] = {
     EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
+    BOOL("train.gradient_noise_scale", "false", FIELD(train.noise_scale), ALL,
+         .help = "measure the gradient noise scale (McCandlish et al. 2018), the batch up to which a larger one pays, "
+                 "from the norms of each micro-batch's own gradient: noise_scale_tokens in metrics.jsonl. Reads each "
+                 "gradient once more; wants two micro-batches a step, over ranks and accumulation together"),
 
     INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
         .help =

@@ -250,7 +250,7 @@ static void begin_step(zr_engine *e, const zr_step_args *args)
 static zr_step_result result_of(const zr_engine *e)
 {
     const zr_verdict *v = zr__result(e, e->plan->verdict);
-    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param};
+    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param, v->micro_square};
 }
 
 static zr_status check_step(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)

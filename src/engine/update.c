@@ -44,7 +44,8 @@ static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
-    *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1}; /* NORM or AGREE has read the last ones, behind the device */
+    if (!r->step->adds || r->micro == 0) /* NORM or AGREE has read the last ones, behind the device */
+        *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin, stop) : square_range(r, begin, begin, stop);
 }
 
@@ -98,79 +99,106 @@ zr_status zr__agree(const zr__running *r)
 /* What NORM learns from all ranks. */
 typedef struct agreed {
     double squares, loss;
-    double bad; /* first bad parameter; behind the last one: the loss; infinity: all is finite */
+    double bad;   /* first bad parameter; behind the last one: the loss; infinity: all is finite */
+    double micro; /* squares of all micro-gradients, 0: nobody asked */
 } agreed;
 
 /* Squares are summed shard by shard in double, then over the shards in their order: the same sum at every stage and
  * with every way to share them out. */
-static agreed agree_in_order(const zr_engine *e, const double *all, int ranks)
+static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
+    const zr_engine *e = r->engine;
+    const int n = zr_norm_scalars(false, r->step->rounds > 0);
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
-        sum.squares += all[ZR_NORM_SCALARS * e->by_shard[i]];
-        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0)
-            sum.loss += all[ZR_NORM_SCALARS * i + 1]; /* the others have the same */
-        sum.bad = fmin(sum.bad, all[ZR_NORM_SCALARS * i + 2]);
+        const double *its = all + (ptrdiff_t)n * i;
+        sum.squares += all[(ptrdiff_t)n * e->by_shard[i]];
+        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) sum.loss += its[1]; /* the others have the same */
+        sum.bad = fmin(sum.bad, its[2]);
+        if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }
     return sum;
 }
 
 /* Shards end elsewhere with another number of ranks: these sums do not feel it. */
-static agreed agree_exactly(const zr_engine *e, const double *all, int ranks)
+static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 {
+    const zr_engine *e = r->engine;
+    const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * ranks;
     agreed sum = {.bad = INFINITY};
-    zr_exact squares = {0}, loss = {0};
+    zr_exact squares = {0}, loss = {0}, micro = {0};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * i;
         zr_exact_unpack(&squares, its);
         if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
+        if (r->step->rounds > 0) zr_exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
     }
+    sum.micro = zr_exact_value(&micro);
     sum.squares = zr_exact_value(&squares);
     sum.loss = zr_exact_value(&loss);
     return sum;
 }
 
-/* What this rank says: returns how many numbers. */
-static int say(const zr__running *r, double mine[ZR_NORM_SCALARS_ANY_RANKS])
+/* What this rank says. */
+typedef struct said {
+    double sum, micro; /* of squares; in any_ranks the exact ones */
+    zr_exact exact, exact_micro;
+    double bad;
+} said;
+
+static said add_squares(const zr__running *r)
 {
-    const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
-    double bad = loss->not_finite ? zr_graph_params(r->engine->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    zr_exact exact = {0};
-    double sum = 0;
+    const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
+    said own = {.bad = INFINITY};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
-        sum += square->sum;
-        zr_exact_merge(&exact, &square->exact);
-        bad = fmin(bad, bad_param(r, u));
+        const bool own_micro = u >= SQUARES + units;
+        *(own_micro ? &own.micro : &own.sum) += square->sum;
+        zr_exact_merge(own_micro ? &own.exact_micro : &own.exact, &square->exact);
+        if (!own_micro) own.bad = fmin(own.bad, bad_param(r, u)); /* theirs is in the sums as well */
     }
-    const int n = r->step->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
-    if (r->step->any_ranks) {
-        zr_exact_pack(&exact, mine);
-        zr_exact_pack(loss, mine + ZR_EXACT_LIMBS);
-    } else {
-        mine[0] = sum;
-        mine[1] = zr_exact_value(loss);
-    }
-    mine[n - 1] = bad;
-    return n;
+    return own;
 }
 
-/* One exchange tells everyone everything. */
+/* One exchange tells everyone everything; of exact sums those of micro-gradients take one more. */
+static zr_status exchange(const zr__running *r, double *numbers)
+{
+    zr_engine *e = r->engine;
+    const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
+    const said own = add_squares(r);
+    const double behind = zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]);
+    const double bad = loss->not_finite ? fmin(own.bad, behind) : own.bad;
+    if (!r->step->any_ranks) {
+        const double mine[] = {own.sum, zr_exact_value(loss), bad, own.micro};
+        return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
+    }
+    double mine[ZR_NORM_SCALARS_ANY_RANKS];
+    zr_exact_pack(&own.exact, mine);
+    zr_exact_pack(loss, mine + ZR_EXACT_LIMBS);
+    mine[ZR_NORM_SCALARS_ANY_RANKS - 1] = bad;
+    ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_ANY_RANKS, numbers));
+    if (r->step->rounds == 0) return ZR_OK;
+    zr_exact_pack(&own.exact_micro, mine);
+    return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_ANY_RANKS * e->plan->ranks);
+}
+
 zr_status zr__norm(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const int ranks = e->plan->ranks;
-    double mine[ZR_NORM_SCALARS_ANY_RANKS] = {0}, *numbers = (double *)zr__at(r, NUMBERS);
+    double *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(r->device->ops->finish(r->device));
-    ZR_TRY(zr_comm_scalars(e->comm, mine, say(r, mine), numbers));
-    agreed all = r->step->any_ranks ? agree_exactly(e, numbers, ranks) : agree_in_order(e, numbers, ranks);
+    ZR_TRY(exchange(r, numbers));
+    agreed all = r->step->any_ranks ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
     *(zr_verdict *)zr__at(r, VERDICT) =
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
+                     /* Each is a share of the step's mean loss: of its own it is so many times that. */
+                     .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
                      .skipped = e->dry || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};

@@ -91,7 +91,7 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
     [ZR_STEP_REPEAT] = run_nothing, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
     [ZR_STEP_END] = run_nothing,    [ZR_STEP_SQUARE] = zr__square,
     [ZR_STEP_AGREE] = zr__agree,    [ZR_STEP_NORM] = zr__norm,
-    [ZR_STEP_UPDATE] = zr__update,
+    [ZR_STEP_UPDATE] = zr__update,  [ZR_STEP_SQUARE_MICRO] = zr__square,
 };
 
 /* ---- one step ---------------------------------------------------------------------------------- */

@@ -143,7 +143,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     case ZR_STEP_BROADCAST:
         return step->range.count * zr_dtype_bytes(pieces[1].dtype);
     case ZR_STEP_NORM:
-        return others * (step->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS) * (int64_t)sizeof(double);
+        return others * zr_norm_scalars(step->any_ranks, step->rounds > 0) * (int64_t)sizeof(double);
     case ZR_STEP_AGREE:
         return others * ZR_AGREE_SCALARS * (int64_t)sizeof(double);
     default:

@@ -64,6 +64,34 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
+/* Squares of micro-gradients are of each unit's whole gradient, in every round, and before a reduction may change it:
+ * where its sums take the place of a piece, no buffer shows which of the two is there. */
+static zr_status check_micro_squares(const zr__proof *p)
+{
+    const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
+    bool wanted = p->kind == ZR_SCHEDULE_TRAIN && p->plan->layout.micro_squares;
+    for (int32_t u = 0; u < p->plan->n_units && wanted; u++) {
+        int32_t square = -1, taken = 0;
+        for (int32_t i = 0; i < rest; i++) {
+            const zr_step *step = &p->s->step[i];
+            const zr_use *use = &p->s->use[step->uses];
+            if (step->unit != u || step->op >= 0) continue;
+            bool reduces = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+            bool changes = reduces && use[0].writes;
+            if (step->kind == ZR_STEP_SQUARE_MICRO) {
+                square = i;
+                taken += step->when == ZR_WHEN_ALWAYS && use[0].range.first == 0 &&
+                         use[0].range.count == p->plan->unit[u].padded_elems;
+            }
+            ZR_CHECK(!changes || (square >= 0 && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
+                     "step %d reduces the gradient of unit %d before its squares are taken", i, u);
+        }
+        ZR_CHECK(taken == (p->plan->unit[u].elems > 0), ZR_ERR_INTERNAL,
+                 "the squares of the micro-gradients of unit %d are taken %d times a round", u, taken);
+    }
+    return ZR_OK;
+}
+
 /* NCCL's sum takes the place of this rank's piece, and all pieces lie side by side, each of all that a rank has. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
@@ -224,6 +252,7 @@ static zr_status check_rounds(zr__proof *p)
         for (int saves = 0; wanted[pair] && saves <= both; saves++) {
             ZR_TRY(zr__check_order(p, (zr__pair)pair, saves > 0));
             ZR_TRY(check_updates(p));
+            ZR_TRY(check_micro_squares(p));
         }
     }
     return ZR_OK;

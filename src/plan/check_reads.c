@@ -242,10 +242,11 @@ static bool reduces(const zr_step *step)
 }
 
 /* Does a step's i-th use read what others have written? Not where it works in memory that it writes before, nor where a
- * move ends in the place that it comes from; sums are added to from the second round on. */
+ * move ends in the place that it comes from; sums are added to from the second round on, also those of squares. */
 static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
 {
-    bool works = use->writes && use->range.count == 0 && step->kind != ZR_STEP_LOSS;
+    bool added = step->kind == ZR_STEP_LOSS || (step->kind == ZR_STEP_SQUARE_MICRO && later);
+    bool works = use->writes && use->range.count == 0 && !added;
     bool moved = (gathers(step) && i > 0) || (reduces(step) && i > 0 && !(step->adds && later));
     return use->reads && !works && !moved;
 }

@@ -277,8 +277,9 @@ void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__i
 void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
 /* Likewise for a zr__fetch. With hpZ all but the unit's first of a training step come from the second copy. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
-/* Reduce a unit: pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch. */
-void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad);
+/* Reduce a unit: pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch; again: of a
+ * second pass, whose squares the first has taken. */
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 /* Gather what other ranks have updated of a unit that stays whole, once a training step. */
 void zr__write_refresh(zr__list *l, int32_t unit);
 /* Does this rank keep the whole unit, of which others update parts? */
@@ -326,6 +327,8 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
  * `norm`: the square alone, since this pass is for the norm. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 void zr__write_norm(zr__list *l);
+/* Where the layout asks for it: the squares of a unit's gradient, which is still this rank's micro-batch's alone. */
+void zr__write_micro_square(zr__list *l, int32_t unit, const zr_state *gradient);
 /* After the last micro-batch: norm, and the updates that were not made along the way. */
 void zr__write_update(zr__list *l);
 

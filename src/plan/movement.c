@@ -285,12 +285,13 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad)
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
+    if (!again) zr__write_micro_square(l, unit, &gradient);
     if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
 
     level v[2];

@@ -32,6 +32,9 @@ static zr_status check_choices(const zr_layout *l)
              lean ? "lean" : "paper", (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
     ZR_CHECK(!l->any_ranks || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
+    ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
+             "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
+             "wanted, which can be compared with their mean");
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
              "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->any_ranks), ZR_ERR_UNSUPPORTED,

@@ -37,7 +37,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
     if (w->pending) consume_units(w, segment - 1);
     for (int32_t u = 0; u < plan->n_units && w->list.status == ZR_OK; u++) {
         if (!is_due(w, u, segment)) continue;
-        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u));
+        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), d->segment[segment].pass > 0);
         if (!for_norm(w, segment))
             zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm is of shards */
     }

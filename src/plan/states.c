@@ -145,7 +145,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->shard_elems = u->padded_elems / l->ranks;
         u->own = part_of(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->second.buffer = u->master.buffer = u->square =
-            u->verdict = ZR_NONE;
+            u->micro_square = u->verdict = ZR_NONE;
         u->gathered = plan->param_group != ZR_GROUP_SELF && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
@@ -273,13 +273,15 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
     if (!l->train) return ZR_OK;
-    size_t scalars = l->any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS;
+    const size_t scalars = (size_t)zr_norm_scalars(l->any_ranks, l->micro_squares);
     ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         if (u->elems == 0) continue; /* a unit without parameters of its own has no gradient */
         ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
+        if (l->micro_squares)
+            ZR_TRY(result(plan, i, "squares of micro-gradients", sizeof(zr_square), &u->micro_square));
         u->verdict = plan->verdict;
         if (plan->consume_grad && !l->two_pass)
             ZR_TRY(result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));

@@ -29,17 +29,24 @@ static json_t *print_scaler(const zr_loss_scaler *s)
                      "hysteresis_left", (json_int_t)s->hysteresis_left);
 }
 
+/** To the bit: a run that goes on has the averages that it would have had. */
+static json_t *print_noise(const zr_noise_scale *n)
+{
+    if (n->steps == 0) return json_null();
+    return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
+}
+
 static json_t *print_all(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:O}", /**/
-                     "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples",
-                     (json_int_t)run->samples, "skipped", (json_int_t)run->skipped, "skipped_in_row",
-                     (json_int_t)run->skipped_in_row, "loss", isfinite(run->loss) ? json_real(run->loss) : json_null(),
-                     "loss_scale", run->scaler.scale, "loss_scaler", print_scaler(&run->scaler), "ranks", run->ranks,
-                     "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype), "layout",
-                     layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
-                     print_file(&run->train), "val", print_file(&run->val), "tokenizer",
-                     run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:O}", /**/
+        "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples", (json_int_t)run->samples,
+        "skipped", (json_int_t)run->skipped, "skipped_in_row", (json_int_t)run->skipped_in_row, "loss",
+        isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
+        print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
+        "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
+        print_file(&run->train), "val", print_file(&run->val), "noise_scale", print_noise(&run->noise), "tokenizer",
+        run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
@@ -114,6 +121,19 @@ static zr_status read_scaler(const reader *r, zr_loss_scaler *s)
     return ZR_OK;
 }
 
+/** Null, or not there: none was measured. */
+static zr_status read_noise(const reader *r, zr_noise_scale *n)
+{
+    const json_t *value = json_object_get(r->object, "noise_scale");
+    const json_t *gradient = json_object_get(value, "gradient"), *trace = json_object_get(value, "trace");
+    const reader inner = {value, r->where};
+    if (!value || json_is_null(value)) return ZR_OK;
+    if (!json_is_number(gradient) || !json_is_number(trace)) return no_use(r, "noise_scale");
+    n->gradient = json_number_value(gradient);
+    n->trace = json_number_value(trace);
+    return read_count(&inner, "steps", 1, &n->steps);
+}
+
 static zr_status read_all(const reader *r, zr__checkpoint_run *run)
 {
     int64_t ranks = 0;
@@ -129,6 +149,7 @@ static zr_status read_all(const reader *r, zr__checkpoint_run *run)
     run->ranks = (int)ranks;
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     ZR_TRY(read_scaler(r, &run->scaler));
+    ZR_TRY(read_noise(r, &run->noise));
     ZR_TRY(read_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
     ZR_TRY(read_file(&data, "train", &run->train));
     ZR_TRY(read_file(&data, "val", &run->val));

@@ -20,6 +20,7 @@ typedef struct zr__checkpoint_run {
     int64_t skipped, skipped_in_row;
     double loss;                                  /* of the last step, NaN: none, or not finite */
     zr_loss_scaler scaler;                        /* of a dynamic one: scale, step, last_overflow, hysteresis_left */
+    zr_noise_scale noise;                         /* steps 0: none was measured */
     int64_t micro_batch_size, accumulation_steps; /* 0: no run wrote it */
     int ranks; /* 0: no run wrote it, but zr_convert; of the configuration it knows the model alone */
     char optimizer[ZR_OPTIMIZER_BYTES];

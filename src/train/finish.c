@@ -175,6 +175,10 @@ static zr_status report(zr__run *r, double begin)
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
+    char words[ZR_NOISE_SCALE_BYTES];
+    if (r->config->train.noise_scale)
+        zr__run_note(
+            r, zr_noise_scale_words(r->result->noise_scale, r->config->train_batch_size * r->plan->layout.seq, words));
     if (r->comm->rank == 0) compare_with_plan(r);
     if (r->comm->rank == 0) hold_to_promise(r);
     return ZR_OK;

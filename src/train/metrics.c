@@ -13,17 +13,19 @@ static const char *number(double x, char out[ZR_NUMBER_BYTES])
 
 int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES])
 {
-    char n[10][ZR_NUMBER_BYTES], scale[64] = "";
+    char n[11][ZR_NUMBER_BYTES], scale[64] = "", noise[64] = "";
     if (step->loss_scale > 0.0)
         snprintf(scale, sizeof(scale), ", \"loss_scale\":%s", zr__text_shortest(step->loss_scale, n[9]));
+    if (step->noise) snprintf(noise, sizeof(noise), ", \"noise_scale_tokens\":%s", number(step->noise_scale, n[10]));
     return snprintf(line, ZR_LINE_BYTES,
                     "{\"step\":%lld, \"loss\":%s, \"grad_norm\":%s, \"lr\":%s, \"tokens\":%lld, \"step_ms\":%s, "
                     "\"tokens_per_sec\":%s, \"samples_per_sec\":%s, \"tflops\":%s, \"mfu\":%s, \"skipped\":%lld, "
-                    "\"data_wait_ms\":%s%s}\n",
+                    "\"data_wait_ms\":%s%s%s}\n",
                     (long long)step->step, number(step->loss, n[0]), number(step->grad_norm, n[1]),
                     number(step->lr, n[2]), (long long)step->tokens, number(1e3 * step->step_sec, n[3]),
                     number(step->tokens_per_sec, n[4]), number(step->samples_per_sec, n[5]), number(step->tflops, n[6]),
-                    number(step->mfu, n[7]), (long long)step->skipped, number(1e3 * step->data_wait_sec, n[8]), scale);
+                    number(step->mfu, n[7]), (long long)step->skipped, number(1e3 * step->data_wait_sec, n[8]), scale,
+                    noise);
 }
 
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])
@@ -37,7 +39,7 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
                           char **json)
 {
     char *planned = NULL, *measured = NULL, *timed = NULL, wall[ZR_NUMBER_BYTES], loss[ZR_NUMBER_BYTES],
-         val[ZR_NUMBER_BYTES];
+         val[ZR_NUMBER_BYTES], noise[ZR_NUMBER_BYTES], words[ZR_NOISE_SCALE_BYTES];
     zr__text text = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
@@ -55,6 +57,11 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
         &text, " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s",
         info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
         number(result->loss, loss), number(result->val_loss, val));
+    if (info->config->train.noise_scale) {
+        zr_noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
+        zr__text_add(&text, ",\n \"noise_scale_tokens\":%s, \"noise_scale\":\"%s\"", number(result->noise_scale, noise),
+                     words);
+    }
     if (timed) zr__text_add(&text, ",\n \"timings\":%s", timed);
     zr__text_add(&text, "}\n");
     ZR_TRY_GOTO(st, zr__text_take(&text, json), done);

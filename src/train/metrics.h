@@ -6,7 +6,8 @@
 
 #define ZR_LINE_BYTES 768
 
-/** One line with its newline; its length. "loss_scale" stands in it with fp16 only. */
+/** One line with its newline; its length. "loss_scale" stands in it with fp16 only, "noise_scale_tokens"
+ *  with train.gradient_noise_scale only. */
 int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES]);
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES]);
 

@@ -197,6 +197,9 @@ enum {
     LEFT,
     MICRO_BATCH,
     ACCUMULATION,
+    NOISE_STEPS,
+    NOISE_GRADIENT,
+    NOISE_TRACE,
     NUMBERS
 };
 
@@ -216,7 +219,10 @@ static zr_status share(zr__run *r)
                               [OVERFLOW] = (double)s->last_overflow,
                               [LEFT] = (double)s->hysteresis_left,
                               [MICRO_BATCH] = (double)from->micro_batch_size,
-                              [ACCUMULATION] = (double)from->accumulation_steps};
+                              [ACCUMULATION] = (double)from->accumulation_steps,
+                              [NOISE_STEPS] = (double)from->noise.steps,
+                              [NOISE_GRADIENT] = from->noise.gradient,
+                              [NOISE_TRACE] = from->noise.trace};
     ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, r->comm->table)));
     const double *its = r->comm->table;
     r->resume.step = (int64_t)its[STEP];
@@ -232,6 +238,7 @@ static zr_status share(zr__run *r)
     s->hysteresis_left = (int64_t)its[LEFT];
     from->micro_batch_size = (int64_t)its[MICRO_BATCH];
     from->accumulation_steps = (int64_t)its[ACCUMULATION];
+    from->noise = (zr_noise_scale){its[NOISE_GRADIENT], its[NOISE_TRACE], (int64_t)its[NOISE_STEPS]};
     return ZR_OK;
 }
 
@@ -347,6 +354,8 @@ static void take_over(zr__run *r)
     r->result->skipped = from->skipped;
     r->skipped_in_row = from->skipped_in_row;
     r->result->loss = from->loss;
+    if (r->config->train.noise_scale) r->noise = from->noise;
+    r->result->noise_scale = zr_noise_scale_value(&r->noise);
     if (!r->scaler.dynamic || !from->scaler.dynamic) return;
     r->scaler.scale = fmax(from->scaler.scale, r->scaler.min_scale);
     r->scaler.step = from->scaler.step;

@@ -277,7 +277,9 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .step_sec = sec,
                           .data_wait_sec = r->data_wait_sec,
                           .skipped = r->result->skipped,
-                          .loss_scale = r->config->fp16 ? scale : 0.0};
+                          .loss_scale = r->config->fp16 ? scale : 0.0,
+                          .noise = r->config->train.noise_scale,
+                          .noise_scale = r->result->noise_scale};
     fill_rates(r, &line);
     log_line(r, text, zr__metrics_step(&line, text));
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
@@ -335,6 +337,16 @@ static zr_status cannot_skip(const char *what)
                    what);
 }
 
+/** What a step that updated says of the gradient's noise. The same on every rank. */
+static void add_noise(zr__run *r, const zr_step_result *did)
+{
+    const zr_layout *l = &r->plan->layout;
+    const double small = (double)(l->batch * l->seq), big = small * (double)l->accum * l->ranks;
+    if (!l->micro_squares || did->skipped) return;
+    zr_noise_scale_add(&r->noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
+    r->result->noise_scale = zr_noise_scale_value(&r->noise);
+}
+
 zr_status zr__run_collect_trace(zr__run *r, int64_t step)
 {
     ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, step)));
@@ -390,6 +402,7 @@ static zr_status one_step(zr__run *r)
     r->result->steps++;
     r->result->loss = did.loss;
     r->suspect = !isfinite(did.loss);
+    add_noise(r, &did);
     st = count_skipped(r, &did);
     report_step(r, &did, args.lr, args.loss_scale, sec);
     return st;
@@ -479,7 +492,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
                  .resume = {.asked = resume, .step = -1},
                  .saved_step = -1,
                  .dir = ZR_RUN_DIR_INIT};
-    result->loss = result->val_loss = NAN;
+    result->loss = result->val_loss = result->noise_scale = NAN;
     r.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
     zr_status st = run_all(&r);

@@ -58,6 +58,7 @@ typedef struct zr__run {
     bool out_of_time;       /* it stops for observer->end_sec, by what this rank knows */
     bool mixed;             /* some units are updated and some are not: no weights to keep */
     zr_loss_scaler scaler;
+    zr_noise_scale noise;
     int64_t skipped_in_row; /* without those that lowered the loss scale */
 } zr__run;
 

@@ -296,6 +296,7 @@ zr_status zr__save_note_run(zr__save *s)
                                     .skipped_in_row = r->skipped_in_row,
                                     .loss = r->result->loss,
                                     .scaler = r->scaler,
+                                    .noise = r->noise,
                                     .ranks = r->comm->size,
                                     .train = r->train,
                                     .val = r->val};

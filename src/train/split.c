@@ -51,6 +51,7 @@ static zr_status try_split(search *s, int64_t rows, int64_t accum, bool *last)
 {
     zr_plan *plan = NULL;
     *last = false;
+    if (accum == 1 && s->config->train.noise_scale && s->ranks == s->config->parallel.tensor) return ZR_OK;
     set(s->config, rows, accum);
     zr_status st = zr_train_plan(s->config, s->ranks, -1, s->profile, &plan);
     if (accum > 1 && st == ZR_ERR_UNSUPPORTED) return ZR_OK;

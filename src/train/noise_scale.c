@@ -1,0 +1,49 @@
+#include "base/text.h"
+#include "zr/train.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* What a step counts in the averages: about the last hundred have a say. */
+#define WEIGHT 0.01
+/* How far apart two batches may be and still be about the same. */
+#define ABOUT 2.0
+
+void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small, double big_square, double big)
+{
+    const double gradient = (big * big_square - small * small_square) / (big - small);
+    const double trace = (small_square - big_square) / (1 / small - 1 / big);
+    if (!isfinite(gradient) || !isfinite(trace)) return;
+    /* Both begin at zero: by how much that makes them too small drops out of their quotient. */
+    noise->gradient += WEIGHT * (gradient - noise->gradient);
+    noise->trace += WEIGHT * (trace - noise->trace);
+    noise->steps++;
+}
+
+double zr_noise_scale_value(const zr_noise_scale *noise)
+{
+    if (noise->steps < ZR_NOISE_SCALE_STEPS || noise->gradient <= 0 || noise->trace <= 0) return NAN;
+    return noise->trace / noise->gradient;
+}
+
+char *zr_noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES])
+{
+    char tokens[ZR_NUMBER_BYTES], its[ZR_NUMBER_BYTES];
+    const double more = scale / (double)batch;
+    if (!isfinite(scale)) {
+        snprintf(out, ZR_NOISE_SCALE_BYTES,
+                 "the gradient noise scale is not known yet: it takes %d steps, and a mean gradient that stands out",
+                 ZR_NOISE_SCALE_STEPS);
+        return out;
+    }
+    const char *advice = more > ABOUT       ? "a larger batch would take fewer steps for few more tokens"
+                         : 1 / more > ABOUT ? "a smaller batch would take fewer tokens for few more steps"
+                                            : "larger batches save few steps, smaller ones few tokens";
+    zr__text_shortest(round(scale), tokens);
+    zr__text_shortest((double)batch, its);
+    snprintf(out, ZR_NOISE_SCALE_BYTES,
+             "critical batch about %s tokens (gradient noise scale), a step has %s: %.2g times the fewest steps and "
+             "%.2g times the fewest tokens; %s",
+             tokens, its, 1 + more, 1 + 1 / more, advice);
+    return out;
+}
