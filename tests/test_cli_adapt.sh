@@ -20,7 +20,7 @@ auto='--train_micro_batch_size_per_gpu=auto --gradient_accumulation_steps=auto'
 plan() { # LIMIT KEYS...
     limit=$1
     shift
-    "$ZR" plan c.json --ranks 2 --memory "$limit" "$@"
+    "$ZR" plan c.json --ranks 2 --memory.limit="$limit" "$@"
 }
 train() { # DIR KEYS...
     dir=$1
@@ -40,7 +40,7 @@ check "... nothing is computed again" grep -q 'the fewest that fit memory.limit'
 fewer="--gradient_accumulation_steps=$((${split%% *} / 2))"
 check "... with half as many something is" plan 57MB "$fewer" --schedule
 check "... " grep -q ' again' out
-check "... shown in the text" sh -c "'$ZR' plan c.json --ranks 2 --memory 57MB $auto 2>/dev/null | grep -q '^${split%% *} micro-batches a step'"
+check "... shown in the text" sh -c "'$ZR' plan c.json --ranks 2 --memory.limit=57MB $auto 2>/dev/null | grep -q '^${split%% *} micro-batches a step'"
 check "hardly any room" plan 54MB $auto
 check "... computes again" grep -q 'taken as .*: the best of what fits memory.limit' err
 check "no room" plan 51MB $auto
@@ -78,7 +78,7 @@ ac=--activation_checkpointing
 tensor() { # LIMIT KEYS...
     limit=$1
     shift
-    "$ZR" plan c.json --ranks 4 --tensor 4 --memory "$limit" --model.n_layer=8 "$@"
+    "$ZR" plan c.json --ranks 4 --tensor 4 --memory.limit="$limit" --model.n_layer=8 "$@"
 }
 check "side by side" tensor 1GB $ac.policy=none
 for name in 'none' 'selective' 'selective Pa' 'unit' 'unit Pa' 'unit Pa+cpu'; do

@@ -192,10 +192,20 @@ ZR_API bool zr_config_given(const zr_config *config, const char *key);
 /** Whether an override gave it, and no file. */
 ZR_API bool zr_config_overridden(const zr_config *config, const char *key);
 
-/** Is it left to the memory how a step's samples are split into micro-batches? So it is where train_batch_size is
- * given, the two others of the three are the literal "auto", and activation_checkpointing.policy auto has a
- * memory.limit. Until somebody chooses (zr_train_split), zr_config_resolve takes one micro-batch. */
-ZR_API bool zr_config_split_open(const zr_config *config);
+/** What is left to memory.limit, until somebody chooses (zr_train_choose). */
+typedef struct zr_config_open {
+    bool stage;  /* zero_optimization.stage; until then 0 */
+    bool policy; /* activation_checkpointing.policy; until then none */
+    bool split;  /* how the samples of a given train_batch_size are split; until then into one micro-batch */
+    bool batch;  /* train_micro_batch_size_per_gpu, and with it train_batch_size; until then one sample */
+} zr_config_open;
+
+/** What of these is not given is left to memory.limit, as `--memory` asks for. Between loading and resolving. */
+ZR_API void zr_config_leave_open(zr_config *config);
+
+/** Nothing without a memory.limit that is given. Also without zr_config_leave_open `split`: where train_batch_size is
+ *  given, the two others of the three are the literal "auto", and so is activation_checkpointing.policy. */
+ZR_API zr_config_open zr_config_get_open(const zr_config *config);
 
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);

@@ -270,15 +270,24 @@ ZR_API ZR_NODISCARD zr_status zr_train_plan_layout(const zr_config *config, cons
 ZR_API ZR_NODISCARD zr_status zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                             zr_plan **plan);
 
-/** Where the split of a step's samples into micro-batches is open (zr_config_split_open): set the one whose plan by
- * this profile fits memory.limit and is to be had rather than the others (zr_plan_better), of equals the one of the
- * fewest micro-batches; where nothing fits, the one that takes the least. At most 65536 micro-batches are tried. The
- * same for the same configuration and profile, rates included. kept: the micro-batches of a run that goes on, which
- * stay where they fit; 0: none. `note` says what was taken, "" where nothing was open.
- */
+/** The micro-batches of a run that goes on; accum 0: none. */
+typedef struct zr_train_kept {
+    int64_t rows, accum; /* samples of a micro-batch on each rank, micro-batches of a step */
+} zr_train_kept;
+
+/** Settle what a resolved configuration leaves to the memory (zr_config_get_open): ZeRO stage, recompute policy and
+ * micro-batches that fit memory.limit (zr_train_rank_bytes) and take the least time for each token, as zr_plan_price
+ * tells by this profile. Of what takes at most 1 % more the lowest stage is taken; of that the fewest micro-batches of
+ * samples that are given, or the fewest samples. Where nothing fits: what takes the least. Where a rate that counts is
+ * not known, usual proportions of products, memory and link stand for it; where micro-batches alone are open, the least
+ * FLOPs are taken, then the least traffic.
+ *
+ * At most 65536 micro-batches are tried. The same for the same configuration and profile, rates included. kept: stays
+ * where it fits, and where the number of samples is open in any case. `note` says what was taken, "" where nothing was
+ * open. Errors: of zr_train_plan, where nothing can be planned. */
 #define ZR_TRAIN_NOTE_BYTES 320
-ZR_API ZR_NODISCARD zr_status zr_train_split(zr_config *config, int ranks, const zr_profile *profile, int64_t kept,
-                                             char note[ZR_TRAIN_NOTE_BYTES]);
+ZR_API ZR_NODISCARD zr_status zr_train_choose(zr_config *config, int ranks, const zr_profile *profile,
+                                              zr_train_kept kept, char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */

@@ -19,7 +19,8 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
     if (alone) ZR_TRY(cli_override(args, room[n++], "optimizer.type=\"AdamW\""));
-    if (brief->batch || alone) {
+    args->by_memory = brief->memory && brief->chooses;
+    if (brief->batch || (alone && !args->by_memory)) {
         long long batch = brief->batch ? brief->batch : 1;
         ZR_TRY(cli_override(args, room[n++], "train_micro_batch_size_per_gpu=%lld", batch));
     }

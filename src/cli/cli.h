@@ -45,6 +45,7 @@ typedef struct cli_args {
     bool keys;                 /* --key.path=value goes to the configuration */
     int max_operands;
     bool help, json, quiet;
+    bool by_memory; /* what is not given is left to --memory */
     cli_color color;
     const char *operand[CLI_MAX_OPERANDS];
     int n_operands;
@@ -90,6 +91,8 @@ void cli_help(const cli_command *command, const cli_option *options, bool keys);
 typedef void cli_help_form(const cli_command *command, const cli_option *options, bool keys);
 void cli_help_as(cli_help_form *form);
 
+/** The configuration of a command line, not settled yet: operand 0 (or none) and its overrides. */
+ZR_NODISCARD zr_status cli_config_load(const cli_args *args, zr_config **config);
 /** Load and settle the configuration of a command line: operand 0 (or none) and its overrides. *own_dir (may
  *  be NULL): none was given to the run. */
 ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir);

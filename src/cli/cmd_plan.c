@@ -24,6 +24,7 @@ typedef struct planning {
     int ranks, local_ranks, in_process; /* all; of this host; of this process */
     zr_config *config;
     zr_profile profile;
+    zr_profile chooser;  /* with the rates that `zr train` chooses by: none that are measured only now */
     int64_t limit_bytes; /* of a rank, 0: none */
     bool own_limit;      /* it is a rank's share of what this machine has */
     cli_max max;
@@ -194,14 +195,14 @@ done:
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
 /** Rates of this machine: what `zr info --bench` remembers, or else (measured) its products alone, measured now. */
-static void know_rates(const planning *p, zr_device *device, bool measured)
+static void know_rates(planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
-    if (zr_rates_recall(&device->profile.facts, &rates) == ZR_OK)
-        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
-    else if (measured)
-        device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
+    const bool known = zr_rates_recall(&device->profile.facts, &rates) == ZR_OK;
+    if (known) zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
+    p->chooser = device->profile;
+    if (measured && !known) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }
 
 /** The profile of this machine's processor, for a rank's share of it, with rates where they are shown. */
@@ -252,10 +253,10 @@ static void take_part(zr_machine *machine, double part)
 }
 
 /** As `zr train` does. */
-static zr_status settle_split(planning *p)
+static zr_status settle_open(planning *p)
 {
     char note[ZR_TRAIN_NOTE_BYTES];
-    ZR_TRY(zr_train_split(p->config, p->ranks, &p->profile, 0, note));
+    ZR_TRY(zr_train_choose(p->config, p->ranks, &p->chooser, (zr_train_kept){0}, note));
     if (note[0]) ZR_TRY(zr_config_add_note(p->config, note));
     return ZR_OK;
 }
@@ -264,12 +265,14 @@ static zr_status settle(planning *p)
 {
     if (p->o->profile) {
         ZR_TRY(cli_profile(p->o->profile, &p->profile));
+        p->chooser = p->profile;
     } else {
         ZR_TRY(profile_here(p));
     }
     if (p->o->efficiency > 0) take_part(&p->profile.machine, p->o->efficiency);
+    if (p->o->efficiency > 0) take_part(&p->chooser.machine, p->o->efficiency);
     settle_limit(p);
-    ZR_TRY(settle_split(p));
+    ZR_TRY(settle_open(p));
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;
 }
@@ -321,7 +324,9 @@ static zr_status plan(cli_args *args, planning *p)
 {
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
-    ZR_TRY(cli_brief_overrides(&p->o->brief, args, room));
+    cli_brief brief = p->o->brief;
+    brief.chooses = !p->o->max; /* else another question is asked of the memory */
+    ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
     ZR_TRY_GOTO(st, check_outputs(p), done);
@@ -371,7 +376,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, any number"},
         CLI_BRIEF_PRESET(o.brief),
         {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
-        CLI_BRIEF_OPTIONS(o.brief),
+        CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_CHOOSES),
         {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},

@@ -320,7 +320,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or `this` machine"},
         {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
         CLI_BRIEF_PRESET(o.brief),
-        CLI_BRIEF_OPTIONS(o.brief),
+        CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_LIMITS),
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
         {"paper", CLI_FLAG, &o.paper, 0, NULL,
          "the ZeRO papers' numbers beside zr's; --cluster: their runs on another one"},

@@ -116,7 +116,7 @@ static zr_status check_stdout(const zr_config *config)
 /** That of a run may be read in the run's own directory, wherever it is now. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
-    ZR_TRY(zr_config_load(args->operand[0], args->override, args->n_overrides, config));
+    ZR_TRY(cli_config_load(args, config));
     zr_status st = zr_train_own_dir(*config);
     if (st == ZR_OK && !(*config)->train.output_dir)
         st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "
@@ -262,11 +262,12 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     int64_t ranks = 0;
     char room[CLI_BRIEF_KEYS][256], data[DATA_BYTES];
     watch_options watch = {.brief = CLI_BRIEF_INIT, .trace = {NULL, 1, 20}};
+    watch.brief.chooses = true;
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
         CLI_BRIEF_PRESET(watch.brief),
         {"data", CLI_TEXT, &watch.data, 0, "FILE", "data.train: text, or tokens"},
-        CLI_BRIEF_OPTIONS(watch.brief),
+        CLI_BRIEF_OPTIONS(watch.brief, CLI_MEMORY_CHOOSES),
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
         {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
          "stop (75) so that the checkpoint is written by then: 90m, 3h"},

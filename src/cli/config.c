@@ -1,9 +1,16 @@
 #include "cli/cli.h"
 
-zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir)
+zr_status cli_config_load(const cli_args *args, zr_config **config)
 {
     const char *path = args->n_operands ? args->operand[0] : NULL;
     ZR_TRY(zr_config_load(path, args->override, args->n_overrides, config));
+    if (args->by_memory) zr_config_leave_open(*config);
+    return ZR_OK;
+}
+
+zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir)
+{
+    ZR_TRY(cli_config_load(args, config));
     if (own_dir) *own_dir = !(*config)->train.output_dir;
     zr_status st = zr_train_prepare(*config, ranks, unix_sec);
     if (st != ZR_OK) zr_config_destroy(config);

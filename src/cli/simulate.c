@@ -109,7 +109,7 @@ zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cl
     char note[ZR_TRAIN_NOTE_BYTES];
     if (config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0)
         config->memory.limit_bytes = cluster->device.memory_bytes;
-    ZR_TRY(zr_train_split(config, ranks, profile, 0, note));
+    ZR_TRY(zr_train_choose(config, ranks, profile, (zr_train_kept){0}, note));
     if (note[0]) ZR_TRY(zr_config_add_note(config, note));
     return ZR_OK;
 }

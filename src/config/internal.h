@@ -32,6 +32,7 @@ struct zr_config_state {
     bool given[ZR_CONFIG_MAX_KEYS];
     bool overridden[ZR_CONFIG_MAX_KEYS];
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
+    bool by_memory;                     /* zr_config_leave_open was called */
 };
 
 /** Where values come from, for messages. */

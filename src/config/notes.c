@@ -109,6 +109,16 @@ static bool same_parent(const char *a, const char *b)
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
+/* Told when it is chosen. */
+static bool is_open(const zr_config *config, const zr_key *key)
+{
+    const zr_config_open open = zr_config_get_open(config);
+    const bool rows = strcmp(key->path, "train_micro_batch_size_per_gpu") == 0,
+               accum = strcmp(key->path, "gradient_accumulation_steps") == 0;
+    return (open.stage && strcmp(key->path, "zero_optimization.stage") == 0) || (open.split && (rows || accum)) ||
+           (open.batch && rows);
+}
+
 /* Whether key i goes into a line with others of its section. */
 static bool is_plain(const zr_config *config, int i)
 {
@@ -116,8 +126,8 @@ static bool is_plain(const zr_config *config, int i)
     double value;
     char text[64];
     const zr_key *key = zr_config_keys(&n);
-    return config->state->automatic[i] && zr__key_is_read(config, &key[i]) && !trainers(config, &key[i], &value) &&
-           zr__value_text(config, &key[i], text, sizeof(text));
+    return config->state->automatic[i] && !is_open(config, &key[i]) && zr__key_is_read(config, &key[i]) &&
+           !trainers(config, &key[i], &value) && zr__value_text(config, &key[i], text, sizeof(text));
 }
 
 static zr_status note_plain(zr_config *config, int first)
@@ -140,12 +150,6 @@ static zr_status note_plain(zr_config *config, int first)
                            line);
 }
 
-static bool is_split(const zr_key *key)
-{
-    return strcmp(key->path, "train_micro_batch_size_per_gpu") == 0 ||
-           strcmp(key->path, "gradient_accumulation_steps") == 0;
-}
-
 static zr_status note_autos(zr_config *config)
 {
     int n;
@@ -154,7 +158,7 @@ static zr_status note_autos(zr_config *config)
         char text[64];
         double value;
         if (!config->state->automatic[i] || !zr__key_is_read(config, &key[i])) continue;
-        if (zr_config_split_open(config) && is_split(&key[i])) continue; /* told when it is chosen */
+        if (is_open(config, &key[i])) continue;
         if (!zr__value_text(config, &key[i], text, sizeof(text))) continue;
         const char *from = trainers(config, &key[i], &value);
         if (from)

@@ -83,18 +83,31 @@ static bool is_automatic(const zr_config *config, const char *path)
     return config->state->automatic[zr__key_find(path) - zr_config_keys(&n)];
 }
 
-bool zr_config_split_open(const zr_config *config)
+void zr_config_leave_open(zr_config *config)
 {
-    return zr_config_given(config, "train_batch_size") && is_automatic(config, "train_micro_batch_size_per_gpu") &&
-           is_automatic(config, "gradient_accumulation_steps") && config->recompute.policy == ZR_POLICY_AUTO &&
-           config->memory.limit_bytes > 0 && zr_config_given(config, "memory.limit");
+    config->state->by_memory = true;
+}
+
+zr_config_open zr_config_get_open(const zr_config *config)
+{
+    static const char rows[] = "train_micro_batch_size_per_gpu", accum[] = "gradient_accumulation_steps";
+    const bool any = config->state->by_memory, samples = zr_config_given(config, "train_batch_size");
+    if (config->memory.limit_bytes == 0 || !zr_config_given(config, "memory.limit")) return (zr_config_open){0};
+    const bool words =
+        is_automatic(config, rows) && is_automatic(config, accum) && config->recompute.policy == ZR_POLICY_AUTO;
+    const bool neither = !zr_config_given(config, rows) && !zr_config_given(config, accum);
+    return (zr_config_open){.stage = any && !zr_config_given(config, "zero_optimization.stage"),
+                            .policy = any && !zr_config_given(config, "activation_checkpointing.policy"),
+                            .split = samples && (words || (any && neither)),
+                            .batch = any && !samples && !zr_config_given(config, rows)};
 }
 
 /* The batch triangle: two given, or one, or none; the rest follows. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     int64_t batch = config->train_batch_size, micro = config->micro_batch_size, accum = config->accumulation_steps;
-    if (!batch && !micro && !is_automatic(config, "train_micro_batch_size_per_gpu"))
+    const zr_config_open open = zr_config_get_open(config);
+    if (!batch && !micro && !open.batch && !is_automatic(config, "train_micro_batch_size_per_gpu"))
         ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, taken as 1"));
     if (!batch && !micro) micro = 1;
     if (!accum && !(batch && micro)) accum = 1;
@@ -181,8 +194,8 @@ static zr_status check_world(const zr_config *config, int ranks)
  * sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
-    const int64_t micro = zr_config_split_open(config) ? config->micro_batch_size * config->accumulation_steps
-                                                       : config->accumulation_steps;
+    const int64_t micro =
+        (zr_config_get_open(config).split ? config->micro_batch_size : 1) * config->accumulation_steps;
     if (!config->train.noise_scale || ranks > 1 || micro > 1) return ZR_OK;
     return zr__config_refuse(config, "train.gradient_noise_scale: it compares the micro-batches of a step, and a step "
                                      "has one (1 data-parallel rank x gradient_accumulation_steps 1); wanted at least "

@@ -49,9 +49,18 @@ zr_status zr__run_highest(zr__run *r, double *number, int n)
 zr_config zr__run_given(const zr__run *r)
 {
     zr_config given = r->given ? *r->given : *r->config;
+    given.zero.stage = r->config->zero.stage;
+    given.recompute.policy = r->config->recompute.policy;
     given.micro_batch_size = r->config->micro_batch_size;
     given.accumulation_steps = r->config->accumulation_steps;
+    given.train_batch_size = r->config->train_batch_size;
     return given;
+}
+
+bool zr__run_open(const zr_config *config)
+{
+    const zr_config_open open = zr_config_get_open(config);
+    return open.stage || open.policy || open.split || open.batch;
 }
 
 /** The type whose peak this rank's matrix products stand against: processors widen fp16, GPUs multiply it as fast as

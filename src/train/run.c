@@ -110,7 +110,7 @@ static void note_limit(const zr__run *r)
 /** Say what policy auto has chosen beside what is computed again. */
 static void note_choices(const zr__run *r)
 {
-    if (r->split_note[0]) zr__run_note(r, r->split_note);
+    if (r->chosen_note[0]) zr__run_note(r, r->chosen_note);
     if (r->config->recompute.policy == ZR_POLICY_AUTO && r->plan->partition_checkpoints &&
         !r->config->recompute.partition)
         zr__run_note(r, r->plan->offload_checkpoints

@@ -38,13 +38,13 @@ typedef struct zr__run {
     zr__run_dir dir;           /* rank 0's */
     zr__file_print train, val; /* what was found in the files; rank 0's, others may differ */
     zr__resume resume;
-    int64_t from_step, from_sample;       /* done before this run, of steps and of samples; 0 where it does not go on */
-    char split_note[ZR_TRAIN_NOTE_BYTES]; /* how samples are split into micro-batches; "": as it was given */
-    bool evaluated;                       /* the evaluation of from_step, if it is due, was made before */
-    int64_t saved_step;                   /* of the newest checkpoint, -1: none */
-    struct zr__save *behind;              /* the checkpoint on its way behind steps, NULL: none is */
-    double step_sec, save_sec;            /* what one takes, by the last ones; 0: none was made */
-    char save_failure[512];               /* the first one that could not be written, "" */
+    int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
+    char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* what was chosen of what was left open; "": nothing */
+    bool evaluated;                        /* the evaluation of from_step, if it is due, was made before */
+    int64_t saved_step;                    /* of the newest checkpoint, -1: none */
+    struct zr__save *behind;               /* the checkpoint on its way behind steps, NULL: none is */
+    double step_sec, save_sec;             /* what one takes, by the last ones; 0: none was made */
+    char save_failure[512];                /* the first one that could not be written, "" */
     zr__watch watch;
     zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
     zr_timings timings; /* at the end, if asked for */
@@ -78,7 +78,9 @@ ZR_NODISCARD zr_status zr__run_highest(zr__run *r, double *number, int n);
 /** The report's bytes become the highest rank's: ranks with more threads take more scratch. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
-/** The configuration as it was given, with the micro-batches that were chosen. What it points to is not its own. */
+/** Is something left to the memory? */
+bool zr__run_open(const zr_config *config);
+/** The configuration as it was given, with what was left open and is chosen. What it points to is not its own. */
 zr_config zr__run_given(const zr__run *r);
 
 /** The type that this rank's matrix products are made in: fp16 is always widened. */

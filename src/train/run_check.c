@@ -131,7 +131,8 @@ static zr_status check_reduce(const zr__run *r)
 /** Does a plan depend on how fast things are? */
 static bool rates_decide(const zr_config *config)
 {
-    return config->recompute.policy == ZR_POLICY_AUTO && (config->parallel.tensor > 1 || zr_config_split_open(config));
+    const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
+    return mixes || zr__run_open(config);
 }
 
 /** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
@@ -156,16 +157,30 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
-/** A run that goes on keeps its split, since sums of other parts have other bits: on as many rows of a rank. */
-static zr_status settle_split(zr__run *r)
+/** Rank 0 chooses for all: one search, and the same plan everywhere. A run that goes on keeps its micro-batches, since
+ * sums of other parts have other bits. */
+static zr_status settle_open(zr__run *r)
 {
+    enum { STAGE, POLICY, ROWS, ACCUM, BATCH, NUMBERS };
     const zr__checkpoint_run *from = &r->resume.from;
-    if (!zr_config_split_open(r->config)) return ZR_OK;
+    const bool first = r->comm->rank == 0;
+    double number[NUMBERS];
+    zr_status st = ZR_OK;
+    if (!zr__run_open(r->config)) return ZR_OK;
     zr_config *config = settle(r);
-    const bool same =
-        from->micro_batch_size * from->accumulation_steps == config->micro_batch_size * config->accumulation_steps;
-    ZR_TRY(
-        zr_train_split(config, r->comm->size, &r->device->profile, same ? from->accumulation_steps : 0, r->split_note));
+    const zr_train_kept kept = {from->micro_batch_size, from->accumulation_steps};
+    if (first) st = zr_train_choose(config, r->comm->size, &r->device->profile, kept, r->chosen_note);
+    ZR_TRY(zr__run_agree(r, st));
+    const double mine[NUMBERS] = {(double)config->zero.stage, config->recompute.policy,
+                                  (double)config->micro_batch_size, (double)config->accumulation_steps,
+                                  (double)config->train_batch_size};
+    for (int i = 0; i < NUMBERS; i++) number[i] = first ? mine[i] : -1;
+    ZR_TRY(zr__run_highest(r, number, NUMBERS));
+    config->zero.stage = (int64_t)number[STAGE];
+    config->recompute.policy = (zr_config_policy)number[POLICY];
+    config->micro_batch_size = (int64_t)number[ROWS];
+    config->accumulation_steps = (int64_t)number[ACCUM];
+    config->train_batch_size = (int64_t)number[BATCH];
     return ZR_OK;
 }
 
@@ -174,7 +189,6 @@ static zr_status check_plan(zr__run *r)
     /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr_comm_process_ranks(r->comm);
-    ZR_TRY(settle_split(r));
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     settle_ahead(r);
     ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
@@ -198,10 +212,6 @@ static zr_status same_auto(zr__run *r)
 {
     uint64_t work;
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm,
-                                          "gradient_accumulation_steps, which is auto (these processors are not alike: "
-                                          "write a number)",
-                                          (uint64_t)r->config->accumulation_steps)));
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
     ZR_TRY(zr__run_agreed(
         r, zr_comm_same(r->comm,
@@ -231,6 +241,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--memory", zr__run_open(r->config))));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
@@ -240,6 +251,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));
+    ZR_TRY(settle_open(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(same_choices(r));
     ZR_TRY(zr__run_highest_report(r, &r->result->planned));

@@ -1,0 +1,447 @@
+/** What a configuration leaves to the memory (zr_config_open), chosen: ZeRO stage, recompute policy, micro-batches.
+ * Each way is a whole plan, priced; policy auto, which makes many plans of its own, is tried only where it may be
+ * fastest. */
+#include "zr/train.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TRIED_MOST 4096
+#define SPLITS_MOST 65536 /* micro-batches of a step */
+#define BATCH_MOST 65536  /* samples of a micro-batch */
+#define ALIKE 1.01        /* a token may take so much longer for a lower stage, or fewer samples */
+#define LEAST_GAIN 0.006  /* of a token's time: larger micro-batches are tried as long as they may save so much */
+#define SLACK 0.02        /* by which what is reckoned of a mix may miss */
+
+/* What a machine is taken for whose rates are not known: of these only the proportions count. */
+#define USUAL_FLOPS_SEC 1e11
+#define USUAL_FLOPS_BYTE 10        /* of memory, on a processor */
+#define USUAL_FLOPS_BYTE_APART 300 /* on a GPU */
+#define USUAL_LINK_PART 0.25       /* of the memory's rate, between ranks */
+
+typedef struct way {
+    int stage;
+    zr_config_policy policy;
+    int64_t rows, accum; /* samples of a micro-batch, micro-batches of a step */
+} way;
+
+/** A way that was planned. */
+typedef struct tried {
+    way way;
+    bool fits, again;     /* something is computed again */
+    double sec, traffic;  /* of a token; without rates FLOPs, and bytes */
+    int64_t bytes, needs; /* zr_memory_limited; zr_train_rank_bytes of it */
+} tried;
+
+typedef struct search {
+    const zr_config *config;
+    zr_config_open open;
+    int ranks;
+    zr_profile profile;
+    bool usual, timed; /* rates are what is usual; sec is a time */
+    int stages[2];     /* the first and the last that are tried */
+    zr_train_kept kept;
+    bool keeps; /* what is kept fits */
+    tried *way;
+    int n;
+    way *mixed; /* to be tried with policy auto, where `bound` says that it may be the fastest */
+    double *bound;
+    int n_mixed;
+    tried least; /* that takes the least memory; needs 0: none was planned */
+    char refused[512];
+    zr_status refusal;
+} search;
+
+/* ---- one way ------------------------------------------------------------------------------------ */
+
+static int64_t data_ranks(const zr_config *config, int ranks)
+{
+    return ranks / config->parallel.tensor;
+}
+
+static void set(zr_config *config, int ranks, const way *w)
+{
+    config->zero.stage = w->stage;
+    config->recompute.policy = w->policy;
+    config->micro_batch_size = w->rows;
+    config->accumulation_steps = w->accum;
+    config->train_batch_size = w->rows * w->accum * data_ranks(config, ranks);
+}
+
+static bool computes_again(const zr_plan *plan)
+{
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].recompute != ZR_RECOMPUTE_NONE) return true;
+    return false;
+}
+
+static zr_status weigh(const search *s, const zr_plan *plan, const way *w, tried *t)
+{
+    const double tokens = (double)w->rows * (double)w->accum * (double)plan->layout.seq * plan->layout.ranks;
+    zr_price price;
+    *t = (tried){.way = *w, .again = computes_again(plan)};
+    ZR_TRY(zr_plan_price(plan, &s->profile, &price));
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
+    t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
+    t->bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
+    t->needs = zr_train_rank_bytes(t->bytes, &plan->profile.facts);
+    t->fits = t->needs <= s->config->memory.limit_bytes;
+    return ZR_OK;
+}
+
+/** planned false: some ways exclude each other (an all-reduce and stage 3; one micro-batch on one rank and a noise,
+ * which is what these differ by), some are beyond counting. */
+static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
+{
+    zr_config config = *s->config;
+    zr_plan *plan = NULL;
+    set(&config, s->ranks, w);
+    const bool alone = config.train.noise_scale && w->accum * data_ranks(&config, s->ranks) == 1;
+    zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
+                         : zr_train_plan(&config, s->ranks, -1, &s->profile, &plan);
+    *planned = st == ZR_OK;
+    if (st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_CONFIG) {
+        if (s->refusal == ZR_OK) snprintf(s->refused, sizeof(s->refused), "%s", zr_error_message());
+        s->refusal = st;
+        return ZR_OK;
+    }
+    ZR_TRY(st);
+    st = weigh(s, plan, w, t);
+    zr_plan_destroy(&plan);
+    if (st == ZR_OK && (s->least.needs == 0 || t->needs < s->least.needs)) s->least = *t;
+    return st;
+}
+
+static void keep(search *s, const tried *t)
+{
+    if (t->fits && s->n < TRIED_MOST) s->way[s->n++] = *t;
+}
+
+/* ---- the policies of a way ---------------------------------------------------------------------- */
+
+/** What a token would take if units were mixed of two policies so that the limit is just met. */
+static double mixed_sec(const search *s, const tried *heavy, const tried *light)
+{
+    if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
+    const double over = (double)(light->needs - s->config->memory.limit_bytes);
+    return light->sec + (heavy->sec - light->sec) * over / (double)(light->needs - heavy->needs);
+}
+
+static void note_mixed(search *s, const way *w, const tried *none, const tried *selective, const tried *unit)
+{
+    double bound = mixed_sec(s, unit, none);
+    const double others[] = {mixed_sec(s, selective, none), mixed_sec(s, unit, selective)};
+    for (int i = 0; i < 2; i++)
+        if (others[i] < bound && (i == 1 || selective->fits)) bound = others[i];
+    if (s->n_mixed == TRIED_MOST) return;
+    s->mixed[s->n_mixed] = *w;
+    s->mixed[s->n_mixed].policy = ZR_POLICY_AUTO;
+    s->bound[s->n_mixed++] = bound;
+}
+
+/** What the policies make of a stage and a micro-batch. */
+typedef struct reached {
+    bool planned, fits;
+    bool all;   /* with nothing computed again */
+    double sec; /* of a token: no policy can take less */
+} reached;
+
+static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
+{
+    w->policy = policy;
+    ZR_TRY(try_way(s, w, t, &r->planned));
+    if (!r->planned) return ZR_OK;
+    keep(s, t);
+    r->fits |= t->fits;
+    r->all |= t->fits && !t->again;
+    if (r->sec == 0) r->sec = t->sec;
+    return ZR_OK;
+}
+
+/** Least work first. How the ranks of a layer keep checkpoints is policy auto's to choose too. */
+static zr_status try_policies(search *s, way w, reached *r)
+{
+    const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
+    tried none, selective, unit;
+    *r = (reached){.planned = false};
+    ZR_TRY(try_policy(s, &w, any ? ZR_POLICY_NONE : s->config->recompute.policy, &none, r));
+    if (!any || !r->planned || r->fits) return ZR_OK;
+    if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_POLICY_AUTO, &unit, r);
+    ZR_TRY(try_policy(s, &w, ZR_POLICY_SELECTIVE, &selective, r));
+    if (r->planned) ZR_TRY(try_policy(s, &w, ZR_POLICY_UNIT, &unit, r));
+    if (r->planned && (double)unit.needs <= (1 + SLACK) * (double)s->config->memory.limit_bytes)
+        note_mixed(s, &w, &none, &selective, &unit);
+    return ZR_OK;
+}
+
+/* ---- micro-batches ------------------------------------------------------------------------------ */
+
+static way way_of(const search *s, int stage, int64_t rows, int64_t accum)
+{
+    return (way){stage, s->config->recompute.policy, rows, accum};
+}
+
+/** As many samples in more micro-batches, until nothing is computed again: from there smaller ones only move more. */
+static zr_status try_splits(search *s, int stage, int64_t rows)
+{
+    reached r = {.all = false};
+    for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST && !r.all; accum++)
+        if (rows % accum == 0) ZR_TRY(try_policies(s, way_of(s, stage, rows / accum, accum), &r));
+    return ZR_OK;
+}
+
+/** 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
+static int64_t next_batch(int64_t rows)
+{
+    return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
+}
+
+/** While they fit and help. What more samples save is what is done once for all of them, so each step tells how much
+ * there is left to save. */
+static zr_status try_batches(search *s, int stage)
+{
+    reached r = {.fits = true};
+    double sec = 0;
+    for (int64_t before = 0, rows = 1; rows <= BATCH_MOST && r.fits; before = rows, rows = next_batch(rows)) {
+        ZR_TRY(try_policies(s, way_of(s, stage, rows, s->config->accumulation_steps), &r));
+        const double left = (sec - r.sec) * (double)before / (double)(rows - before);
+        if (before > 0 && left < LEAST_GAIN * sec) return ZR_OK;
+        sec = r.sec;
+    }
+    return ZR_OK;
+}
+
+static zr_status try_stage(search *s, int stage)
+{
+    const int64_t rows = s->config->micro_batch_size, accum = s->config->accumulation_steps;
+    reached r;
+    if (s->open.split) return try_splits(s, stage, rows * accum);
+    if (s->open.batch) return try_batches(s, stage);
+    return try_policies(s, way_of(s, stage, rows, accum), &r);
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+static bool as_fast(const search *s, double sec)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->way[i].sec <= sec) return true;
+    return false;
+}
+
+/** With policy auto, the most promising first, until none can be faster than what is there. */
+static zr_status try_mixed(search *s)
+{
+    for (int first = 0; first >= 0;) {
+        reached r = {.planned = false};
+        tried t;
+        first = -1;
+        for (int i = 0; i < s->n_mixed; i++)
+            if (s->bound[i] > 0 && (first < 0 || s->bound[i] < s->bound[first])) first = i;
+        if (first < 0 || as_fast(s, s->bound[first] / (1 + SLACK))) return ZR_OK;
+        s->bound[first] = 0;
+        ZR_TRY(try_policy(s, &s->mixed[first], ZR_POLICY_AUTO, &t, &r));
+    }
+    return ZR_OK;
+}
+
+/** Where nothing fits, policy auto may still find something: units that share a checkpoint. */
+static zr_status try_least(search *s)
+{
+    const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
+    for (int stage = s->stages[0]; stage <= s->stages[1] && any && s->n == 0 && s->least.needs > 0; stage++) {
+        way w = s->least.way;
+        tried t;
+        reached r = {.planned = false};
+        w.stage = stage;
+        ZR_TRY(try_policy(s, &w, ZR_POLICY_AUTO, &t, &r));
+    }
+    return ZR_OK;
+}
+
+/** The splits of the checkpoint, while they fit. */
+static zr_status try_kept(search *s)
+{
+    const int64_t rows = s->config->micro_batch_size * s->config->accumulation_steps;
+    reached r;
+    if (!s->open.split || s->kept.rows * s->kept.accum != rows) return ZR_OK;
+    for (int stage = s->stages[0]; stage <= s->stages[1]; stage++)
+        ZR_TRY(try_policies(s, way_of(s, stage, s->kept.rows, s->kept.accum), &r));
+    ZR_TRY(try_mixed(s));
+    ZR_TRY(try_least(s));
+    s->keeps = s->n > 0;
+    return ZR_OK;
+}
+
+static double fewest(const search *s, const bool *left, double (*of)(const tried *t))
+{
+    double least = -1;
+    for (int i = 0; i < s->n; i++)
+        if (left[i] && (least < 0 || of(&s->way[i]) < least)) least = of(&s->way[i]);
+    return least;
+}
+
+static double sec_of(const tried *t)
+{
+    return t->sec;
+}
+
+static double traffic_of(const tried *t)
+{
+    return t->traffic;
+}
+
+static double stage_of(const tried *t)
+{
+    return t->way.stage;
+}
+
+static double accum_of(const tried *t)
+{
+    return (double)t->way.accum;
+}
+
+static double rows_of(const tried *t)
+{
+    return (double)t->way.rows;
+}
+
+/** Of the fastest, and of what is nearly as fast, the lowest stage; then the fewest micro-batches (of a number of
+ *  samples that is given), and the fewest samples (where it is not). NULL: nothing fits. */
+static const tried *pick(const search *s, bool *left)
+{
+    const struct {
+        double (*of)(const tried *t);
+        double alike;
+    } order[] = {{sec_of, ALIKE}, {traffic_of, ALIKE}, {stage_of, 1}, {accum_of, 1}, {rows_of, 1}};
+    for (int i = 0; i < s->n; i++) left[i] = true;
+    for (size_t o = 0; o < sizeof(order) / sizeof(*order); o++) {
+        const double least = fewest(s, left, order[o].of);
+        if (order[o].of == traffic_of && s->timed) continue;
+        for (int i = 0; i < s->n; i++) left[i] = left[i] && order[o].of(&s->way[i]) <= order[o].alike * least;
+    }
+    for (int i = 0; i < s->n; i++)
+        if (left[i]) return &s->way[i];
+    return NULL;
+}
+
+static void usual_rates(search *s)
+{
+    zr_machine *m = &s->profile.machine;
+    const bool apart = s->profile.facts.apart, narrow = s->config->bf16 || s->config->fp16;
+    double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
+    const bool alone = s->ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    s->timed = *products > 0 && m->memory_bytes_sec > 0 && alone;
+    if (s->timed || !(s->open.stage || s->open.policy || s->open.batch)) return;
+    s->timed = s->usual = true;
+    if (*products == 0) *products = USUAL_FLOPS_SEC;
+    if (m->memory_bytes_sec == 0) m->memory_bytes_sec = *products / (apart ? USUAL_FLOPS_BYTE_APART : USUAL_FLOPS_BYTE);
+    if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
+}
+
+static void say_split(const search *s, const tried *best, char *note)
+{
+    const char *why = s->keeps      ? "as the checkpoint has it"
+                      : !best->fits ? "nothing fits memory.limit, and this takes the least"
+                      : best->again ? "the best of what fits memory.limit"
+                                    : "the fewest that fit memory.limit with no activation computed again";
+    snprintf(note, ZR_TRAIN_NOTE_BYTES,
+             "gradient_accumulation_steps: auto, taken as %" PRId64 ", and train_micro_batch_size_per_gpu as %" PRId64
+             ": %s",
+             best->way.accum, best->way.rows, why);
+}
+
+static void add(char *text, size_t size, const char *format, ...) ZR_PRINTF(3, 4);
+
+static void add(char *text, size_t size, const char *format, ...)
+{
+    const size_t length = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + length, size - length, format, list);
+    va_end(list);
+}
+
+static void say(const search *s, const tried *best, char *note)
+{
+    static const char *const policy[] = {[ZR_POLICY_NONE] = "none",
+                                         [ZR_POLICY_UNIT] = "unit",
+                                         [ZR_POLICY_SELECTIVE] = "selective",
+                                         [ZR_POLICY_AUTO] = "auto",
+                                         [ZR_POLICY_PAPER] = "paper"};
+    char limit[ZR_SIZE_BYTES], needs[ZR_SIZE_BYTES];
+    const size_t size = ZR_TRAIN_NOTE_BYTES;
+    const way *w = &best->way;
+    zr__text_size((double)s->config->memory.limit_bytes, limit);
+    zr__text_size((double)best->needs, needs);
+    snprintf(note, size, "chosen for memory.limit %s:", limit);
+    if (s->open.stage) add(note, size, " zero_optimization.stage %d,", w->stage);
+    if (s->open.policy) add(note, size, " activation_checkpointing.policy %s,", policy[w->policy]);
+    if (s->open.split || s->open.batch)
+        add(note, size, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
+            w->rows, w->accum);
+    if (!best->fits)
+        add(note, size, " which takes the least, %s a rank: nothing fits", needs);
+    else
+        add(note, size, " %s a rank: the fastest that fits by %s", needs,
+            s->usual ? "usual rates (`zr info --bench` measures this machine's)" : "the machine's rates");
+}
+
+static zr_status find(search *s, const tried **best)
+{
+    ZR_TRY(try_kept(s));
+    for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++) ZR_TRY(try_stage(s, stage));
+    ZR_TRY(try_mixed(s));
+    ZR_TRY(try_least(s));
+    if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
+    bool *left = zr_alloc(TRIED_MOST * sizeof(*left));
+    ZR_CHECK(left, ZR_ERR_MEMORY, "no memory to choose");
+    *best = pick(s, left);
+    if (!*best) *best = &s->least;
+    zr_free(left);
+    return ZR_OK;
+}
+
+static zr_status choose(search *s, zr_config *config, char *note)
+{
+    const tried *best = NULL;
+    s->way = zr_alloc(TRIED_MOST * sizeof(*s->way));
+    s->mixed = zr_alloc(TRIED_MOST * sizeof(*s->mixed));
+    s->bound = zr_alloc(TRIED_MOST * sizeof(*s->bound));
+    ZR_CHECK(s->way && s->mixed && s->bound, ZR_ERR_MEMORY, "no memory to choose");
+    ZR_TRY(find(s, &best));
+    way taken = best->way;
+    if (!s->open.policy) taken.policy = config->recompute.policy;
+    if (s->open.stage || s->open.policy || s->open.batch)
+        say(s, best, note);
+    else
+        say_split(s, best, note);
+    set(config, s->ranks, &taken);
+    return ZR_OK;
+}
+
+zr_status zr_train_choose(zr_config *config, int ranks, const zr_profile *profile, zr_train_kept kept,
+                          char note[ZR_TRAIN_NOTE_BYTES])
+{
+    search s = {.config = config, .open = zr_config_get_open(config), .ranks = ranks, .profile = *profile};
+    note[0] = '\0';
+    s.kept = kept;
+    if (s.open.batch && kept.accum > 0) {
+        config->micro_batch_size = kept.rows;
+        config->accumulation_steps = kept.accum;
+        s.open.batch = false;
+    }
+    if (!s.open.stage && !s.open.policy && !s.open.split && !s.open.batch) return ZR_OK;
+    s.stages[0] = s.open.stage ? 0 : (int)config->zero.stage;
+    s.stages[1] = s.open.stage ? 3 : (int)config->zero.stage;
+    usual_rates(&s);
+    zr_status st = choose(&s, config, note);
+    zr_free(s.way);
+    zr_free(s.mixed);
+    zr_free(s.bound);
+    return st;
+}

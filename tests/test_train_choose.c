@@ -1,0 +1,354 @@
+//TEST timeout=60
+/* What a configuration leaves to the memory: how a given number of samples is split into micro-batches; stage,
+ * recompute policy and micro-batch, held against a list of all. What is not open stays as it was. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "zr/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { RANKS = 2, ROWS = 16 };
+
+static const zr_profile slow_link = {
+    .facts = {.threads = 1}, .machine = {.flops_f32 = 1e12, .memory_bytes_sec = 1e12, .link = {{.bytes_sec = 1e6}}}};
+static const zr_profile balanced = {
+    .facts = {.threads = 1}, .machine = {.flops_f32 = 1e12, .memory_bytes_sec = 1e11, .link = {{.bytes_sec = 3e10}}}};
+static const zr_profile unknown = {.facts = {.threads = 1}};
+
+static zr_config *config_of(const char *keys, int64_t limit_bytes)
+{
+    char text[1024];
+    zr_config *config = NULL;
+    snprintf(text, sizeof(text),
+             "{\"model\": {\"n_layer\": 4, \"n_head\": 4, \"n_embd\": 64, \"n_positions\": 64, \"vocab_size\": 256}, "
+             "\"zero_optimization\": {\"stage\": 3}, \"memory\": {\"limit\": %lld}, %s}",
+             (long long)limit_bytes, keys);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
+        zr_train_prepare(config, RANKS, 0) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    return config;
+}
+
+#define WORDS "\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": \"auto\""
+#define AUTO "\"activation_checkpointing\": {\"policy\": \"auto\"}"
+#define OPEN "\"train_batch_size\": 32, " WORDS ", " AUTO
+
+/* What a process takes with so many micro-batches, as `again` computes again; a byte more is for rounding. */
+static int64_t needs(int64_t accum, zr_config_policy again)
+{
+    zr_config *config = config_of(OPEN, (int64_t)1 << 40);
+    zr_plan *plan = NULL;
+    config->accumulation_steps = accum;
+    config->micro_batch_size = ROWS / accum;
+    config->recompute.policy = again;
+    assert_int_equal(zr_train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
+    const int64_t bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1) + 1;
+    zr_plan_destroy(&plan);
+    zr_config_destroy(&config);
+    return bytes;
+}
+
+static zr_train_kept kept_of(int64_t accum)
+{
+    return (zr_train_kept){accum ? ROWS / accum : 0, accum};
+}
+
+/* How many micro-batches are taken, and the beginning of what is said of them. */
+static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *profile, const char *why)
+{
+    zr_config *config = config_of(OPEN, limit_bytes);
+    char note[ZR_TRAIN_NOTE_BYTES], want[ZR_TRAIN_NOTE_BYTES];
+    assert_true(zr_config_get_open(config).split);
+    if (zr_train_choose(config, RANKS, profile, kept_of(kept), note) != ZR_OK) fail_msg("%s", zr_error_message());
+    const int64_t accum = config->accumulation_steps;
+    assert_int_equal(accum * config->micro_batch_size, ROWS);
+    assert_int_equal(config->train_batch_size, ROWS * RANKS);
+    snprintf(want, sizeof(want),
+             "gradient_accumulation_steps: auto, taken as %lld, and train_micro_batch_size_per_gpu as %lld: %s",
+             (long long)accum, (long long)config->micro_batch_size, why);
+    assert_string_equal(note, want);
+    zr_config_destroy(&config);
+    return accum;
+}
+
+static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char *why)
+{
+    return taken_of(0, limit_bytes, profile, why);
+}
+
+static const char all[] = "the fewest that fit memory.limit with no activation computed again";
+static const char best[] = "the best of what fits memory.limit";
+static const char none[] = "nothing fits memory.limit, and this takes the least";
+static const char kept[] = "as the checkpoint has it";
+
+/* The fewest micro-batches whose activations all fit; with less, twice as many. */
+static void the_fewest_that_fit(void **state)
+{
+    (void)state;
+    for (int64_t accum = 1; accum <= 4; accum *= 2) {
+        const int64_t limit = needs(accum, ZR_POLICY_NONE);
+        assert_int_equal(taken(limit, &unknown, all), accum);
+        assert_int_equal(taken(limit - 64, &unknown, all), 2 * accum);
+    }
+    assert_int_equal(taken(1, &unknown, none), ROWS);
+}
+
+/* Each micro-batch gathers all parameters: where that takes longer than computing again, it is computed again. */
+static void rates_decide(void **state)
+{
+    (void)state;
+    const int64_t limit = needs(2, ZR_POLICY_NONE);
+    assert_true(needs(1, ZR_POLICY_SELECTIVE) <= limit);
+    assert_int_equal(taken(limit, &unknown, all), 2);
+    assert_int_equal(taken(limit, &slow_link, best), 1);
+}
+
+/* A run that goes on keeps what it has, whatever this machine's rates, while that fits and can be had. */
+static void what_a_run_has_stays(void **state)
+{
+    (void)state;
+    const int64_t limit = needs(2, ZR_POLICY_NONE);
+    assert_int_equal(taken_of(4, limit, &unknown, kept), 4);
+    assert_int_equal(taken_of(1, limit, &unknown, kept), 1); /* computes again */
+    assert_int_equal(taken_of(2, limit, &slow_link, kept), 2);
+    assert_int_equal(taken_of(3, limit, &unknown, all), 2); /* no divisor of the rows */
+    const int64_t least = needs(8, ZR_POLICY_UNIT);
+    assert_true(needs(1, ZR_POLICY_UNIT) > least);
+    assert_int_not_equal(taken_of(1, least, &unknown, all), 1);
+    zr_config *config = config_of(OPEN, limit);
+    char note[ZR_TRAIN_NOTE_BYTES];
+    assert_int_equal(zr_config_set(config, "zero_optimization.stage", "1"), ZR_OK);
+    assert_int_equal(zr_config_set(config, "collectives.reduce", "all_reduce"), ZR_OK);
+    assert_int_equal(zr_train_choose(config, RANKS, &unknown, kept_of(2), note), ZR_OK);
+    assert_int_equal(config->accumulation_steps, 1);
+    assert_null(strstr(note, kept));
+    zr_config_destroy(&config);
+}
+
+static bool noted(const zr_config *config, const char *text)
+{
+    for (int i = 0; i < zr_config_notes(config); i++)
+        if (strcmp(zr_config_note(config, i), text) == 0) return true;
+    return false;
+}
+
+/* Nothing is said of what is not chosen yet, and all else is settled as ever. */
+static void what_is_open(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        int64_t limit_bytes, accum;
+    } settled[] = {{"\"train_batch_size\": 32, " AUTO, 1 << 20, 1},
+                   {"\"train_batch_size\": 32, \"gradient_accumulation_steps\": \"auto\", " AUTO, 1 << 20, 1},
+                   {"\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": \"auto\", " AUTO, 1 << 20, 1},
+                   {WORDS ", " AUTO, 1 << 20, 1},
+                   {"\"train_batch_size\": 32, \"gradient_accumulation_steps\": 4, " AUTO, 1 << 20, 4},
+                   {"\"train_batch_size\": 32, " WORDS, 1 << 20, 1}};
+    for (size_t i = 0; i < sizeof(settled) / sizeof(*settled); i++) {
+        zr_config *config = config_of(settled[i].keys, settled[i].limit_bytes);
+        char note[ZR_TRAIN_NOTE_BYTES];
+        assert_false(zr_config_get_open(config).split);
+        assert_int_equal(zr_train_choose(config, RANKS, &unknown, kept_of(0), note), ZR_OK);
+        assert_int_equal(config->accumulation_steps, settled[i].accum);
+        assert_string_equal(note, "");
+        if (strstr(settled[i].keys, "steps\": \"auto"))
+            assert_true(noted(config, "gradient_accumulation_steps: auto, taken as 1"));
+        zr_config_destroy(&config);
+    }
+    zr_config *config = config_of(OPEN, 1 << 20);
+    assert_int_equal(config->accumulation_steps, 1);
+    assert_int_equal(config->micro_batch_size, ROWS);
+    assert_false(noted(config, "gradient_accumulation_steps: auto, taken as 1"));
+    zr_config_destroy(&config);
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+#define STAGE "\"zero_optimization\": {\"stage\": 1}"
+#define POLICY "\"activation_checkpointing\": {\"policy\": \"unit\"}"
+#define BATCH "\"train_micro_batch_size_per_gpu\": 3"
+#define ACCUM "\"gradient_accumulation_steps\": 2"
+#define SAMPLES "\"train_batch_size\": 24"
+
+/* What is not among `keys` is left open. */
+static zr_config *left_open(const char *keys, int64_t limit_bytes)
+{
+    char text[1024];
+    zr_config *config = NULL;
+    snprintf(text, sizeof(text),
+             "{\"model\": {\"n_layer\": 4, \"n_head\": 4, \"n_embd\": 128, \"n_positions\": 64, \"vocab_size\": 256}, "
+             "\"memory\": {\"limit\": %lld}%s%s}",
+             (long long)limit_bytes, *keys ? ", " : "", keys);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_config_leave_open(config);
+    if (zr_train_prepare(config, RANKS, 0) != ZR_OK) fail_msg("%s", zr_error_message());
+    return config;
+}
+
+typedef struct made {
+    double sec; /* of a token */
+    int64_t needs;
+} made;
+
+static made make(const zr_config *config, const zr_profile *profile)
+{
+    zr_plan *plan = NULL;
+    zr_price price;
+    if (zr_train_plan(config, RANKS, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_int_equal(zr_plan_price(plan, profile, &price), ZR_OK);
+    const made m = {price.step_sec / (double)(config->train_batch_size * config->data.seq_length),
+                    zr_train_process_bytes(zr_memory_taken(&plan->memory), 1)};
+    zr_plan_destroy(&plan);
+    return m;
+}
+
+static void choose(zr_config *config, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
+{
+    if (zr_train_choose(config, RANKS, profile, kept_of(0), note) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
+/* The fastest of every stage, policy and micro-batch that fits, and what takes the least. */
+static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fastest, int64_t *least)
+{
+    static const zr_config_policy policy[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT, ZR_POLICY_AUTO};
+    *fastest = 0;
+    *least = INT64_MAX;
+    for (int stage = 0; stage < 4; stage++)
+        for (int p = 0; p < 4; p++)
+            for (int64_t rows = 1; rows <= 48; rows += rows < 8 ? 1 : 8) {
+                zr_config *config = left_open("", limit_bytes);
+                config->zero.stage = stage;
+                config->recompute.policy = policy[p];
+                config->micro_batch_size = rows;
+                config->train_batch_size = rows * RANKS;
+                const made m = make(config, profile);
+                zr_config_destroy(&config);
+                if (m.needs < *least) *least = m.needs;
+                if (m.needs <= limit_bytes && (*fastest == 0 || m.sec < *fastest)) *fastest = m.sec;
+            }
+}
+
+/* From room for all down to nothing: it fits, hardly anything is faster, and less room is never faster. */
+static void the_fastest_of_all(void **state)
+{
+    (void)state;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    double before = 0, fastest;
+    int fitted = 0, failed = 0, stages = 0;
+    static const double room[] = {10, 4, 2.5, 2, 1.6, 1.4, 1.25, 1.15, 1.07, 1, 0.9};
+    int64_t least;
+    list_all(1, &balanced, &fastest, &least);
+    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++) {
+        const int64_t alone = zr_train_process_bytes(0, 1),
+                      limit = alone + 1 + (int64_t)(room[i] * (double)(least - alone));
+        zr_config *config = left_open("", limit);
+        choose(config, &balanced, note);
+        const made m = make(config, &balanced);
+        list_all(limit, &balanced, &fastest, &least);
+        if (fastest == 0) {
+            assert_non_null(strstr(note, "nothing fits"));
+            assert_true(m.needs <= least);
+            failed++;
+        } else {
+            assert_true(m.needs <= limit);
+            assert_true(m.sec <= 1.02 * fastest);
+            assert_true(m.sec >= 0.99 * before);
+            before = m.sec > before ? m.sec : before;
+            stages |= 1 << config->zero.stage;
+            fitted++;
+        }
+        zr_config_destroy(&config);
+    }
+    assert_true(fitted > 4 && failed > 0);
+    assert_true((stages & 1) && stages > 1); /* the lowest where there is room */
+}
+
+/* What is given stays, and the note names what was open alone. */
+static void given_keys_stay(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {STAGE, POLICY, BATCH, ACCUM, SAMPLES};
+    for (int set = 0; set < 32; set++) {
+        char text[512] = "", note[ZR_TRAIN_NOTE_BYTES];
+        const bool stage = set & 1, policy = set & 2, batch = set & 4, accum = set & 8, samples = set & 16;
+        for (int k = 0; k < 5; k++)
+            if (set & 1 << k)
+                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? ", " : "", keys[k]);
+        if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks does not hold */
+        zr_config *config = left_open(text, 54000000);
+        const zr_config_open open = zr_config_get_open(config);
+        assert_true(open.stage == !stage && open.policy == !policy);
+        assert_true(open.split == (samples && !batch && !accum) && open.batch == (!samples && !batch));
+        choose(config, &balanced, note);
+        if (stage) assert_int_equal(config->zero.stage, 1);
+        if (policy) assert_int_equal(config->recompute.policy, ZR_POLICY_UNIT);
+        if (batch) assert_int_equal(config->micro_batch_size, 3);
+        if (accum) assert_int_equal(config->accumulation_steps, 2);
+        if (samples) assert_int_equal(config->train_batch_size, 24);
+        assert_int_equal(config->train_batch_size, config->micro_batch_size * config->accumulation_steps * RANKS);
+        const bool any = !stage || !policy || open.batch;
+        assert_int_equal(strstr(note, "zero_optimization.stage") != NULL, !stage);
+        assert_int_equal(strstr(note, "activation_checkpointing.policy") != NULL, !policy);
+        assert_int_equal(strstr(note, "train_micro_batch_size_per_gpu") != NULL, open.split || open.batch);
+        assert_int_equal(note[0] != '\0', any || open.split);
+        for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "not given"));
+        zr_config_destroy(&config);
+    }
+}
+
+/* A limit by itself, and --memory without one, leave nothing open. */
+static void a_limit_is_a_limit(void **state)
+{
+    (void)state;
+    zr_config *config = config_of("\"steps_per_print\": 1", 1 << 20);
+    const zr_config_open open = zr_config_get_open(config);
+    assert_false(open.stage || open.policy || open.split || open.batch);
+    zr_config_destroy(&config);
+    assert_int_equal(zr_config_parse("{}", 2, "c.json", NULL, 0, &config), ZR_OK);
+    zr_config_leave_open(config);
+    assert_false(zr_config_get_open(config).stage);
+    zr_config_destroy(&config);
+}
+
+/* A run that goes on has the micro-batches of its checkpoint; without rates there is a choice too, and it is said. */
+static void a_run_keeps_its_samples(void **state)
+{
+    (void)state;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    zr_config *config = left_open("", 90000000);
+    assert_int_equal(zr_train_choose(config, RANKS, &unknown, (zr_train_kept){5, 3}, note), ZR_OK);
+    assert_int_equal(config->micro_batch_size, 5);
+    assert_int_equal(config->accumulation_steps, 3);
+    assert_int_equal(config->train_batch_size, 30);
+    assert_non_null(strstr(note, "usual rates"));
+    zr_config_destroy(&config);
+}
+
+/* Some collectives know no stage above 1: those are passed over. */
+static void what_excludes_each_other(void **state)
+{
+    (void)state;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    zr_config *config = left_open("\"collectives\": {\"reduce\": \"all_reduce\"}", 53000000);
+    choose(config, &balanced, note);
+    assert_true(config->zero.stage <= 1);
+    zr_config_destroy(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fewest_that_fit),      cmocka_unit_test(rates_decide),
+        cmocka_unit_test(what_a_run_has_stays),     cmocka_unit_test(what_is_open),
+        cmocka_unit_test(the_fastest_of_all),       cmocka_unit_test(given_keys_stay),
+        cmocka_unit_test(a_limit_is_a_limit),       cmocka_unit_test(a_run_keeps_its_samples),
+        cmocka_unit_test(what_excludes_each_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
