@@ -323,6 +323,25 @@ ZR_API ZR_NODISCARD zr_status zr_weights_hash(const zr_weights *weights, uint64_
 ZR_API ZR_NODISCARD zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n,
                                               float *out);
 
+/** Weights that are written into a directory, a file at a time: model.safetensors; or, where they are more than a file
+ *  may have, model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
+typedef struct zr_weights_out zr_weights_out;
+
+/** spec: (n) borrowed; dtype: F32, BF16 or F16. file_bytes: a file takes tensors in their order up to so many bytes of
+ *  them, and a larger tensor is a file of its own, as with max_shard_size of transformers; 0: one file has all. Nothing
+ *  is written yet. ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
+                                                int64_t file_bytes, zr_weights_out **out);
+ZR_API int64_t zr_weights_out_files(const zr_weights_out *out);
+/** Elements [first, first+n) of tensor number `tensor`; tensors come in the order of spec. As zr_safetensors_write. */
+ZR_API ZR_NODISCARD zr_status zr_weights_put(zr_weights_out *out, int64_t tensor, int64_t first, int64_t n,
+                                             const float *in);
+/** All files are on the disk, the index too; called once, behind the last put. ZR_ERR_IO. */
+ZR_API ZR_NODISCARD zr_status zr_weights_end(zr_weights_out *out);
+/** What was written of them is removed. */
+ZR_API void zr_weights_undo(zr_weights_out *out);
+ZR_API void zr_weights_out_close(zr_weights_out **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -540,7 +540,7 @@ ZR_API ZR_NODISCARD zr_status zr_stored_find(const char *path, bool model_first,
 ZR_API ZR_NODISCARD zr_status zr_hf_check(const char *dir, char *note, size_t size);
 
 typedef enum zr_convert_to {
-    ZR_CONVERT_OTHER, /* a checkpoint becomes a Hugging Face directory, and that the directory of a run */
+    ZR_CONVERT_OTHER, /* a checkpoint, or a run, becomes a Hugging Face directory, and that the directory of a run */
     ZR_CONVERT_HF,
     ZR_CONVERT_RUN /* with a checkpoint of step 0, from which zr_train_resume goes on */
 } zr_convert_to;
@@ -552,6 +552,7 @@ typedef struct zr_convert_args {
     zr_dtype dtype;          /* of the weights of a Hugging Face directory: rounded to the nearest */
     zr_progress_fn progress; /* of numbers; may be NULL */
     void *arg;
+    int64_t file_bytes; /* of a Hugging Face directory: most bytes of weights in a file (zr_weights_create); 0: one */
 } zr_convert_args;
 
 /** What zr_convert made. */
@@ -559,10 +560,14 @@ typedef struct zr_converted {
     zr_stored from;
     zr_convert_to kind; /* HF or RUN */
     int64_t tensors, elems;
+    int64_t files;  /* of weights */
+    bool tokenizer; /* its files went along */
+    char note[512]; /* why those of a run did not; "" */
 } zr_converted;
 
 /** Make one kind of directory of weights from another; `to` is there whole, or not at all. Every byte that comes from a
- *  checkpoint is checked. ZR_ERR_ARG: a checkpoint would be made of one, or of a single file, or not in F32;
+ *  checkpoint is checked. The files of the source's tokenizer go along, beside the weights or into the run's model/.
+ *  ZR_ERR_ARG: a checkpoint would be made of one, or of a single file, or not in F32, or its weights in several files;
  *  ZR_ERR_CREATE: something is there already; ZR_ERR_DATA: what is read is damaged, not finite, or no model that zr
  *  builds; ZR_ERR_DTYPE: a weight is beyond the type; ZR_ERR_NOT_FOUND; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_convert(const zr_convert_args *args, zr_converted *did);

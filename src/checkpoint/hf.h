@@ -10,6 +10,11 @@
 
 enum { ZR_HF_SHOWN_BYTES = 256 };
 
+/** The names that the files of weights have in a directory. Of several: model-00001-of-00003.safetensors. */
+#define ZR_WEIGHTS_SINGLE "model.safetensors"
+#define ZR_WEIGHTS_INDEX "model.safetensors.index.json"
+#define ZR_WEIGHTS_NAME_BYTES 64
+
 /** dir/name, zr_free it. ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__hf_path(const char *dir, const char *name, char **path);
 

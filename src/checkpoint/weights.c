@@ -11,8 +11,8 @@
 /* Tensors named in one message. */
 enum { LINES_MAX = 8 };
 
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
+static const char single_name[] = ZR_WEIGHTS_SINGLE;
+static const char index_name[] = ZR_WEIGHTS_INDEX;
 
 struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable */

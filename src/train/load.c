@@ -21,7 +21,7 @@ static zr_status check_bytes(const char *dir)
     return st;
 }
 
-static zr_status read_config(zr__loaded *loaded)
+zr_status zr__load_config(zr__loaded *loaded)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -41,7 +41,7 @@ static zr_status open_weights(const char *dir, zr__loaded *loaded)
              "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
     ZR_TRY(zr_stored_find(dir, true, &loaded->stored));
     if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(check_bytes(stored->path));
-    ZR_TRY(read_config(loaded));
+    ZR_TRY(zr__load_config(loaded));
     ZR_TRY(zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0));
     return ZR_OK;
 }

@@ -23,6 +23,9 @@ typedef struct zr__loaded {
 /** Open and check a directory; allocates nothing of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
+/** Read the run's configuration; it stays NULL where the weights are no run's, or it is not there. */
+ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
+
 /** The name of the tokenizer that belongs to the weights, as zr_tokenizer_open takes it: "bytes", where the run says
  * so; or else the files beside the weights, or in the run's model/; what the run was trained with; or "bytes", where
  * the model has as many tokens; NULL: none is known. `found`: where a path lies. ZR_ERR_NOT_FOUND: the run's is not

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
-static const char *const names[] = {whole, config, "vocab.json", "merges.txt", "special_tokens_map.json"};
+static const char *const names[] = {whole, config, "vocab.json",
+                                    "merges.txt", "special_tokens_map.json", "added_tokens.json"};
 enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
 
 static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)
@@ -65,20 +66,35 @@ static zr_status write_bytes(const char *dir)
     return st;
 }
 
-zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
+zr_status zr__tokenizer_files_take(const char *from, const char *dir)
 {
     char path[PATH_MAX];
+    struct stat info;
+    for (int i = 0; i < NAMES; i++) {
+        ZR_TRY(zr__path_join(path, from, names[i]));
+        if (stat(path, &info) == 0) ZR_TRY(copy_file(path, dir, names[i]));
+    }
+    return ZR_OK;
+}
+
+bool zr__tokenizer_files_any(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    for (int i = 0; i < NAMES; i++)
+        if (zr__path_join(path, dir, names[i]) == ZR_OK && stat(path, &info) == 0) return true;
+    return false;
+}
+
+zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
+{
     struct stat info;
     if (!name) return ZR_OK;
     if (strcmp(name, "bytes") == 0) return write_bytes(dir);
     if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) return copy_file(name, dir, whole);
     ZR_CHECK(zr_tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
              "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json either", name);
-    for (int i = 0; i < NAMES; i++) {
-        ZR_TRY(zr__path_join(path, name, names[i]));
-        if (stat(path, &info) == 0) ZR_TRY(copy_file(path, dir, names[i]));
-    }
-    return ZR_OK;
+    return zr__tokenizer_files_take(name, dir);
 }
 
 static bool same_files(const char *a, const char *b)

@@ -12,6 +12,12 @@ ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *js
  * files that give the same tokens. NULL: none. ZR_ERR_NOT_FOUND, ZR_ERR_DATA: it has none; ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
 
+/** Into `dir`: those files of a tokenizer that `from` has, as they are, whatever is in them. ZR_ERR_DATA: one is larger
+ * than any tokenizer's; ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
+/** Has it any? */
+bool zr__tokenizer_files_any(const char *dir);
+
 /** Those files in `dir` go; with `like`, another directory, only what is there as well with the same bytes. */
 void zr__tokenizer_files_remove(const char *dir, const char *like);
 

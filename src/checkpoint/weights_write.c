@@ -1,0 +1,185 @@
+/* Writing the weights of a Hugging Face directory: one safetensors file, or several and their index. */
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/hf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct zr_weights_out {
+    char *dir;
+    zr_dtype dtype;
+    const zr_tensor_spec *spec;
+    int64_t n;
+    int64_t *first; /* (files + 1) of each file's tensors, and n */
+    int64_t files, made;
+    zr_safetensors *file; /* the one that is being written */
+    int64_t at;           /* and its number, from 0; -1: none */
+};
+
+static int64_t tensor_bytes(const zr_weights_out *out, int64_t i)
+{
+    return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
+}
+
+/* A file takes tensors until the next would make it too large, at least one. */
+static zr_status deal_out(zr_weights_out *out, int64_t file_bytes)
+{
+    int64_t bytes = 0;
+    out->first = zr_alloc((size_t)(out->n + 2) * sizeof(*out->first));
+    ZR_CHECK(out->first, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
+    out->files = 1;
+    for (int64_t i = 0; i < out->n; i++) {
+        int64_t more = tensor_bytes(out, i);
+        if (bytes > 0 && file_bytes > 0 && bytes + more > file_bytes) {
+            out->first[out->files++] = i;
+            bytes = 0;
+        }
+        bytes += more;
+    }
+    out->first[out->files] = out->n;
+    return ZR_OK;
+}
+
+static void name_file(const zr_weights_out *out, int64_t i, char name[ZR_WEIGHTS_NAME_BYTES])
+{
+    if (out->files == 1)
+        snprintf(name, ZR_WEIGHTS_NAME_BYTES, "%s", ZR_WEIGHTS_SINGLE);
+    else
+        snprintf(name, ZR_WEIGHTS_NAME_BYTES, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", i + 1, out->files);
+}
+
+zr_status zr_weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, int64_t file_bytes,
+                            zr_weights_out **made)
+{
+    const size_t bytes = strlen(dir) + 1;
+    zr_weights_out *out = zr_alloc(sizeof(*out));
+    ZR_CHECK(out, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*out));
+    *out = (zr_weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1, .dir = zr_alloc(bytes)};
+    zr_status st = out->dir ? deal_out(out, file_bytes) : ZR_FAIL(ZR_ERR_MEMORY, "%zu bytes for a path", bytes);
+    if (st != ZR_OK) {
+        zr_weights_out_close(&out);
+        return st;
+    }
+    memcpy(out->dir, dir, bytes);
+    *made = out;
+    return ZR_OK;
+}
+
+int64_t zr_weights_out_files(const zr_weights_out *out)
+{
+    return out->files;
+}
+
+/* ---- one file after the other ---------------------------------------------------------------- */
+
+static zr_status end_file(zr_weights_out *out)
+{
+    zr_status st = out->file ? zr_safetensors_sync(out->file) : ZR_OK;
+    zr_safetensors_close(&out->file);
+    ZR_TRY(st);
+    return ZR_OK;
+}
+
+static zr_status begin_file(zr_weights_out *out, int64_t i)
+{
+    char name[ZR_WEIGHTS_NAME_BYTES], *path = NULL;
+    ZR_TRY(end_file(out));
+    name_file(out, i, name);
+    ZR_TRY(zr__hf_path(out->dir, name, &path));
+    const int64_t first = out->first[i], n = out->first[i + 1] - first;
+    zr_status st = zr_safetensors_create_as(path, out->dtype, out->spec + first, n);
+    if (st == ZR_OK) out->made = i + 1;
+    if (st == ZR_OK) st = zr_safetensors_attach(path, &out->file);
+    zr_free(path);
+    out->at = i;
+    return st;
+}
+
+zr_status zr_weights_put(zr_weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in)
+{
+    ZR_CHECK(tensor >= 0 && tensor < out->n, ZR_ERR_ARG, "tensor %" PRId64 " of %" PRId64, tensor, out->n);
+    while (out->at < 0 || tensor >= out->first[out->at + 1]) ZR_TRY(begin_file(out, out->at + 1));
+    const zr_safetensors_tensor *to = zr_safetensors_find(out->file, out->spec[tensor].name);
+    ZR_CHECK(to, ZR_ERR_STATE, "tensor %s comes after its file was written", out->spec[tensor].name);
+    ZR_TRY(zr_safetensors_write(out->file, to, first, n, in));
+    return ZR_OK;
+}
+
+/* ---- the index ------------------------------------------------------------------------------- */
+
+static zr_status make_map(const zr_weights_out *out, json_t *map, int64_t *elems)
+{
+    char name[ZR_WEIGHTS_NAME_BYTES];
+    for (int64_t i = 0; i < out->files; i++) {
+        name_file(out, i, name);
+        for (int64_t t = out->first[i]; t < out->first[i + 1]; t++) {
+            ZR_CHECK(json_object_set_new(map, out->spec[t].name, json_string(name)) == 0, ZR_ERR_MEMORY,
+                     "no memory for the index of weights");
+            *elems += zr_shape_elems(&out->spec[t].shape);
+        }
+    }
+    return ZR_OK;
+}
+
+static zr_status write_index(const zr_weights_out *out, json_t *map)
+{
+    char *path = NULL, *text = NULL;
+    int64_t elems = 0;
+    zr_status st = ZR_OK;
+    ZR_TRY(make_map(out, map, &elems));
+    json_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
+                             (json_int_t)(elems * zr_dtype_bytes(out->dtype)), "weight_map", map);
+    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
+    ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
+    ZR_TRY_GOTO(st, zr__hf_path(out->dir, ZR_WEIGHTS_INDEX, &path), done);
+    ZR_TRY_GOTO(st, zr_file_write(path, text, (int64_t)strlen(text)), done);
+done:
+    json_decref(root);
+    zr_free(path);
+    zr_free(text);
+    return st;
+}
+
+zr_status zr_weights_end(zr_weights_out *out)
+{
+    while (out->at + 1 < out->files) ZR_TRY(begin_file(out, out->at + 1));
+    ZR_TRY(end_file(out));
+    if (out->files == 1) return ZR_OK;
+    json_t *map = json_object();
+    ZR_CHECK(map, ZR_ERR_MEMORY, "no memory for the index of weights");
+    zr_status st = write_index(out, map);
+    json_decref(map);
+    return st;
+}
+
+static void remove_one(const zr_weights_out *out, const char *name)
+{
+    char *path = NULL;
+    if (zr__hf_path(out->dir, name, &path) == ZR_OK) unlink(path);
+    zr_free(path);
+}
+
+void zr_weights_undo(zr_weights_out *out)
+{
+    char name[ZR_WEIGHTS_NAME_BYTES];
+    zr_safetensors_close(&out->file);
+    for (int64_t i = 0; i < out->made; i++) {
+        name_file(out, i, name);
+        remove_one(out, name);
+    }
+    if (out->files > 1) remove_one(out, ZR_WEIGHTS_INDEX);
+    if (out->files > 1) remove_one(out, ZR_WEIGHTS_INDEX ".tmp");
+}
+
+void zr_weights_out_close(zr_weights_out **out)
+{
+    if (!*out) return;
+    zr_safetensors_close(&(*out)->file);
+    zr_free((*out)->first);
+    zr_free((*out)->dir);
+    zr_free(*out);
+    *out = NULL;
+}
