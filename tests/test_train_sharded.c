@@ -10,6 +10,10 @@
 #include "hf_make.h"
 #include "zr/train.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static const zr_hf_gpt2 hf = {2, 2, 8, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
 
 static int set_up(void **state)
@@ -94,6 +98,47 @@ static void conversion_is_that_of_one_file(void **state)
     assert_true(same_files("run-three/step-00000000/model.safetensors", "run-one/step-00000000/model.safetensors"));
 }
 
+/* ---- in little memory --------------------------------------------------------------------------- */
+
+/* What a process of its own takes at its highest, in bytes, while it converts; NULL: while it does nothing. */
+static int64_t highest_while(const zr_convert_args *args)
+{
+    struct rusage usage;
+    int status = -1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        zr_converted did;
+        _exit(args && zr_convert(args, &did) != ZR_OK);
+    }
+    assert_int_equal(wait4(child, &status, 0, &usage), child);
+    assert_int_equal(status, 0);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+static void conversion_takes_little_memory(void **state)
+{
+    (void)state;
+    static const zr_hf_gpt2 wide = {4, 4, 640, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
+    static const char to[] = "converted", from[] = "wide";
+    const int64_t weights = 4 * 12 * 640 * 640 * (int64_t)sizeof(float), most = (int64_t)32 << 20;
+    assert_true(weights > 2 * most);
+    hf_make(from, &wide, NULL, 0);
+    char source[PATH_MAX], made[PATH_MAX];
+    snprintf(source, sizeof source, "%s", in_tempdir(from));
+    snprintf(made, sizeof made, "%s", in_tempdir(to));
+    const zr_convert_args ways[] = {
+        {.from = source, .to = made, .kind = ZR_CONVERT_HF, .dtype = ZR_F32},
+        {.from = source, .to = made, .kind = ZR_CONVERT_HF, .dtype = ZR_BF16, .file_bytes = 10000000},
+        {.from = source, .to = made, .kind = ZR_CONVERT_RUN, .dtype = ZR_F32},
+    };
+    for (int i = 0; i < 3; i++) {
+        int64_t taken = highest_while(&ways[i]) - highest_while(NULL);
+        if (taken > most) fail_msg("way %d takes %lld bytes", i, (long long)taken);
+        nftw(made, tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
 static zr_status train(zr_comm *comm, void *config)
 {
     zr_train_result result = {0};
@@ -164,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_texts_are_those_of_one_file),
         cmocka_unit_test(conversion_is_that_of_one_file),
+        cmocka_unit_test(conversion_takes_little_memory),
         cmocka_unit_test(training_begins_with_the_same_weights),
         cmocka_unit_test(misfits_are_told_together),
         cmocka_unit_test(a_missing_file_is_named),
