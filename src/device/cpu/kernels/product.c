@@ -15,6 +15,7 @@
 #include "device/cpu/matmul.h"
 #include "device/cpu/pack.h"
 #include "device/cpu/product_blocks.h"
+#include "device/cpu/row_product.h"
 
 /* Longest stretch of k, and most elements of a thread's own block. Without AVX-512 caches are taken to be small. */
 #if ZR_VEC == 16
@@ -301,9 +302,52 @@ static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
                  .sums = (float *)((char *)at->panels + l.sums)};
 }
 
+/* ---- one row --------------------------------------------------------------------------------- */
+
+/* Columns of a product with one row, which is packed nowhere. */
+static void multiply_columns(const job *j, int64_t col, int64_t cols)
+{
+    const zr__product_spec *s = j->spec;
+    const int64_t depth = depth_of(s->k);
+    float a[DEPTH], sum[ZR__ROW_COLS], made[ZR__ROW_COLS];
+    for (int64_t k = 0; k < s->k; k += depth) {
+        const int64_t now = zr__min64(depth, s->k - k);
+        const bool first = k == 0;
+        zr__load(a, j->at->a, s->dtype, k, now);
+        zr__row_stretch(&j->b, a, k, now, col, cols, first ? made : sum);
+        if (first && s->bias) {
+            zr__load(sum, j->at->bias, s->dtype, col, cols);
+            for (int64_t i = 0; i < cols; i++) made[i] = sum[i] + made[i];
+        } else if (!first) {
+            for (int64_t i = 0; i < cols; i++) made[i] = made[i] + sum[i];
+        }
+    }
+    zr__store(j->at->c, s->out_dtype, col, made, cols);
+}
+
+static bool is_row(const zr__product_spec *s)
+{
+    return s->m == 1 && (s->k == 1 || s->a.col == 1) && !s->earlier && !s->accumulate;
+}
+
+static void multiply_row(const job *j, int team)
+{
+    enum { GRAIN = 16 };
+#pragma omp parallel num_threads(team) if (team > 1)
+    {
+        int64_t begin, end;
+        zr__share(j->spec->n, GRAIN, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
+        for (; begin < end; begin += ZR__ROW_COLS) multiply_columns(j, begin, zr__min64(ZR__ROW_COLS, end - begin));
+    }
+}
+
 static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
 {
     job shape = make_job(s, at);
+    if (is_row(s)) {
+        multiply_row(&shape, team_of(s));
+        return;
+    }
     const int team = team_of(s);
     const bool rows_shared = s->m <= s->n;
 #pragma omp parallel num_threads(team) if (team > 1)
