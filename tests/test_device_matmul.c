@@ -153,6 +153,53 @@ static void check_blocks(zr_device *device)
         }
 }
 
+/* y = x w + b of some rows, in the type of x. */
+static void run_linear(zr_device *device, const product_case *c, const array *x, int64_t row, int64_t rows,
+                       const array *w, const array *b, void *out)
+{
+    const char *from = (const char *)x->data + row * c->K * zr_dtype_bytes(c->dtype);
+    kernel_call call = {.name = "linear", .attr.i[0] = c->transposed, .n_out = 1, .n_in = 3};
+    call.in[0] = tensor2((void *)from, c->dtype, rows, c->K);
+    call.in[1] = tensor2(w->data, c->dtype, 0, 0);
+    call.in[2] = c->extra ? tensor1(b->data, c->dtype, c->N) : tensor_absent();
+    call.out[0] = tensor2(out, c->dtype, rows, c->N);
+    call.scratch_bytes = scratch_of(device, rows, c->N, c->K, c->dtype, c->dtype);
+    assert_int_equal(kernel_run(device, &call), ZR_OK);
+}
+
+/* Generation makes a row where training and evaluation make many: its bits are the same, over several stretches of k,
+ * of columns and at the ends of both. (A library's products promise nothing of the kind.) */
+static void check_rows(zr_device *device)
+{
+    static const int64_t sizes[][2] = {{768, 2304}, {1700, 2071}, {13, 1}, {1, 13}, {3072, 768}};
+    for (int i = 0; i < 5 * 4 * N_DTYPES; i++) {
+        product_case c = {.op = "linear", .rows = 3, .K = sizes[i / 4 % 5][0], .N = sizes[i / 4 % 5][1]};
+        c.transposed = i & 1;
+        c.extra = i & 2;
+        c.dtype = c.out_dtype = dtypes[i / 20];
+        if (scratch_of(device, c.rows, c.N, c.K, c.dtype, c.dtype) == 0) continue;
+        array x = make(c.rows * c.K, c.dtype, 1), w = make(c.K * c.N, c.dtype, 2), b = make(c.N, c.dtype, 3);
+        array all = make(c.rows * c.N, c.dtype, 4), one = make(c.N, c.dtype, 5);
+        const size_t bytes = (size_t)(c.N * zr_dtype_bytes(c.dtype));
+        run_linear(device, &c, &x, 0, c.rows, &w, &b, all.data);
+        for (int64_t row = 0; row < c.rows; row++) {
+            run_linear(device, &c, &x, row, 1, &w, &b, one.data);
+            assert_memory_equal(one.data, (char *)all.data + (size_t)row * bytes, bytes);
+        }
+        drop(&x);
+        drop(&w);
+        drop(&b);
+        drop(&all);
+        drop(&one);
+    }
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    each_device(check_rows);
+}
+
 /* Both sides of C too long for one block of the operand that threads share, and k for one stretch; in 16 bits for one
  * part of C too. */
 static void check_large(zr_device *device)
@@ -569,6 +616,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ranks),          cmocka_unit_test(test_scratch),
         cmocka_unit_test(test_forced),         cmocka_unit_test(test_unknown_level),
         cmocka_unit_test(test_thread),         cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_rows),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,8 @@
 
 #include "device/cpu/pack.h"
 
-/* Columns whose sums stay in the first-level cache while k is walked, and rows of B that are walked beside each other. */
+/* Columns whose sums stay in the first-level cache while k is walked, and rows of B that are walked beside each other.
+ */
 #define ZR__ROW_COLS ((int64_t)1024)
 #define ZR__ROW_STEP 8
 
