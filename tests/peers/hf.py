@@ -94,26 +94,31 @@ def compare_greedy(name, folder, model, tokenizer):
 
 
 def loss_of(model, tokens, stride):
-    """As the guide "Perplexity of fixed-length models" has it: each token counts once."""
-    length, total, n, end = model.config.n_positions, 0.0, 0, 0
-    for begin in range(0, len(tokens) - length, stride):
-        window = torch.tensor([tokens[begin:begin + length]])
-        targets = torch.tensor(tokens[begin + 1:begin + length + 1])
-        each = torch.nn.functional.cross_entropy(model(window).logits[0].double(), targets, reduction="none")
-        each = each[-(begin + length - end):] if begin else each
-        total, n, end = total + each.sum().item(), n + len(each), begin + length
-    return total / n, n
+    """As the guide "Perplexity of fixed-length models" has it: each token counts once. Without a stride the end of the
+    text that fills no window does not count."""
+    length, last, total, end = model.config.n_positions, len(tokens) - 1, 0.0, 0
+    if not stride:
+        last = last // length * length
+    for begin in range(0, last, stride or length):
+        before, end = end, min(begin + length, last)
+        logits = model(torch.tensor([tokens[begin:end]])).logits[0].double()
+        each = torch.nn.functional.cross_entropy(logits, torch.tensor(tokens[begin + 1:end + 1]), reduction="none")
+        total += each[before - begin:].sum().item()
+        if end == last:
+            break
+    return total / last, last
 
 
 def compare_perplexity(name, folder, model, tokenizer):
     (FOLDER / "part.txt").write_text(TEXT[:12000])
     tokens = tokenizer.encode(TEXT[:12000])
-    for stride in (model.config.n_positions, 32):
+    for stride in (None, model.config.n_positions, 32):
         loss, n = loss_of(model, tokens, stride)
-        told = zr_json("eval", FOLDER / folder, "--data", FOLDER / "part.txt", "--stride", stride)
+        words = ("--stride", stride) if stride else ()
+        told = zr_json("eval", FOLDER / folder, "--data", FOLDER / "part.txt", *words)
         off = abs(told["perplexity"] / math.exp(loss) - 1)
-        check(f"{name}: perplexity, stride {stride}", off <= 1e-4 and told["tokens"] == n,
-              f"relative difference {off:.2g} of {math.exp(loss):.6g}, {n} tokens")
+        check(f"{name}: perplexity, {f'stride {stride}' if stride else 'whole windows'}",
+              off <= 1e-4 and told["tokens"] == n, f"relative difference {off:.2g} of {math.exp(loss):.6g}, {n} tokens")
 
 
 def compare_all(name, folder, model, tokenizer):
