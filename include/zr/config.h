@@ -93,13 +93,15 @@ typedef struct zr_config {
     struct {
         int64_t steps;
         int64_t seed;
-        int64_t eval_interval;  /* 0: never */
-        int64_t eval_batches;   /* 0: all of val */
-        const char *output_dir; /* NULL: runs/<model>-<time> */
-        const char *started_in; /* of a run's own config.json: relative paths are from there; NULL: from here */
-        int64_t threads;        /* 0: auto */
-        int64_t hang_timeout;   /* seconds; 0: auto */
-        int64_t save_interval;  /* 0: none */
+        int64_t eval_interval;     /* 0: never */
+        int64_t eval_batches;      /* 0: all of val */
+        int64_t sample_tokens;     /* of a text that the model writes; 0: none */
+        const char *sample_prompt; /* NULL: none */
+        const char *output_dir;    /* NULL: runs/<model>-<time> */
+        const char *started_in;    /* of a run's own config.json: relative paths are from there; NULL: from here */
+        int64_t threads;           /* 0: auto */
+        int64_t hang_timeout;      /* seconds; 0: auto */
+        int64_t save_interval;     /* 0: none */
         int64_t keep_last;
         bool any_ranks;   /* "reproducible": same bits for any number of ranks that is a power of two */
         bool noise_scale; /* "gradient_noise_scale" */

@@ -4,19 +4,9 @@
 
 #include <string.h>
 
-/* Stretch by stretch: strings may have megabytes. */
 static void print_string(zr__text *out, const char *string)
 {
-    char escape[ZR_JSON_ESCAPE_BYTES];
-    zr__text_add(out, "\"");
-    for (int64_t left = (int64_t)strlen(string);;) {
-        int64_t n = zr__text_json(string, left, escape);
-        zr__text_add(out, "%.*s%s", (int)n, string, escape);
-        if (n == left) break;
-        string += n + 1;
-        left -= n + 1;
-    }
-    zr__text_add(out, "\"");
+    zr__text_add_json(out, string, (int64_t)strlen(string));
 }
 
 static void print_value(zr__text *out, const json_t *json, int indent);

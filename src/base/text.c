@@ -279,3 +279,19 @@ int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAP
     }
     return plain;
 }
+
+/* Stretch by stretch: strings may have megabytes. */
+void zr__text_add_json(zr__text *text, const char *string, int64_t bytes)
+{
+    char escape[ZR_JSON_ESCAPE_BYTES];
+    zr__text_append(text, "\"", 1);
+    for (;;) {
+        const int64_t n = zr__text_json(string, bytes, escape);
+        zr__text_append(text, string, (size_t)n);
+        zr__text_append(text, escape, strlen(escape));
+        if (n == bytes) break;
+        string += n + 1;
+        bytes -= n + 1;
+    }
+    zr__text_append(text, "\"", 1);
+}

@@ -59,5 +59,7 @@ int64_t zr__text_utf8(const char *text, int64_t bytes);
 /** Bytes at the beginning that stand in a JSON string as they are; `escape`: what stands for the byte behind them, ""
  *  at the end. A byte that is not UTF-8 becomes U+FFFD. */
 int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES]);
+/** Add them as such a string, with its quotes. */
+void zr__text_add_json(zr__text *text, const char *string, int64_t bytes);
 
 #endif

@@ -79,10 +79,10 @@ static void add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, NUMBERS };
+enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, SAMPLE, NUMBERS };
 static const char *const keys[NUMBERS] = {
-    "\"step\"",           "\"loss\"",    "\"val_loss\"",          "\"lr\"", "\"grad_norm\"", "\"step_ms\"",
-    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\""};
+    "\"step\"",           "\"loss\"",    "\"val_loss\"",           "\"lr\"",    "\"grad_norm\"", "\"step_ms\"",
+    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\"", "\"sample\""};
 
 /** What a line says. A key that is there without a number (null: it was not finite) is NaN. */
 typedef struct line_numbers {
@@ -128,6 +128,7 @@ static bool take_line(cli_curve *c, const char *text, size_t bytes)
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
+    if (line.there[SAMPLE]) return true; /* a text, which is no number */
     if (!line.there[LOSS] && !line.there[VAL_LOSS]) return false;
     if (line.there[LOSS]) {
         /* The count of a continued run may begin again. */

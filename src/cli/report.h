@@ -18,11 +18,13 @@ typedef struct cli_fact {
 } cli_fact;
 #define REPORT_FACTS 24
 #define REPORT_NOTES 12
+#define REPORT_SAMPLES 20
 
 typedef struct cli_report_run {
     const char *dir, *name;
     cli_curve *curve;
     json_t *config, *facts; /* config.json, run.json; NULL: not there, or damaged */
+    json_t *samples;        /* the last lines of metrics.jsonl with a text, at most REPORT_SAMPLES of them */
     cli_fact fact[REPORT_FACTS];
     int n_facts;
     char note[REPORT_NOTES][512]; /* what is not as one would expect */

@@ -68,7 +68,8 @@ static const char style[] =
     ".bar i{position:absolute;left:0;top:0;bottom:0;background:var(--bar)}"
     ".bar b{position:absolute;top:-3px;bottom:-3px;width:3px;margin-left:-3px;background:var(--mark)}\n"
     ".sides{display:flex;flex-wrap:wrap;gap:0 50px}.sides>div{min-width:0;max-width:100%}"
-    "summary{cursor:pointer;padding:4px 0}pre{overflow-x:auto;background:var(--card);padding:10px;font-size:.87em}\n"
+    "summary{cursor:pointer;padding:4px 0}pre{overflow-x:auto;background:var(--card);padding:10px;font-size:.87em}"
+    ".sample{white-space:pre-wrap;margin:2px 0 8px;max-width:80em}\n"
     "figure svg>rect{fill:none}\n"
     "@media(prefers-color-scheme:dark){:root{--ground:#14181d;--text:#e6e9ed;--soft:#a7b1bc;--line:#333b45;"
     "--card:#1c222a;--bar:#56b4e9}svg text{fill:#d5dae0}svg [stroke=\"#e4e8ed\"]{stroke:#333b45}"
@@ -365,6 +366,31 @@ static void put_timings(FILE *out, const cli_report_run *run)
     fputs("</table></div></div>\n", out);
 }
 
+static void put_sample(FILE *out, const json_t *sample)
+{
+    const json_t *text = json_object_get(sample, "sample");
+    char *lines = strdup(json_string_value(text));
+    if (!lines) return;
+    fprintf(out, "<p class=\"soft\">after step %lld</p>\n<pre class=\"sample\">",
+            (long long)json_integer_value(json_object_get(sample, "step")));
+    put_lines(out, lines);
+    fputs("</pre>\n", out);
+    free(lines);
+}
+
+/** The newest text in sight, those before it behind it. */
+static void put_samples(FILE *out, const cli_report_run *run)
+{
+    const size_t n = json_array_size(run->samples);
+    if (n == 0) return;
+    fputs("<h3>What the model writes</h3>\n", out);
+    put_sample(out, json_array_get(run->samples, n - 1));
+    if (n == 1) return;
+    fprintf(out, "<details><summary>Earlier ones: %zu</summary>\n", n - 1);
+    for (size_t i = n - 1; i > 0; i--) put_sample(out, json_array_get(run->samples, i - 1));
+    fputs("</details>\n", out);
+}
+
 static void put_config(FILE *out, const cli_report_run *run)
 {
     char *text = NULL;
@@ -395,6 +421,7 @@ static void put_run(const page *p, const cli_report_run *run)
     put_table(p->out, run, "traffic", "Traffic of a rank and step", "by the formula");
     put_timings(p->out, run);
     fputs("</div>\n", p->out);
+    put_samples(p->out, run);
     put_config(p->out, run);
     fputs("</section>\n", p->out);
 }

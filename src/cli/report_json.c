@@ -56,11 +56,11 @@ static json_t *run_of(const cli_report_run *run)
 {
     json_t *notes = json_array();
     for (int i = 0; i < run->n_notes; i++) json_array_append_new(notes, json_string(run->note[i]));
-    return json_pack("{s:s%, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "run", run->dir, strlen(run->dir), "notes",
-                     notes, "first_step", (json_int_t)run->curve->first_step, "last_step",
+    return json_pack("{s:s%, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:O}", "run", run->dir, strlen(run->dir),
+                     "notes", notes, "first_step", (json_int_t)run->curve->first_step, "last_step",
                      (json_int_t)run->curve->last_step, "left_out", (json_int_t)run->curve->bad_lines, "facts",
                      facts_of(run), "curves", curves_of(run->curve), "planned", part_of(run, "planned"), "measured",
-                     part_of(run, "measured"), "timings", part_of(run, "timings"));
+                     part_of(run, "measured"), "timings", part_of(run, "timings"), "samples", run->samples);
 }
 
 zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)

@@ -5,6 +5,8 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -258,6 +260,38 @@ static void read_metrics(cli_report_run *run)
         note(run, "metrics.jsonl: its last line is not whole, and left out");
 }
 
+static json_int_t step_of(const json_t *line)
+{
+    return json_integer_value(json_object_get(line, "step"));
+}
+
+/** A file that goes back was continued from an earlier step: what comes later counts. */
+static void keep_sample(json_t *samples, json_t *line)
+{
+    size_t n = json_array_size(samples);
+    if (!json_is_integer(json_object_get(line, "step")) || !json_is_string(json_object_get(line, "sample"))) return;
+    for (; n > 0 && step_of(json_array_get(samples, n - 1)) >= step_of(line); n--) json_array_remove(samples, n - 1);
+    if (n == REPORT_SAMPLES) json_array_remove(samples, 0);
+    json_array_append(samples, line);
+}
+
+static void read_samples(cli_report_run *run)
+{
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    run->samples = json_array();
+    FILE *file = path_of(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
+    if (!file) return; /* read_metrics says so */
+    for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
+        json_t *root = NULL;
+        if (!strstr(line, "\"sample\"") || zr__json_parse(line, (size_t)n, path, &root) != ZR_OK) continue;
+        keep_sample(run->samples, root);
+        json_decref(root);
+    }
+    free(line);
+    fclose(file);
+}
+
 /** What a reader should know before the figures. */
 static void look_over(cli_report_run *run)
 {
@@ -287,6 +321,7 @@ static zr_status read_run(cli_report_run *run)
     run->config = read_object(run, "config.json");
     run->facts = read_object(run, "run.json");
     read_metrics(run);
+    read_samples(run);
     look_over(run);
     find_facts(run);
     return ZR_OK;
@@ -370,6 +405,7 @@ void cli_report_clear(cli_report *report)
     for (int i = 0; i < report->n; i++) {
         json_decref(report->run[i].config);
         json_decref(report->run[i].facts);
+        json_decref(report->run[i].samples);
         zr_free(report->run[i].curve);
     }
     json_decref(report->different);

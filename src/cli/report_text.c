@@ -64,6 +64,23 @@ static void print_losses(FILE *out, const cli_curve *curve)
             curve->val.n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
+/** The newest text, on lines of its own. */
+static void print_sample(FILE *out, const cli_report_run *run)
+{
+    char shown[1024];
+    const json_t *newest = json_array_get(run->samples, json_array_size(run->samples) - 1);
+    const char *text = json_string_value(json_object_get(newest, "sample"));
+    if (!text) return;
+    fprintf(out, "\n  what the model writes after step %lld:\n",
+            (long long)json_integer_value(json_object_get(newest, "step")));
+    for (const char *end = text; end; text = end + 1) {
+        char line[512];
+        end = strchr(text, '\n');
+        snprintf(line, sizeof(line), "%.*s", end ? (int)(end - text) : (int)strlen(text), text);
+        fprintf(out, "    %s\n", zr__text_escape(line, shown, sizeof(shown)));
+    }
+}
+
 void cli_report_text(FILE *out, const cli_report *report)
 {
     char shown[1024];
@@ -78,5 +95,6 @@ void cli_report_text(FILE *out, const cli_report *report)
             if (fact->text[0])
                 fprintf(out, "  %-28s%s\n", fact->label, zr__text_escape(fact->text, shown, sizeof(shown)));
         }
+        print_sample(out, run);
     }
 }

@@ -190,6 +190,21 @@ static zr_status check_world(const zr_config *config, int ranks)
                              ranks, below, below * 2);
 }
 
+/* Token files need no tokenizer; texts that are made of tokens do. */
+static zr_status check_samples(const zr_config *config)
+{
+    if (config->train.sample_tokens == 0) return ZR_OK;
+    ZR_CHECK(config->parallel.tensor == 1, ZR_ERR_UNSUPPORTED,
+             "train.sample_tokens with parallel.tensor %" PRId64
+             ": ranks that share layers write no text yet; leave one "
+             "of them out",
+             config->parallel.tensor);
+    if (config->data.train && !config->data.tokenizer)
+        return zr__config_refuse(config, "train.sample_tokens: no text can be made of tokens alone; give the directory "
+                                         "of their tokenizer as data.tokenizer, or leave it out");
+    return ZR_OK;
+}
+
 /* A noise is what micro-gradients differ by. Where their number is still to be chosen, a step has at most one of each
  * sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
@@ -248,6 +263,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(resolve_batch(config, ranks));
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));
+    ZR_TRY(check_samples(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;

@@ -123,6 +123,11 @@ static const zr_key table[] = {
         .help = "steps between evaluations; 0: none"),
     INT("train.eval_batches", "20", FIELD(train.eval_batches), FROM(0), ALL,
         .help = "batches of an evaluation; 0: all of data.val"),
+    INT("train.sample_tokens", "0", FIELD(train.sample_tokens), RANGE(0, 1024), ALL,
+        .help = "tokens of a text that the model writes every train.eval_interval steps and at the end, into "
+                "metrics.jsonl; zr report shows them. 0: none"),
+    STRING("train.sample_prompt", "null", FIELD(train.sample_prompt), ALL,
+           .help = "what such a text goes on from; null: from the end of a text"),
     STRING("train.output_dir", "null", FIELD(train.output_dir), ALL,
            .help = "directory of the run, which must not hold another; null: a new one, runs/<model>-<time>"),
     STRING("train.started_in", "null", FIELD(train.started_in), ALL,

@@ -35,6 +35,15 @@ int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])
                     (long long)eval->step, number(eval->val_loss, loss), (long long)eval->val_tokens);
 }
 
+zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line)
+{
+    zr__text out = {0};
+    zr__text_add(&out, "{\"step\":%lld, \"sample\":", (long long)step);
+    zr__text_add_json(&out, text, bytes);
+    zr__text_add(&out, "}\n");
+    return zr__text_take(&out, line);
+}
+
 zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, const zr_timings *timings,
                           char **json)
 {

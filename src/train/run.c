@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/sample.h"
 #include "train/timings.h"
 
 #include <math.h>
@@ -448,6 +449,17 @@ static bool eval_is_due(const zr__run *r)
     return r->inputs.val && interval > 0 && now;
 }
 
+static zr_status sample(zr__run *r)
+{
+    char *line = NULL;
+    if (!zr__sample_is_due(r)) return ZR_OK;
+    zr__run_enter(r, ZR__PHASE_EVALUATE);
+    ZR_TRY(zr__sample_write(r, &line));
+    if (line) log_line(r, line, (int)strlen(line));
+    zr_free(line);
+    return ZR_OK;
+}
+
 /** At the end too: the run may be lengthened. */
 static bool save_is_due(const zr__run *r)
 {
@@ -465,6 +477,7 @@ static zr_status loop(zr__run *r)
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
         if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(evaluate(r));
+        ZR_TRY(sample(r));
     }
     return ZR_OK;
 }

@@ -244,6 +244,14 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->persist_model_elems = config->zero.model_persistence_elems;
 }
 
+/** Tokens of a sample and its prompt: a byte is a token at most, and one stands before an empty prompt. */
+static int64_t sample_room(const zr_config *config)
+{
+    const char *prompt = config->train.sample_prompt;
+    const int64_t room = (prompt ? (int64_t)strlen(prompt) : 0) + 1 + config->train.sample_tokens;
+    return room < config->model.sizes.n_positions ? room : config->model.sizes.n_positions;
+}
+
 zr_layout zr_train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
@@ -261,6 +269,7 @@ zr_layout zr_train_layout(const zr_config *config, int ranks)
     set_states(config, &layout);
     set_movement(config, &layout);
     layout.eval = config->data.val != NULL;
+    if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
     return layout;
 }
