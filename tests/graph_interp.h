@@ -416,17 +416,17 @@ static inline void interp_linear_cross_entropy(interp *it, const zr_op *op)
 static inline void interp_linear_cross_entropy_dx(interp *it, const zr_op *op)
 {
     const double *x = interp_in(it, op, 1), *w = interp_in(it, op, 2);
-    double *dx = interp_sum(it, op, 0, NULL), *dw = interp_sum(it, op, 1, NULL);
+    double *dx = interp_sum(it, op, 0, NULL), *dw = op->n_out > 2 ? interp_sum(it, op, 1, NULL) : NULL;
     int64_t V = interp_shape(it, op->in[2])->dim[0], C = interp_shape(it, op->in[2])->dim[1];
     double *p = malloc((size_t)V * sizeof *p);
     for (int64_t r = 0; r < interp_elems(it, op->in[3]); r++) {
         int64_t target = (int64_t)interp_in(it, op, 3)[r];
         interp_head_row(it, op, 1, r, p);
-        interp_out(it, op, 2)[r] = interp_row_loss(p, V, target);
+        interp_out(it, op, op->n_out - 1)[r] = interp_row_loss(p, V, target);
         for (int64_t i = 0; i < V * C && target >= 0; i++) {
             double dlogit = interp_in(it, op, 0)[r] * (p[i / C] - (i / C == target));
             dx[r * C + i % C] += dlogit * w[i];
-            dw[i] += dlogit * x[r * C + i % C];
+            if (dw) dw[i] += dlogit * x[r * C + i % C];
         }
     }
     free(p);
@@ -552,6 +552,7 @@ static inline double interp_gradient_error(interp *it, int64_t samples)
     for (int32_t p = 0; p < zr_graph_params(it->graph); p++) {
         const zr_param_info *param = zr_graph_param(it->graph, p);
         int64_t n = zr_shape_elems(&param->shape), stride = n / samples > 1 ? n / samples : 1;
+        if (param->frozen) continue;
         if (!interp_run(it)) return INFINITY;
         double *given =
             calloc((size_t)n, sizeof *given); /* a copy: the op that makes the losses may make gradients too */

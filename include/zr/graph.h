@@ -67,7 +67,7 @@ typedef struct zr_type {
 typedef struct zr_value_info {
     zr_value_kind kind;
     zr_type type;
-    int32_t unit;     /* of the op that writes it, of the parameter; -1 for inputs */
+    int32_t unit;     /* of the op that writes it; that a parameter was declared in; -1 for inputs */
     int32_t param;    /* PARAM, GRAD, and ACT that is a part of a parameter's gradient: the parameter; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
     int32_t cut; /* each of the M ranks has its own piece of each of so many parts of the columns; 0: all of them */
@@ -92,18 +92,21 @@ typedef struct zr_param_info {
     zr_shape whole; /* of the model: in files, of initial values */
     zr_cut cut;
     zr_init init;
-    int32_t unit;
+    bool frozen;         /* it does not train (zr_graph_freeze) */
+    int32_t unit;        /* once the graph is finished: of a frozen one that of its kind */
     int64_t unit_offset; /* first element of what one rank has within its unit's flat buffer */
     int64_t first;       /* first element of the whole within the whole model (random numbers) */
     zr_value value;
-    zr_value grad; /* ZR_NONE when nothing contributes: no update then touches the parameter */
+    zr_value grad; /* ZR_NONE when it is frozen or nothing contributes: no update then touches the parameter */
 } zr_param_info;
 
-/** A unit: what ZeRO gathers and recompute replays together (a transformer block). */
+/** A unit: what ZeRO gathers and recompute replays together (a transformer block). Its frozen parameters are a unit of
+ *  their own, behind all units that have ops: all parameters of a unit train, or none. */
 typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* of one rank; unpadded */
+    bool frozen;   /* "h.0, frozen": no op is of it */
 } zr_unit_info;
 
 /** Attributes of an op; each op's comment in zr/ops.h says what its numbers mean. */
@@ -203,10 +206,17 @@ ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Name what decode returns, (1, 1, V). */
 ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
 
+/** Of the parameters declared so far those that these patterns match do not train: no gradient of them is made, nor of
+ *  what depends on no other parameter. They keep the bits that they are given. `patterns`: fnmatch's, one a line, over
+ *  whole names or what follows their first dot ("h.0.*" is "transformer.h.0.*"); NULL: none. Latches ZR_ERR_CONFIG for
+ *  a pattern that matches no parameter, and where all would be frozen. */
+ZR_API void zr_graph_freeze(zr_graph *graph, const char *patterns);
+
 /** Latch an error from model code. */
 ZR_API void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** End of building: reports the first latched error; in TRAIN mode differentiates: seeds the
+/** End of building: reports the first latched error; gives frozen parameters units of their own, and puts them behind
+ *  all others; in TRAIN mode differentiates: seeds the
  *  losses' gradient (op "fill", run-time value) and adds the backward ops in reverse order. */
 ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 
@@ -217,7 +227,7 @@ ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 
 /** Gradient of an op's output, or ZR_NONE when nothing flows back into it. */
 ZR_API zr_value zr_grad_of(const zr_graph *graph, zr_value value);
-/** Does a gradient have to be computed for this value (it depends on a parameter)? */
+/** Does a gradient have to be computed for this value (it depends on a parameter that trains)? */
 ZR_API bool zr_grad_needed(const zr_graph *graph, zr_value value);
 /** The value into which an adjoint's op writes its contribution to `value`'s gradient. When the op
  *  can add earlier contributions itself, pass `earlier`: it receives their sum (an operand for the

@@ -160,6 +160,18 @@ void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* Through which values the losses depend on a parameter that trains. */
+static void find_needed(zr_graph *graph)
+{
+    for (int32_t p = 0; p < graph->n_params; p++) graph->value[graph->param[p].value].needed = !graph->param[p].frozen;
+    for (int32_t i = 0; i < graph->n_ops; i++) {
+        const zr_op *op = &graph->op[i];
+        bool needed = false;
+        for (int k = 0; k < op->n_in && op->def->adjoint; k++) needed = needed || zr_grad_needed(graph, op->in[k]);
+        for (int k = 0; k < op->n_out; k++) graph->value[op->out[k]].needed = needed;
+    }
+}
+
 /* Which ops' adjoints will run, and so how often each value is contributed to. */
 static void count_uses(zr_graph *graph)
 {
@@ -224,8 +236,10 @@ void zr__differentiate(zr_graph *graph)
         zr_graph_error(graph, ZR_ERR_STATE, "graph: training needs losses; call zr_graph_losses");
         return;
     }
+    find_needed(graph);
     if (!zr_grad_needed(graph, graph->losses)) {
-        zr_graph_error(graph, ZR_ERR_CONFIG, "graph: the losses depend on no parameter; there is nothing to train");
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "graph: the losses depend on no parameter that trains; there is nothing to train");
         return;
     }
     int32_t n_forward = graph->n_ops;

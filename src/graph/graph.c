@@ -88,8 +88,7 @@ void zr__graph_latch(zr_graph *graph, zr_status status)
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-/* Room for one more item. Items move: no pointer to one survives an addition. */
-static zr_status grow(void **items, int64_t *room, int32_t count, size_t item_bytes)
+zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes)
 {
     ZR_CHECK(count < INT32_MAX, ZR_ERR_MEMORY, "graph: more than %d items", (int)count);
     void *moved = zr__enlarge(*items, room, (int64_t)count + 1, item_bytes);
@@ -118,11 +117,10 @@ static zr_status check_type(const char *what, const zr_type *type)
 static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t unit, int32_t param,
                            zr_value *value)
 {
-    ZR_TRY(grow((void **)&graph->value, &graph->value_room, graph->n_values, sizeof *graph->value));
+    ZR_TRY(zr__graph_grow((void **)&graph->value, &graph->value_room, graph->n_values, sizeof *graph->value));
     *value = graph->n_values++;
     graph->value[*value] = (zr__value){
         .info = {.kind = kind, .type = type, .unit = unit, .param = param, .producer = -1},
-        .needed = kind == ZR_VALUE_PARAM,
         .grad = ZR_NONE,
         .whole = ZR_NONE,
     };
@@ -166,7 +164,8 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     va_start(args, format);
     zr_status status = format_name(info.name, "unit", format, args);
     va_end(args);
-    if (status == ZR_OK) status = grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
+    if (status == ZR_OK)
+        status = zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
     if (status != ZR_OK) {
         zr__graph_latch(graph, status);
         return;
@@ -208,7 +207,7 @@ static zr_status param_add(zr_graph *graph, zr_param_info *info, zr_value *value
     int64_t total = 0;
     ZR_CHECK(!__builtin_add_overflow(graph->param_elems, zr_shape_elems(&info->whole), &total), ZR_ERR_CONFIG,
              "parameter %s: the model's parameters do not fit 63 bits", info->name);
-    ZR_TRY(grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
+    ZR_TRY(zr__graph_grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
     ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
     zr_unit_info *unit = &graph->unit[graph->current_unit];
     info->unit = graph->current_unit;
@@ -275,7 +274,7 @@ zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape sh
     zr_type type = {dtype, shape};
     zr_status status = check_type(name, &type);
     if (status == ZR_OK)
-        status = grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input);
+        status = zr__graph_grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input);
     if (status == ZR_OK) status = value_add(graph, ZR_VALUE_INPUT, type, -1, -1, &value);
     zr__graph_latch(graph, status);
     if (status != ZR_OK) return ZR_NONE;
@@ -395,13 +394,9 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
     ZR_TRY(read_params(graph, op, tokens));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
-    ZR_TRY(grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
-    bool needed = false;
-    for (int i = 0; i < op->n_in && op->def->adjoint && !op->backward; i++)
-        needed = needed || (op->in[i] != ZR_NONE && graph->value[op->in[i]].needed);
+    ZR_TRY(zr__graph_grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
     for (int i = 0; i < op->n_out; i++) {
         if (op->out[i] == ZR_NONE) ZR_TRY(value_add(graph, ZR_VALUE_ACT, type[i], op->unit, -1, &op->out[i]));
-        graph->value[op->out[i]].needed = needed;
         graph->value[op->out[i]].info.unit = op->unit;
         graph->value[op->out[i]].info.producer = graph->n_ops;
         graph->value[op->out[i]].info.cut = cut;
@@ -496,6 +491,7 @@ zr_status zr_graph_finish(zr_graph *graph)
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
     graph->current_unit = -1; /* what fails from here on is of no unit, until adjoints run */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
+    if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);
     ZR_CHECK(graph->latched == ZR_OK, graph->latched, "%s", graph->message);
     graph->finished = true;

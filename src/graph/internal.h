@@ -11,7 +11,7 @@
 /** A value with what differentiation keeps of it. A use is one operand of one op. */
 typedef struct zr__value {
     zr_value_info info;
-    bool needed;      /* depends on a parameter */
+    bool needed;      /* depends on a parameter that trains; known once adjoints run */
     zr_value grad;    /* sum of the contributions so far, ZR_NONE: none */
     int32_t expected; /* contributions that will come: uses by ops whose adjoints will run */
     int32_t begun, ended;
@@ -46,9 +46,16 @@ bool zr__graph_closed(const zr_graph *graph);
 void zr__graph_latch(zr_graph *graph, zr_status status);
 /** A value that nothing writes yet; ZR_NONE with a latched error. */
 zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param);
+/** Room for one more item. Items move: no pointer to one survives an addition. */
+zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes);
 /** The number of the next stream of random numbers. Taken also where the mode or the probability
  *  makes no use of it, so that neither moves the numbers of those that follow. */
 int32_t zr__graph_stream(zr_graph *graph);
+
+/* ---- freeze.c --------------------------------------------------------------------------------- */
+
+/** Give frozen parameters units of their own. */
+zr_status zr__part_units(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */
 

@@ -48,11 +48,11 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 /* A block's logits, the sum of dw where dw cannot hold it, the products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
-    const bool backward = op->n_out > 1;
+    const bool backward = op->n_in > 3, with_dw = backward && op->n_out > (op->attr.i[1] ? 1 : 2);
     const int first = !backward ? 0 : op->attr.i[1] ? 2 : 1;
     const zr_type *x = in_type(graph, op, first), *w = in_type(graph, op, first + 1);
     return zr__cuda_head_make(zr_shape_rows(&x->shape), op->attr.i[0], w->shape.dim[0], w->shape.dim[1], x->dtype,
-                              backward ? out_type(graph, op, 1)->dtype : ZR_F32, backward)
+                              with_dw ? out_type(graph, op, 1)->dtype : ZR_F32, backward)
         .bytes;
 }
 

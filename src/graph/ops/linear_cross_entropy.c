@@ -69,17 +69,18 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     const zr_type *x = zr__in(graph, op, 1), *w = zr__in(graph, op, 2);
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(x->shape.dim[0], x->shape.dim[1])));
     out[0] = *x;
-    out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
-    out[2] = *zr__in(graph, op, 0);
+    if (op->n_out > 2) out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    out[op->n_out - 1] = *zr__in(graph, op, 0);
     return ZR_OK;
 }
 
 /* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
  * What dw adds up to is read and written for every block but the first; where dw cannot hold it (16 bits hold the
  * product of one block, rounded once, and no sum), it is also written for the first, and read to be rounded. */
-static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x)
+static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = sizes_of(graph, op, x);
+    if (!with_dw) return cost_of(graph, op, s, 2, 4, 2);
     zr_dtype dw = zr__out(graph, op, 1)->dtype, g = zr_graph_get_spec(graph)->dtype;
     zr_cost cost = cost_of(graph, op, s, 3, 5, 2);
     int64_t blocks = blocks_of(op, s);
@@ -91,16 +92,16 @@ static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x)
 
 static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    return gradients_cost(graph, op, 1);
+    return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-static const zr_op_def linear_cross_entropy_dx = {
-    .name = "linear_cross_entropy_dx",
-    .n_out = 3,
-    .infer = dx_infer,
-    .cost = dx_cost,
-    .in_place = {2}, /* a block of x is done with when its dx is made */
-};
+/* n outputs: dx, [dw], losses; a kernel makes dw where there are three. In place: a block of x is done with when its dx
+ * is made. */
+#define DX(n)                                                                                                          \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy_dx", .n_out = n, .infer = dx_infer, .cost = dx_cost, .in_place = { 2 }           \
+    }
+static const zr_op_def dx_and_dw = DX(3), dx_alone = DX(2);
 
 /* ---- linear_cross_entropy --------------------------------------------------------------------- */
 
@@ -113,19 +114,19 @@ static zr_status infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* One op for both gradients, since both want the logits' while it is there. It makes them also where only one is
- * needed. */
+/* One op for both gradients, since both want the logits' while it is there. It makes dx also where only dw is needed.
+ */
 static zr_status adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
+    const zr_op_def *def = need_w ? &dx_and_dw : &dx_alone;
     zr_value out[3] = {need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE,
                        need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, &linear_cross_entropy_dx, &op->attr, 4,
-                (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets}, out);
+    zr_graph_op(graph, def, &op->attr, 4, (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets}, out);
     if (need_x) zr_grad_end(graph, x, out[0]);
     if (need_w) zr_grad_end(graph, w, out[1]);
-    zr_grad_losses(graph, op->out[0], out[2]);
+    zr_grad_losses(graph, op->out[0], out[def->n_out - 1]);
     return ZR_OK;
 }
 
@@ -184,22 +185,24 @@ static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, rows));
     ZR_TRY(zr__want(graph, op, 1, "lse", ZR_F32, rows));
     out[0] = *x;
-    out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    if (op->n_out > 1) out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
     return ZR_OK;
 }
 
 static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    return gradients_cost(graph, op, 2);
+    return gradients_cost(graph, op, 2, op->n_out > 1);
 }
 
-static const zr_op_def linear_cross_entropy_part_dx = {
-    .name = "linear_cross_entropy_part_dx",
-    .n_out = 2,
-    .infer = part_dx_infer,
-    .cost = part_dx_cost,
-    .in_place = {3},
-};
+/* dx, [dw] */
+#define PART_DX(n)                                                                                                     \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = part_dx_infer, .cost = part_dx_cost,              \
+        .in_place = {                                                                                                  \
+            3                                                                                                          \
+        }                                                                                                              \
+    }
+static const zr_op_def part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
 /* all (M,B,T,2); x, w and targets are there for the adjoint. */
 static zr_status join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -219,7 +222,7 @@ static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
     const bool sums = !zr__is_gathered(graph, x); /* else that is done where tokens were gathered */
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
-    zr_graph_op(graph, &linear_cross_entropy_part_dx, &op->attr, 5,
+    zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
                 (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
     part = out[0];
     if (need_w) zr_grad_end(graph, w, out[1]);

@@ -9,7 +9,7 @@
 #include "device/cpu/matmul.h"
 #include "device/cpu/scratch.h"
 
-/* Of all ops; in the forward dlosses, dx and dw are NULL. */
+/* Of all ops; in the forward dlosses, dx and dw are NULL, in a backward without dw that. */
 typedef struct operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
     const zr_tensor *lse, *part; /* of a part of the vocabulary: of all of it, in the backward; the forward's output */
@@ -20,27 +20,27 @@ typedef struct operands {
 
 static operands part_operands_of(const zr_kernel_args *args)
 {
-    const bool backward = args->n_out > 1;
+    const bool backward = args->n_in > 3;
     const zr_tensor *x = &args->in[backward ? 2 : 0];
     operands o = {.x = x, .w = x + 1, .targets = x + 2, .part = backward ? NULL : &args->out[0]};
     if (backward) {
         o.dlosses = &args->in[0];
         o.lse = &args->in[1];
         o.dx = &args->out[0];
-        o.dw = &args->out[1];
+        o.dw = args->n_out > 1 ? &args->out[1] : NULL;
     }
     return o;
 }
 
 static operands whole_operands_of(const zr_kernel_args *args)
 {
-    bool backward = args->n_out > 1;
+    const bool backward = args->n_in > 3;
     const zr_tensor *x = &args->in[backward ? 1 : 0];
-    operands o = {.x = x, .w = x + 1, .targets = x + 2, .losses = &args->out[backward ? 2 : 0]};
+    operands o = {.x = x, .w = x + 1, .targets = x + 2, .losses = &args->out[args->n_out - 1]};
     if (backward) {
         o.dlosses = &args->in[0];
         o.dx = &args->out[0];
-        o.dw = &args->out[1];
+        o.dw = args->n_out > 2 ? &args->out[1] : NULL;
     }
     return o;
 }
@@ -99,7 +99,7 @@ static zr_status create_products(const zr_kernel_args *args, const operands *o, 
     ZR_TRY(create(logits, args, g, g, &p->logits));
     if (!o->dx) return ZR_OK;
     ZR_TRY(create(dx, args, g, g, &p->dx));
-    return o->layout.blocks > 1 ? create_dw(args, o, rows, true, &p->dw) : ZR_OK;
+    return o->dw && o->layout.blocks > 1 ? create_dw(args, o, rows, true, &p->dw) : ZR_OK;
 }
 
 static zr_status create_all(const zr_kernel_args *args, head *h)
@@ -197,8 +197,9 @@ static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_
     (o->losses ? run_rows : run_part_rows)(args, o, row, n);
     if (!o->dx) return ZR_OK;
     char *dx = (char *)o->dx->data + at;
-    ZR_TRY(zr__matmul_run(row ? p->dw : h->dw_begins,
-                          &(zr__matmul_operands){.a = logits, .b = x, .c = sum, .panels = panels}));
+    if (o->dw)
+        ZR_TRY(zr__matmul_run(row ? p->dw : h->dw_begins,
+                              &(zr__matmul_operands){.a = logits, .b = x, .c = sum, .panels = panels}));
     return zr__matmul_run(p->dx, &(zr__matmul_operands){.a = logits, .b = o->w->data, .c = dx, .panels = panels});
 }
 
@@ -250,17 +251,15 @@ static int64_t max64(int64_t a, int64_t b)
  * and dw. */
 static int64_t scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
-    const bool backward = op->n_out > 1;
+    const bool backward = op->n_in > 3, with_dw = backward && op->n_out > (op->attr.i[1] ? 1 : 2);
     const int first = !backward ? 0 : op->attr.i[1] ? 2 : 1;
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     const int64_t V = w->shape.dim[0], C = w->shape.dim[1];
-    const zr_dtype g = x->dtype, dw = backward ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
+    const zr_dtype g = x->dtype, dw = with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
     const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw);
     int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, g, g);
-    if (backward) {
-        bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
-        bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));
-    }
+    if (backward) bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
+    if (with_dw) bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));
     return l.panels + bytes;
 }
 

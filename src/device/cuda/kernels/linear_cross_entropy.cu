@@ -12,7 +12,7 @@
 namespace
 {
 
-/* Of all ops; in the forward dlosses, dx and dw are null. */
+/* Of all ops; in the forward dlosses, dx and dw are null, in a backward without dw that. */
 struct operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
     const zr_tensor *lse, *part; /* of a part of the vocabulary: of all of it, in the backward; the forward's output */
@@ -23,7 +23,7 @@ struct operands {
 
 operands part_operands_of(const zr_kernel_args *args)
 {
-    const bool backward = args->n_out > 1;
+    const bool backward = args->n_in > 3;
     const zr_tensor *x = &args->in[backward ? 2 : 0];
     operands o = {};
     o.x = x;
@@ -36,23 +36,23 @@ operands part_operands_of(const zr_kernel_args *args)
     o.dlosses = &args->in[0];
     o.lse = &args->in[1];
     o.dx = &args->out[0];
-    o.dw = &args->out[1];
+    o.dw = args->n_out > 1 ? &args->out[1] : nullptr;
     return o;
 }
 
 operands whole_operands_of(const zr_kernel_args *args)
 {
-    const bool backward = args->n_out > 1;
+    const bool backward = args->n_in > 3;
     const zr_tensor *x = &args->in[backward ? 1 : 0];
     operands o = {};
     o.x = x;
     o.w = x + 1;
     o.targets = x + 2;
-    o.losses = &args->out[backward ? 2 : 0];
+    o.losses = &args->out[args->n_out - 1];
     if (!backward) return o;
     o.dlosses = &args->in[0];
     o.dx = &args->out[0];
-    o.dw = &args->out[1];
+    o.dw = args->n_out > 2 ? &args->out[1] : nullptr;
     return o;
 }
 
@@ -150,7 +150,7 @@ zr_status create_products(const zr_kernel_args *args, const operands &o, int64_t
     logits.c_ld = dw.a_ld = dx.a_ld = o.layout.ld;
     ZR_TRY(zr__cuda_product_create(args->device, &logits, &logits_at, &all->logits));
     if (!o.dx) return ZR_OK;
-    ZR_TRY(zr__cuda_product_create(args->device, &dw, &dw_at, &all->dw));
+    if (o.dw) ZR_TRY(zr__cuda_product_create(args->device, &dw, &dw_at, &all->dw));
     return zr__cuda_product_create(args->device, &dx, &dx_at, &all->dx);
 }
 
@@ -220,7 +220,7 @@ zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, 
     ZR_TRY(zr__cuda_product_run(all.logits, args->device, &logits));
     ZR_TRY(run_rows(args, o, row, n));
     if (!o.dx) return ZR_OK;
-    ZR_TRY(zr__cuda_product_run(all.dw, args->device, &dw));
+    if (o.dw) ZR_TRY(zr__cuda_product_run(all.dw, args->device, &dw));
     return zr__cuda_product_run(all.dx, args->device, &dx);
 }
 
