@@ -169,7 +169,7 @@ static zr_status run(zr_comm *comm, zr_engine *engine, result *r)
 static zr_status run_rank(zr_comm *comm, void *arg)
 {
     result *r = arg;
-    const zr_model model = {"own", build, NULL};
+    const zr_model model = {.name = "own", .build = build};
     const zr_device_config wanted = {.threads = 1, .kernels = kernels};
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.ranks = RANKS, layout.stage = r->stage, layout.batch = B, layout.seq = T;

@@ -30,7 +30,7 @@ static inline void cheap_kept_build(zr_graph *graph, const void *config)
 
 static inline zr_model cheap_kept(const zr_model *model)
 {
-    return (zr_model){model->name, cheap_kept_build, model};
+    return (zr_model){.name = model->name, .build = cheap_kept_build, .config = model};
 }
 
 #endif

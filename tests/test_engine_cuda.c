@@ -97,6 +97,28 @@ static void shared_layers(void **state)
     }
 }
 
+/* A table and a block that do not train, which leaves the head without its dw: what trains moves as if all did. */
+static void frozen(void **state)
+{
+    (void)state;
+    for (int tensor = 1; tensor <= 2; tensor++) {
+        trainer want = trainer_odd();
+        zr_model model = zr_gpt2(&want.config);
+        want.config.n_head = 2;
+        want.config.n_embd = 24;
+        want.layout.ranks = 2;
+        want.layout.tensor = tensor;
+        want.steps = 2;
+        want.model = &model;
+        model.frozen = "wte.*\nh.0.*";
+        on_gpus(&want);
+        trainer_run(&want);
+        trainer run = want;
+        run.layout.stage = 3;
+        compare(&want, run, "frozen");
+    }
+}
+
 /* The comm stream beside, and saves behind steps. */
 static void lanes(void **state)
 {
@@ -220,13 +242,10 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),
-        cmocka_unit_test(any_ranks),
-        cmocka_unit_test(shared_layers),
-        cmocka_unit_test(lanes),
-        cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),       cmocka_unit_test(any_ranks),
+        cmocka_unit_test(shared_layers), cmocka_unit_test(frozen),
+        cmocka_unit_test(lanes),         cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite),    cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
 #endif

@@ -32,10 +32,10 @@ static void build(zr_graph *g, const void *config)
 }
 
 static const head_config configs[MODELS] = {{0}, {.tied = true}, {.tied = true, .read = true}, {.unread = true}};
-static const zr_model models[MODELS] = {{"untied", build, &configs[0]},
-                                        {"tied", build, &configs[1]},
-                                        {"read", build, &configs[2]},
-                                        {"unread", build, &configs[3]}};
+static const zr_model models[MODELS] = {{.name = "untied", .build = build, .config = &configs[0]},
+                                        {.name = "tied", .build = build, .config = &configs[1]},
+                                        {.name = "read", .build = build, .config = &configs[2]},
+                                        {.name = "unread", .build = build, .config = &configs[3]}};
 
 static int32_t token(void *arg, int64_t step, int64_t row, int64_t t)
 {

@@ -236,10 +236,17 @@ static void build_arranged(zr_graph *g, const void *config)
 }
 
 static const zr_model models[MODELS] = {
-    {"bare", build_bare, NULL},   {"shared", build_shared, NULL},         {"idle", build_idle, NULL},
-    {"twice", build_twice, NULL}, {"two losses", build_two_losses, NULL}, {"attention", build_attention, NULL},
-    {"one", build_one, NULL},     {"skips", build_skips, NULL},           {"frozen", build_frozen, NULL},
-    {"gated", build_gated, NULL}, {"arranged", build_arranged, NULL},
+    {.name = "bare", .build = build_bare},
+    {.name = "shared", .build = build_shared},
+    {.name = "idle", .build = build_idle},
+    {.name = "twice", .build = build_twice},
+    {.name = "two losses", .build = build_two_losses},
+    {.name = "attention", .build = build_attention},
+    {.name = "one", .build = build_one},
+    {.name = "skips", .build = build_skips},
+    {.name = "frozen", .build = build_frozen},
+    {.name = "gated", .build = build_gated},
+    {.name = "arranged", .build = build_arranged},
 };
 
 /* ---- inputs ---- */
@@ -443,7 +450,8 @@ static void expect_refused(const zr_model *model, zr_layout layout, zr_status st
 static void test_refusals(void **state)
 {
     (void)state;
-    zr_model silent = {"silent", build_silent, NULL}, speaking = {"speaking", build_silent, "output"};
+    zr_model silent = {.name = "silent", .build = build_silent},
+             speaking = {.name = "speaking", .build = build_silent, .config = "output"};
     zr_layout layout = odd_trainer(&silent).layout;
     expect_refused(&silent, layout, ZR_ERR_STATE, "model silent names no losses for evaluation");
     layout.eval = false;

@@ -111,8 +111,8 @@ static void test_gated(void **state)
     (void)state;
     const int64_t few = 3, many = 8;
     zr_layout l = layout_of(ZR_BF16);
-    zr_plan *less = plan_of(&(zr_model){"gated", build_gated, &few}, &l),
-            *more = plan_of(&(zr_model){"gated", build_gated, &many}, &l);
+    zr_plan *less = plan_of(&(zr_model){.name = "gated", .build = build_gated, .config = &few}, &l),
+            *more = plan_of(&(zr_model){.name = "gated", .build = build_gated, .config = &many}, &l);
     assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_ACT] - less->memory.category_bytes[ZR_CATEGORY_ACT],
                      5 * B * T * (12 * C * 2 + 4 * HEADS));
     assert_int_equal(steps(more, ZR_STEP_RUN, "rmsnorm"), 16);
@@ -331,7 +331,7 @@ static void test_which(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         for (int stage = 0; stage <= 3; stage += 3) {
-            zr_model model = {bodies[i].name, build, &bodies[i]}, kept = cheap_kept(&model);
+            zr_model model = {.name = bodies[i].name, .build = build, .config = &bodies[i]}, kept = cheap_kept(&model);
             zr_layout l = layout_of(ZR_F32);
             l.ranks = 2;
             l.stage = stage;

@@ -99,7 +99,7 @@ static void test_in_place(void **state)
     (void)state;
     static const char *const asked[] = {"dies", "lives", "input", "twice"};
     for (int i = 0; i < 4; i++) {
-        zr_model model = {"places", build, asked[i]};
+        zr_model model = {.name = "places", .build = build, .config = asked[i]};
         zr_layout layout = layout_of();
         zr_plan *plan = plan_of(&model, &layout);
         const zr_use *use = uses_of(plan, "both"); /* a, b, y, z */
@@ -162,7 +162,7 @@ static void test_parts_of_a_gradient(void **state)
     (void)state;
     for (int64_t reads = 0; reads <= 2; reads++) {
         const zr_op_attr attr = {.i = {reads}};
-        zr_model model = {"parts", build_parts, &attr};
+        zr_model model = {.name = "parts", .build = build_parts, .config = &attr};
         zr_layout layout = layout_of();
         layout.train = true;
         layout.eval = false;
@@ -183,7 +183,7 @@ static void test_parts_of_a_gradient(void **state)
 static void test_wrong_place_is_noticed(void **state)
 {
     (void)state;
-    zr_model model = {"places", build, "lives"};
+    zr_model model = {.name = "places", .build = build, .config = "lives"};
     zr_layout layout = layout_of();
     zr_plan *plan = plan_of(&model, &layout);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_EVAL];
@@ -215,7 +215,7 @@ static void build_idle(zr_graph *g, const void *config)
 static void test_idle_ops(void **state)
 {
     (void)state;
-    zr_model model = {"idle", build_idle, NULL};
+    zr_model model = {.name = "idle", .build = build_idle};
     zr_layout layout = layout_of();
     zr_plan *plan = plan_of(&model, &layout);
     int runs = 0;
@@ -244,7 +244,7 @@ static void build_early(zr_graph *g, const void *config)
 static void test_output_is_kept(void **state)
 {
     (void)state;
-    zr_model model = {"early", build_early, NULL};
+    zr_model model = {.name = "early", .build = build_early};
     zr_layout layout = layout_of();
     layout.eval = false;
     layout.decode_len = 3;

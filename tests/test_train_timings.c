@@ -307,7 +307,7 @@ static void build_widths(zr_graph *g, const void *config)
 
 static zr_plan *widths_plan(int64_t accum)
 {
-    const zr_model model = {"widths", build_widths, NULL};
+    const zr_model model = {.name = "widths", .build = build_widths};
     const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
     zr_layout layout = ZR_LAYOUT_INIT;
     zr_plan *plan = NULL;

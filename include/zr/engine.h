@@ -70,12 +70,14 @@ enum {
 /** Give elements [first, first+n) of a parameter's state: into `out`, (n) F32. */
 typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** Set a state of all parameters: fn is called for the ranges that this rank updates, at most ZR_PASSING_ELEMS
- *  elements at a time; then parameters are rounded and gathered. fn NULL: parameters as the model says (zr_init).
- *  Collective. */
+/** Set a state of all parameters: fn is called for the ranges that this rank updates, and for those
+ *  that it keeps of what does not train, at most ZR_PASSING_ELEMS elements at a time; then parameters are rounded and
+ *  gathered. fn NULL: parameters as the model says (zr_init). States of the optimizer are of what trains. Collective.
+ */
 ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
-/** Read a state: the calls of fn together, over all ranks, give every element of every parameter once.
+/** Read a state: the calls of fn together, over all ranks, give every element of every parameter once; of gradients and
+ *  states of the optimizer, of every one that trains.
  *  ZR_ERR_STATE for gradients before the first step, and where the layout lean has used the gradient up.
  *  Not collective. */
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);

@@ -17,6 +17,7 @@ typedef struct zr_model {
     /** Write the forward pass into `graph`; spec: zr_graph_get_spec. Errors are latched there. */
     void (*build)(zr_graph *graph, const void *config);
     const void *config; /* borrowed; passed to build */
+    const char *frozen; /* parameters that do not train, for zr_graph_freeze; borrowed; NULL: all train */
 } zr_model;
 
 /** GPT-2's sizes, Hugging Face's names (Radford et al. 2019). */

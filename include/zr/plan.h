@@ -367,14 +367,16 @@ typedef struct zr_plan_unit {
     int64_t padded_elems;   /* multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;    /* padded / N */
     zr_range own;           /* the shard of it whose gradients this rank sums */
-    zr_range update;        /* what of it this rank updates: the shard, or at stage 0 all */
+    zr_range update;        /* what of it this rank updates: the shard, or at stage 0 all; what it keeps of one that
+                               does not train */
+    bool trains;            /* it has parameters that an update changes; else nothing but them is kept */
     bool gathered;          /* stage 3: the whole unit exists only around its uses */
     zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
     zr_state param;         /* not kept where it is cast from the master */
     zr_state second;        /* hpZ: of the parameters, fresh from a step's first gather on */
     zr_state grad;          /* of a micro-batch, in the wire type; not kept where it lives in a schedule */
     zr_state sums;          /* of a step, which the update reads: fp32 accumulators, or grad */
-    zr_state master;        /* fp32, of 16-bit runs */
+    zr_state master;        /* fp32, of 16-bit runs; none of a unit that does not train */
     zr_state slot[4];       /* states of the optimizer, fp32 */
     int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
     int32_t n_above;
@@ -457,6 +459,7 @@ typedef struct zr_plan {
     zr_plan_unit *unit;
     int32_t n_units;
     int64_t params;        /* Psi */
+    int64_t trained;       /* of these, that train */
     int64_t padding_elems; /* over all units */
     zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
     int32_t n_persistent;

@@ -212,6 +212,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .param = param,
                  .state = state_of(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
+    if (p.state->buffer == ZR_NONE) return ZR_OK; /* it does not train */
     const zr__span mine = zr__meet(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = zr__is_told(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
@@ -226,12 +227,19 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     return ZR_OK;
 }
 
+static bool keeps_gradients(const zr_plan *plan)
+{
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].sums.buffer != ZR_NONE) return true;
+    return false;
+}
+
 zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
 {
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_engine_read: no function to pass elements to");
     ZR_TRY(check_state(e, state));
     ZR_CHECK(state != ZR_STATE_GRAD || e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
-    ZR_CHECK(state != ZR_STATE_GRAD || e->plan->unit[0].sums.buffer != ZR_NONE, ZR_ERR_STATE,
+    ZR_CHECK(state != ZR_STATE_GRAD || keeps_gradients(e->plan), ZR_ERR_STATE,
              "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
     const zr_graph *g = any_graph(e->plan);
     for (int32_t i = 0; i < zr_graph_params(g); i++) ZR_TRY(read_param(e, state, zr_graph_param(g, i), fn, arg));

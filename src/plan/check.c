@@ -45,7 +45,7 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, int32_t b)
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
-        int64_t open = p->plan->unit[u].update.count;
+        int64_t open = zr_graph_unit_info(p->graph, u)->frozen ? 0 : p->plan->unit[u].update.count;
         for (int32_t i = 0; i < p->s->n_steps; i++)
             if (p->s->step[i].kind == ZR_STEP_UPDATE && p->s->step[i].unit == u) open -= p->s->step[i].range.count;
         ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "%lld elements of unit %d are not updated", (long long)open, u);
@@ -86,7 +86,8 @@ static zr_status check_micro_squares(const zr__proof *p)
             ZR_CHECK(!changes || (square >= 0 && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
                      "step %d reduces the gradient of unit %d before its squares are taken", i, u);
         }
-        ZR_CHECK(taken == (p->plan->unit[u].elems > 0), ZR_ERR_INTERNAL,
+        const bool trains = p->plan->unit[u].elems > 0 && !zr_graph_unit_info(p->graph, u)->frozen;
+        ZR_CHECK(taken == trains, ZR_ERR_INTERNAL,
                  "the squares of the micro-gradients of unit %d are taken %d times a round", u, taken);
     }
     return ZR_OK;
@@ -233,7 +234,8 @@ static zr_status check_saves(const zr__proof *p)
     for (int32_t b = 0; st == ZR_OK && b < p->s->n_buffers; b++) copied[b] = ZR_NONE;
     for (int32_t i = 0; st == ZR_OK && i < p->s->n_steps; i++) st = check_save(p, i, copied, saved);
     for (int64_t i = 0; st == ZR_OK && i < n; i++)
-        if (!saved[i] && p->plan->unit[i / states].own.count > 0)
+        if (!saved[i] && p->plan->unit[i / states].own.count > 0 &&
+            (i % states == 0 || !zr_graph_unit_info(p->graph, (int32_t)(i / states))->frozen))
             st = ZR_FAIL(ZR_ERR_INTERNAL, "a state of unit %lld is not saved", (long long)(i / states));
     zr_free(saved);
     zr_free(copied);

@@ -280,7 +280,7 @@ bool zr__all_get_sums(const zr_plan *plan)
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
 {
     const zr_plan *plan = l->plan;
-    if (!plan->moves || plan->sum_f32 != step) return;
+    if (!plan->moves || plan->sum_f32 != step || !plan->unit[unit].trains) return;
     const zr_state sums = zr__sums_of(plan, unit, grad);
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
@@ -326,6 +326,7 @@ static double count_buckets(const zr_plan *plan, bool sums)
 {
     double n = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
+        if (sums && !plan->unit[i].trains) continue;
         level v[2];
         const int levels = levels_of(sums ? &plan->unit[i].own : &plan->unit[i].update, &whole, v);
         for (int k = 0; k < levels && v[k].elems > 0; k++) {

@@ -188,6 +188,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     }
     ZR_TRY(zr_graph_create(&spec, &plan->graph[kind]));
     model->build(plan->graph[kind], model->config);
+    zr_graph_freeze(plan->graph[kind], model->frozen);
     ZR_TRY(zr_graph_finish(plan->graph[kind]));
     return check_graph(plan->graph[kind], kind, model->name);
 }

@@ -4,9 +4,16 @@
  */
 #include "plan/internal.h"
 
-static int n_states(const zr_plan *plan)
+/* What does not train has no states of the optimizer. */
+static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
-    return 1 + plan->optimizer.n_slots;
+    return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
+}
+
+/* From a copy? What does not train no update has to wait for. */
+static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
+{
+    return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
 /* Where the unit's state stands in F32; 0: its parameters. */
@@ -18,19 +25,21 @@ static const zr_state *state_of(const zr_plan_unit *u, int state)
 
 zr_status zr__plan_saves(zr_plan *plan)
 {
-    if (plan->save == ZR_SAVE_IN_PLACE)
-        return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, -1, "states that go out",
-                                   ZR_PASSING_ELEMS * (int64_t)sizeof(float), &plan->saving);
+    bool in_place = plan->save == ZR_SAVE_IN_PLACE;
     for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
         plan->unit[i].saved = plan->n_persistent;
-        for (int s = 0; s < n_states(plan); s++) {
+        for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
             zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
             int32_t index;
-            ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved",
-                                       4 * plan->unit[i].own.count, &index));
+            ZR_TRY(
+                zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved", 4 * u->own.count, &index));
         }
     }
-    return ZR_OK;
+    if (!in_place) return ZR_OK;
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, -1, "states that go out",
+                               ZR_PASSING_ELEMS * (int64_t)sizeof(float), &plan->saving);
 }
 
 static zr__id write_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
@@ -53,7 +62,7 @@ static void write_copy(zr__list *l, int32_t unit, int state)
 static void write_save(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const bool copied = l->plan->save == ZR_SAVE_COPY;
+    const bool copied = is_copied(l->plan, u);
     const zr_state copy = {u->saved + state, ZR_F32, u->own};
     zr__id step = write_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->slot = state - 1;
@@ -66,9 +75,12 @@ void zr__write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
-        for (int s = 0; s < n_states(plan); s++)
-            for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
-                if (plan->unit[i].elems > 0) (pass == 0 ? write_copy : write_save)(l, i, s);
+        for (int s = 0; s <= plan->optimizer.n_slots; s++)
+            for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
+                const zr_plan_unit *u = &plan->unit[i];
+                const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));
+                if (wanted) (pass == 0 ? write_copy : write_save)(l, i, s);
+            }
 }
 
 /* Does the plan keep checkpoints as simply as the other? Policy auto may choose how. */

@@ -98,7 +98,7 @@ static void find_due(const zr__decided *d, int pass)
         }
     }
     for (int32_t u = 0; u < plan->n_units; u++) {
-        if (plan->unit[u].elems == 0)
+        if (!plan->unit[u].trains)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;

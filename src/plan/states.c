@@ -87,7 +87,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     const zr_layout *l = &plan->layout;
-    if (plan->consume_grad) return ZR_OK;
+    if (plan->consume_grad || !u->trains) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
     if (!shard || !plan->sum_f32)
         ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
@@ -108,6 +108,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
 static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
+    if (!u->trains) return ZR_OK;
     /* In fp32 the parameters are their own master. */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
@@ -138,22 +139,26 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
              (long long)zr_graph_param_elems(graph));
     plan->params = zr_graph_param_elems(graph);
+    for (int32_t i = 0; i < zr_graph_params(graph); i++)
+        if (!zr_graph_param(graph, i)->frozen) plan->trained += zr_shape_elems(&zr_graph_param(graph, i)->whole);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;
+        u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
         u->own = part_of(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->second.buffer = u->master.buffer = u->square =
             u->micro_square = u->verdict = ZR_NONE;
-        u->gathered = plan->param_group != ZR_GROUP_SELF && !stays_whole(plan, graph, i, &persisting);
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || l->ranks > 1); /* a rank casts its own */
+        u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
-        bool cast = l->train && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
+        bool cast = u->trains && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
         if (!cast)
             ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
                         u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
-        u->update = l->train ? part_of(plan, u, plan->optim_group) : u->param.range;
+        u->update = u->trains ? part_of(plan, u, plan->optim_group) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
          i++)
@@ -189,11 +194,12 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     *largest = *all = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
-        int64_t elems = plan->unit[i].padded_elems;
+        const zr_plan_unit *u = &plan->unit[i];
+        int64_t elems = u->padded_elems;
         int64_t reduced = least(reduce, elems) * wire, whole = least(gather, elems) * gathered;
-        *all += elems * wire;
-        if (l->train && reduced > *largest) *largest = reduced;
-        if ((l->train || plan->param_group != ZR_GROUP_SELF) && whole > *largest) *largest = whole;
+        if (u->trains) *all += elems * wire;
+        if (u->trains && reduced > *largest) *largest = reduced;
+        if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
     }
 }
 
@@ -278,7 +284,7 @@ zr_status zr__plan_results(zr_plan *plan)
     ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        if (u->elems == 0) continue; /* a unit without parameters of its own has no gradient */
+        if (!u->trains) continue; /* it has no gradient */
         ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
         if (l->micro_squares)
             ZR_TRY(result(plan, i, "squares of micro-gradients", sizeof(zr_square), &u->micro_square));

@@ -60,9 +60,9 @@ void zr__write_norm(zr__list *l)
     zr__list_newest(l)->rounds = layout->micro_squares ? layout->ranks * layout->accum : 0;
     zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
     for (int32_t u = 0; u < l->plan->n_units; u++)
-        if (l->plan->unit[u].elems > 0) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
+        if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
     for (int32_t u = 0; u < l->plan->n_units && layout->micro_squares; u++)
-        if (l->plan->unit[u].elems > 0) zr__list_use(l, step, zr__use_all(l->plan->unit[u].micro_square, true, false));
+        if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].micro_square, true, false));
 }
 
 static void write_agree(zr__list *l, int32_t unit)
@@ -92,8 +92,8 @@ void zr__write_update(zr__list *l)
     }
     for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather_sums(l, u, ZR_NONE, true);
     for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].elems > 0) write_square(l, u, &plan->unit[u].sums);
+        if (plan->unit[u].trains) write_square(l, u, &plan->unit[u].sums);
     zr__write_norm(l);
     for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].elems > 0) write_unit_update(l, u, &plan->unit[u].sums);
+        if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);
 }
