@@ -480,7 +480,7 @@ static void every_key_takes_its_default_and_refuses_nonsense(void **state)
         bool free_string = key[i].type == ZR_KEY_STRING && !key[i].choices && key[i].built;
         assert_int_equal(load_status(text, override), free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
         snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
-        bool listed = key[i].type == ZR_KEY_ANY || key[i].type == ZR_KEY_PATHS;
+        bool listed = key[i].type == ZR_KEY_ANY || key[i].type == ZR_KEY_PATHS || key[i].type == ZR_KEY_NAMES;
         assert_int_equal(load_status(text, override), listed ? ZR_OK : ZR_ERR_CONFIG);
         if (!listed) assert_non_null(strstr(zr_error_message(), path));
     }
@@ -521,6 +521,49 @@ static void paths_may_be_lists(void **state)
         assert_int_equal(zr_config_to_json(config, &json), ZR_OK);
         assert_int_equal(zr_config_parse(json, strlen(json), "again.json", NULL, 0, &again), ZR_OK);
         assert_string_equal(again->data.train, value[i].kept);
+        zr_free(json);
+        zr_config_destroy(&config);
+        zr_config_destroy(&again);
+    }
+}
+
+/* Patterns of names are kept one a line; one comes back as a string, several as a list. */
+static void names_may_be_lists(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *kept, *back, *wrong; /* wrong: where */
+    } value[] = {
+        {"null", NULL, "\"frozen\": null", NULL},
+        {"\"wte.*\"", "wte.*", "\"frozen\": \"wte.*\"", NULL},
+        {"[\"wte.*\"]", "wte.*", "\"frozen\": \"wte.*\"", NULL},
+        {"\"[hw]*\"", "[hw]*", "\"frozen\": \"[hw]*\"", NULL},
+        {"[\"wte.*\", \"h.[0-3].*\"]", "wte.*\nh.[0-3].*", "\"h.[0-3].*\"", NULL},
+        {"7", NULL, NULL, "model.frozen: found 7, wanted a pattern of names, or a list of them"},
+        {"[]", NULL, NULL, "model.frozen: found []"},
+        {"\"\"", NULL, NULL, "model.frozen: found"},
+        {"[\"a\", \"\"]", NULL, NULL, "model.frozen[1]: found"},
+        {"[[\"a\"]]", NULL, NULL, "model.frozen[0]: found"},
+        {"\"a\\nb\"", NULL, NULL, "model.frozen: found"},
+        {"{\"path\": \"a\"}", NULL, NULL, "model.frozen"},
+    };
+    for (size_t i = 0; i < sizeof(value) / sizeof(value[0]); i++) {
+        char text[512], *json = NULL;
+        zr_config *config = NULL, *again = NULL;
+        snprintf(text, sizeof(text), "{\"model\": {\"frozen\": %s}}", value[i].json);
+        assert_int_equal(zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config),
+                         value[i].wrong ? ZR_ERR_CONFIG : ZR_OK);
+        if (value[i].wrong && !strstr(zr_error_message(), value[i].wrong)) fail_msg("%s", zr_error_message());
+        if (value[i].wrong) continue;
+        assert_int_equal(zr_config_to_json(config, &json), ZR_OK);
+        assert_non_null(strstr(json, value[i].back));
+        assert_int_equal(zr_config_parse(json, strlen(json), "again.json", NULL, 0, &again), ZR_OK);
+        if (value[i].kept) {
+            assert_string_equal(config->model.frozen, value[i].kept);
+            assert_string_equal(again->model.frozen, value[i].kept);
+        } else {
+            assert_null(config->model.frozen);
+        }
         zr_free(json);
         zr_config_destroy(&config);
         zr_config_destroy(&again);
@@ -631,6 +674,7 @@ int main(void)
         cmocka_unit_test(hashes_tell_configurations_apart),
         cmocka_unit_test(every_key_takes_its_default_and_refuses_nonsense),
         cmocka_unit_test(paths_may_be_lists),
+        cmocka_unit_test(names_may_be_lists),
         cmocka_unit_test(every_word_of_a_choice_comes_back),
         cmocka_unit_test(limits_of_numbers_hold),
         cmocka_unit_test(the_reference_lists_every_key),

@@ -64,6 +64,7 @@ typedef struct zr_config {
         const char *type;      /* the family: "gpt2" */
         const char *preset;    /* a named shape, from which sizes come */
         const char *init;      /* directory with config.json and model.safetensors; sizes come from it */
+        const char *frozen;    /* patterns of names of parameters that do not train, one a line; NULL: all train */
         zr_config_sizes sizes; /* open (0) after loading with preset or init, or where not given */
         double dropout;        /* what the file says for all three, or 0 */
         double embd_pdrop, resid_pdrop, attn_pdrop;
@@ -243,6 +244,7 @@ typedef enum zr_key_type {
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
+    ZR_KEY_NAMES,  /* a pattern of names or a list of them, kept one a line */
     ZR_KEY_PATHS,  /* a path, a list of paths, or sources with weights; lists are kept as their JSON text */
     ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
     ZR_KEY_EITHER, /* one of two words in `choices`, kept as whether it is the second */

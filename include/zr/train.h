@@ -187,7 +187,7 @@ ZR_API char *zr_noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE
 /** The numbers of `zr plan --json` and of `planned`, `measured` in run.json: bytes of one rank, traffic of
  *  one rank and optimizer step, FLOPs of one step over all ranks. */
 typedef struct zr_report {
-    int64_t params;
+    int64_t params, trained; /* of all parameters those that train */
     int ranks, stage;
     zr_memory memory;
     zr_traffic traffic;
@@ -219,6 +219,7 @@ typedef struct zr_family zr_family;
 typedef struct zr_family_model {
     const zr_family *family;
     zr_config_sizes sizes;
+    const char *frozen; /* as zr_model.frozen; borrowed from the configuration */
     union {
         char bytes[ZR_FAMILY_BYTES];
         int64_t integer;

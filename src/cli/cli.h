@@ -133,6 +133,8 @@ bool cli_colored_out(cli_color color);
 const char *cli_bytes(double bytes, char text[32]);
 /** A number up to its unit, "1.23 T" or "12 "; returns text. */
 const char *cli_amount(double amount, char text[32]);
+/** How many parameters, and where not all train how many do: "1.2 M (300 k train)"; returns text. */
+const char *cli_params(int64_t params, int64_t trained, char text[80]);
 /** "12.3 ms", "2.5 h"; returns text. */
 const char *cli_seconds(double sec, char text[32]);
 

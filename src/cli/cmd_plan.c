@@ -37,9 +37,9 @@ static const char *layout_name(const zr_config *config)
     return config->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper";
 }
 
-static void print_head(const planning *p, int64_t n_params)
+static void print_head(const planning *p, const zr_report *report)
 {
-    char params[32];
+    char params[80];
     const zr_config *c = p->config;
     const zr_config_sizes *s = &c->model.sizes;
     bool named = c->model.preset || c->model.init || p->max.what == CLI_MAX_MODEL ||
@@ -56,8 +56,8 @@ static void print_head(const planning *p, int64_t n_params)
                  (long long)(p->ranks / c->parallel.tensor), (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
-           cli_amount((double)n_params, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s", grid,
-           (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
+           cli_params(report->params, report->trained, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
+           grid, (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
            c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.facts.name);
 }
 
@@ -125,7 +125,7 @@ static zr_status print_text(const planning *p)
     }
     cli_choices_table(&choices, &table);
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->profile.facts, p->limit_bytes);
-    print_head(p, table.report[table.chosen].params);
+    print_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     ZR_TRY(print_within(p));
     fputc('\n', stdout);

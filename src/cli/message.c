@@ -116,6 +116,17 @@ const char *cli_amount(double amount, char text[32])
     return zr__text_amount(amount, text);
 }
 
+const char *cli_params(int64_t params, int64_t trained, char text[80])
+{
+    char all[32], some[32];
+    cli_amount((double)params, all);
+    if (trained == params)
+        snprintf(text, 80, "%s", all);
+    else
+        snprintf(text, 80, "%s (%s train)", all, cli_amount((double)trained, some));
+    return text;
+}
+
 const char *cli_seconds(double sec, char text[32])
 {
     static const struct {

@@ -217,7 +217,7 @@ static void on_note(void *arg, const char *text)
 
 static void print_banner(FILE *out, const zr_train_info *info)
 {
-    char params[32], dir[PATH_MAX];
+    char params[80], dir[PATH_MAX];
     const char *mpi = strcmp(info->comm->transport, "mpi") == 0 ? zr_comm_mpi_version() : "";
     int end = (int)strcspn(mpi, ",\n");
     const zr_device_facts *facts = &info->plan->profile.facts;
@@ -225,8 +225,8 @@ static void print_banner(FILE *out, const zr_train_info *info)
             facts->apart ? facts->name : zr_device_cpu_level(), info->comm->size, info->comm->size == 1 ? "" : "s",
             info->threads, info->threads == 1 ? "" : "s", info->comm->transport, end ? ", " : "", end, mpi);
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
-            cli_amount((double)info->plan->params, params), cli_type_name(info->config), info->plan->layout.stage,
-            (long long)info->config->train.steps, (long long)info->config->train_batch_size,
+            cli_params(info->plan->params, info->plan->trained, params), cli_type_name(info->config),
+            info->plan->layout.stage, (long long)info->config->train.steps, (long long)info->config->train_batch_size,
             (long long)info->plan->layout.seq, zr__text_escape(info->output_dir, dir, sizeof(dir)));
 }
 

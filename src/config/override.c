@@ -16,7 +16,7 @@ json_t *zr__override_value(const zr_key *key, const char *value)
 {
     json_t *json = json_loads(value, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     /* A folder may be called 2024. */
-    bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS);
+    bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;
     json_decref(json);

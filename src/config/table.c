@@ -21,6 +21,7 @@
 #define SWITCH(p, d, ...) {.path = p, .type = ZR_KEY_SWITCH, .standard = d, __VA_ARGS__}
 #define INT(p, d, ...) {.path = p, .type = ZR_KEY_INT, .standard = d, __VA_ARGS__}
 #define NUMBER(p, d, ...) {.path = p, .type = ZR_KEY_NUMBER, .standard = d, __VA_ARGS__}
+#define NAMES(p, ...) {.path = p, .type = ZR_KEY_NAMES, .standard = "null", __VA_ARGS__}
 #define PATHS(p, ...) {.path = p, .type = ZR_KEY_PATHS, .standard = "null", __VA_ARGS__}
 #define STRING(p, d, ...) {.path = p, .type = ZR_KEY_STRING, .standard = d, __VA_ARGS__}
 #define CHOICE(p, c, d, ...) {.path = p, .type = ZR_KEY_CHOICE, .choices = c, .standard = d, __VA_ARGS__}
@@ -40,6 +41,11 @@ static const zr_key table[] = {
            .help = "a named shape, such as gpt2-124m: gives every size"),
     STRING("model.init", "null", FIELD(model.init), ALL,
            .help = "directory with config.json and model.safetensors to start from: gives every size"),
+    NAMES("model.frozen", FIELD(model.frozen), ALL,
+          .help =
+              "parameters that do not train, by patterns of their names as `zr inspect` shows them, with or without "
+              "the first part (`transformer.`): such as `wte.*`, `h.[0-3].*`, `*.attn.*`. They keep their bits and "
+              "take no gradient, no states of the optimizer and no traffic for them"),
     INT("model.n_layer", AUTO, FIELD(model.sizes.n_layer), FROM(1), ALL, .help = "transformer blocks; auto: 12"),
     INT("model.n_head", AUTO, FIELD(model.sizes.n_head), FROM(1), ALL,
         .help = "attention heads, a divisor of n_embd; auto: 12"),

@@ -61,6 +61,19 @@ static bool read_pair(const json_t *value, double out[2])
     return true;
 }
 
+/* *bad: the element of a list that is no name, -1: it is no list. */
+static bool names_fit(const json_t *value, int64_t *bad)
+{
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_is_array(value) ? json_array_get(value, i) : value);
+        *bad = json_is_array(value) ? (int64_t)i : -1;
+        if (!name || !*name || strchr(name, '\n')) return false;
+    }
+    *bad = -1;
+    return n > 0;
+}
+
 /* Of a pair or a list, name the element that is wrong. */
 static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
 {
@@ -72,7 +85,9 @@ static zr_status wrong(const zr_key *key, const json_t *value, const zr__source 
         value = json_array_get(value, element.index);
         place = &element;
     }
-    if (key->type == ZR_KEY_PATHS && !zr__shards_fit(value, &bad) && bad >= 0) {
+    const bool paths = key->type == ZR_KEY_PATHS && !zr__shards_fit(value, &bad);
+    const bool names = key->type == ZR_KEY_NAMES && !names_fit(value, &bad);
+    if ((paths || names) && bad >= 0) {
         element.index = (size_t)bad;
         value = json_array_get(value, element.index);
         place = &element;
@@ -107,6 +122,7 @@ typedef union zr__field {
 static bool read_field(const zr_key *key, const json_t *value, zr__field *field, size_t *bytes)
 {
     int choice;
+    int64_t bad;
     switch (key->type) {
     case ZR_KEY_BOOL:
         field->yes = json_is_true(value);
@@ -136,6 +152,10 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field,
         if (!read_choice(key, value, &choice)) return false;
         field->yes = choice == 1;
         return true;
+    case ZR_KEY_NAMES:
+        *bytes = sizeof(field->string);
+        field->string = json_string_value(value);
+        return field->string && names_fit(value, &bad);
     case ZR_KEY_PATHS:
     case ZR_KEY_STRING:
         *bytes = sizeof(field->string);
@@ -157,17 +177,12 @@ static void *field_of(const zr_config *config, const zr_key *key)
 static void store_open(zr_config *config, const zr_key *key)
 {
     static const zr__field zero;
-    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),
-                                   [ZR_KEY_SWITCH] = sizeof(zero.turned),
-                                   [ZR_KEY_INT] = sizeof(zero.integer),
-                                   [ZR_KEY_NUMBER] = sizeof(zero.number),
-                                   [ZR_KEY_STRING] = sizeof(zero.string),
-                                   [ZR_KEY_PATHS] = sizeof(zero.string),
-                                   [ZR_KEY_CHOICE] = sizeof(zero.choice),
-                                   [ZR_KEY_EITHER] = sizeof(zero.yes),
-                                   [ZR_KEY_PAIR] = sizeof(zero.pair),
-                                   [ZR_KEY_BYTES] = sizeof(zero.integer),
-                                   [ZR_KEY_ANY] = 0};
+    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),      [ZR_KEY_SWITCH] = sizeof(zero.turned),
+                                   [ZR_KEY_INT] = sizeof(zero.integer),   [ZR_KEY_NUMBER] = sizeof(zero.number),
+                                   [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_NAMES] = sizeof(zero.string),
+                                   [ZR_KEY_PATHS] = sizeof(zero.string),  [ZR_KEY_CHOICE] = sizeof(zero.choice),
+                                   [ZR_KEY_EITHER] = sizeof(zero.yes),    [ZR_KEY_PAIR] = sizeof(zero.pair),
+                                   [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
     if (key->offset == SIZE_MAX) return;
     memcpy(field_of(config, key), &zero, bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
@@ -176,7 +191,7 @@ static void store_open(zr_config *config, const zr_key *key)
 static zr_status store(zr_config *config, const zr_key *key, const zr__field *field, size_t bytes)
 {
     if (key->offset == SIZE_MAX) return ZR_OK;
-    if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS) {
+    if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS && key->type != ZR_KEY_NAMES) {
         memcpy(field_of(config, key), field, bytes);
         return ZR_OK;
     }
@@ -212,13 +227,25 @@ static int index_of(const zr_key *key)
     return (int)(key - zr_config_keys(&n));
 }
 
+/* A list of names, one a line; free it. */
+static char *join_names(const json_t *list)
+{
+    zr__text text = {0};
+    for (size_t i = 0; i < json_array_size(list); i++)
+        zr__text_add(&text, "%s%s", i ? "\n" : "", json_string_value(json_array_get(list, i)));
+    char *joined = text.failed ? NULL : strdup(text.data);
+    zr__text_clear(&text);
+    return joined;
+}
+
 /* A list of paths is kept as its text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
     int64_t bad;
-    if (!zr__shards_fit(value, &bad)) return wrong(key, value, source, place);
-    char *text = json_dumps(value, JSON_COMPACT);
+    const bool names = key->type == ZR_KEY_NAMES;
+    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return wrong(key, value, source, place);
+    char *text = names ? join_names(value) : json_dumps(value, JSON_COMPACT);
     zr__field field = {.string = text};
     zr_status st = ZR_ERR_MEMORY;
     if (text)
@@ -244,7 +271,8 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
-    if (key->type == ZR_KEY_PATHS && json_is_array(value)) return set_list(config, key, value, source, place);
+    if ((key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES) && json_is_array(value))
+        return set_list(config, key, value, source, place);
 
     zr__field field;
     size_t bytes;
@@ -288,6 +316,19 @@ static json_t *choice_json(const zr_key *key, int index)
     return json_stringn(at, strcspn(at, "|"));
 }
 
+/* One name as a string, several as a list. */
+static json_t *names_json(const char *names)
+{
+    if (!names) return json_null();
+    if (!strchr(names, '\n')) return json_stringn_nocheck(names, strlen(names));
+    json_t *list = json_array();
+    for (size_t n; *names; names += n + (names[n] != '\0')) {
+        n = strcspn(names, "\n");
+        json_array_append_new(list, json_stringn_nocheck(names, n));
+    }
+    return list;
+}
+
 static json_t *field_json(const zr_key *key, const void *field)
 {
     switch (key->type) {
@@ -314,6 +355,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         const char *string = *(const char *const *)field;
         return string ? json_stringn_nocheck(string, strlen(string)) : json_null();
     }
+    case ZR_KEY_NAMES:
+        return names_json(*(const char *const *)field);
     case ZR_KEY_PATHS: {
         const char *paths = *(const char *const *)field;
         json_t *list = paths ? zr__shards_list(paths) : json_null();

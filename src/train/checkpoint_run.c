@@ -211,7 +211,7 @@ static zr_status compare(const difference *d, const char *path, const json_t *th
         snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
         if (json_is_object(value))
             ZR_TRY(compare(d, key, json_is_object(was) ? was : NULL, value));
-        else if (!was || !json_equal(was, value))
+        else if (was ? !json_equal(was, value) : !json_is_null(value)) /* a key that is newer says nothing */
             ZR_TRY(tell(d, key, was, value));
     }
     json_object_foreach((json_t *)then, name, value)

@@ -36,7 +36,7 @@ static zr_status open_checkpoint(zr__convert *c)
 static zr_status find_tensors(zr__convert *c)
 {
     ZR_TRY(zr__param_graph(&c->model, &c->graph));
-    ZR_TRY(zr__param_specs(c->graph, &c->specs, &c->did->tensors));
+    ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     return ZR_OK;
 }

@@ -64,7 +64,7 @@ static zr_status make_weights(const paths *p, const zr_graph *graph)
 {
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    ZR_TRY(zr__param_specs(graph, &specs, &n));
+    ZR_TRY(zr__param_specs(graph, false, &specs, &n));
     zr_status st = zr_safetensors_create(p->unfinished, specs, n);
     zr_free(specs);
     return st;

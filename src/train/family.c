@@ -40,7 +40,9 @@ zr_status zr__family_of_dir(const char *dir, const zr_family **family)
 
 zr_model zr_family_builder(const zr_family_model *model)
 {
-    return model->family->builder(&model->numbers);
+    zr_model built = model->family->builder(&model->numbers);
+    built.frozen = model->frozen;
+    return built;
 }
 
 zr_status zr__family_preset(const zr_family *family, const char *name, zr_family_model *model)
@@ -66,7 +68,7 @@ zr_status zr_train_model(const zr_config *config, zr_family_model *model)
 {
     const zr_family *family = NULL;
     ZR_TRY(zr__family_of(config, &family));
-    *model = (zr_family_model){.family = family};
+    *model = (zr_family_model){.family = family, .frozen = config->model.frozen};
     family->configure(config, &model->numbers);
     ZR_TRY(family->check(&model->numbers));
     model->sizes = family->sizes(&model->numbers);

@@ -3,16 +3,16 @@
 #include "base/finite.h"
 #include "train/family.h"
 
-zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
+zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
 {
     int32_t params = zr_graph_params(graph);
     *specs = zr_alloc(sizeof(**specs) * (size_t)params);
     ZR_CHECK(*specs, ZR_ERR_MEMORY, "no memory for the names of %d parameters", (int)params);
+    *n = 0;
     for (int32_t i = 0; i < params; i++) {
         const zr_param_info *info = zr_graph_param(graph, i);
-        (*specs)[i] = (zr_tensor_spec){info->name, info->whole};
+        if (!trained || !info->frozen) (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
     }
-    *n = params;
     return ZR_OK;
 }
 
@@ -33,7 +33,7 @@ zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *mode
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_graph(model, &graph));
-    zr_status st = zr__param_specs(graph, &specs, &n);
+    zr_status st = zr__param_specs(graph, false, &specs, &n);
     if (st == ZR_OK) st = zr_weights_check(weights, specs, n, note, size);
     zr_free(specs);
     zr_graph_destroy(&graph);

@@ -34,8 +34,9 @@ ZR_NODISCARD zr_status zr__weights_finite(const char *where, const char *tensor,
 /** A zr_fill_fn; arg is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** Names and shapes of a model's parameters, in order, for files. Names are borrowed from `graph`. zr_free it. */
-ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n);
+/** Names and shapes of a model's parameters, in order, or of those that train, for files. Names are borrowed from
+ * `graph`. zr_free it. */
+ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n);
 
 /** A graph of the model that is good for its parameters only. */
 ZR_NODISCARD zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph);

@@ -11,6 +11,7 @@ static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCA
 zr_report zr_report_planned(const zr_plan *plan)
 {
     zr_report report = {.params = plan->params,
+                        .trained = plan->trained,
                         .ranks = plan->ranks,
                         .stage = plan->layout.stage,
                         .memory = plan->memory,
@@ -145,6 +146,7 @@ zr_status zr_report_json(const zr_report *report, char **json)
                              report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
                              traffic_json(report), "flops", "model", flops_json(report->flops_model), "hardware",
                              flops_json(report->flops_hardware));
+    if (report->trained < report->params) json_object_set_new(root, "trained", json_integer(report->trained));
     char *text = root ? json_dumps(root, 0) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for a report");

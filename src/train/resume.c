@@ -288,12 +288,13 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** The file holds every parameter, in its shape. */
-static zr_status check_shapes(const zr_graph *graph, const zr_safetensors *file)
+/** The file holds every parameter, or every one that trains, in its shape. */
+static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
     char wanted[96];
     for (int32_t i = 0; i < zr_graph_params(graph); i++) {
         const zr_param_info *param = zr_graph_param(graph, i);
+        if (trained && param->frozen) continue;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
         bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
         for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
@@ -313,7 +314,7 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
     if (state > 0 && !zr_manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
-    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], zr_chunk_reader_tensors(*reader));
+    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0, zr_chunk_reader_tensors(*reader));
 }
 
 static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)

@@ -38,13 +38,13 @@ zr_status zr__save_make_files(const zr__save *s)
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(r->model.family->write(s->tmp, &r->model.numbers));
-    ZR_TRY(zr__param_specs(r->plan->graph[ZR_SCHEDULE_TRAIN], &specs, &n));
     zr_status st = ZR_OK;
     for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
+        ZR_TRY(zr__param_specs(r->plan->graph[ZR_SCHEDULE_TRAIN], i > 0, &specs, &n));
         st = zr__path_join(path, s->tmp, s->part[i].name);
         if (st == ZR_OK) st = zr_safetensors_create(path, specs, n);
+        zr_free(specs);
     }
-    zr_free(specs);
     return st;
 }
 
