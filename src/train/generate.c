@@ -31,6 +31,11 @@ static zr_status open_tokenizer(const zr__loaded *loaded, zr_tokenizer **tokeniz
     return zr_tokenizer_open(name, tokenizer);
 }
 
+static zr_status decode(void *arg, int32_t token, int64_t position, zr_tensor *output)
+{
+    return zr_engine_decode(arg, token, position, output);
+}
+
 static zr_status generate(const char *dir, zr__loaded *loaded, zr_tokenizer **tokenizer, zr__writer *w, zr_emit_fn emit,
                           void *arg)
 {
@@ -41,7 +46,8 @@ static zr_status generate(const char *dir, zr__loaded *loaded, zr_tokenizer **to
     layout.eval = false;
     layout.decode_len = loaded->model.sizes.n_positions;
     ZR_TRY(zr__load_start(loaded, &layout, w->args->threads));
-    w->engine = loaded->engine;
+    w->decode = decode;
+    w->arg = loaded->engine;
     w->tokenizer = *tokenizer;
     w->vocab = loaded->model.sizes.vocab_size;
     w->longest = layout.decode_len;

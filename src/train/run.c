@@ -62,7 +62,7 @@ static zr_status open_again(zr__run *r, const char *json)
 {
     zr__resume_clean(r); /* what is written next wants its room */
     ZR_TRY(open_rest(r));
-    ZR_TRY(zr__run_dir_continue(&r->dir, r->from_step, json, &r->evaluated));
+    ZR_TRY(zr__run_dir_continue(&r->dir, r->from_step, json, &r->made));
     return ZR_OK;
 }
 
@@ -79,7 +79,7 @@ static zr_status open_outputs(zr__run *r)
 /** All ranks have them, and rank 0 has found what they hold already. */
 static zr_status share_outputs(zr__run *r)
 {
-    double evaluated = r->evaluated;
+    double made[2] = {r->made.evaluation, r->made.sample};
     if (!r->resume.there) {
         zr_status st = zr__run_same_dir(r);
         if (st != ZR_OK && r->comm->rank == 0) {
@@ -88,8 +88,8 @@ static zr_status share_outputs(zr__run *r)
         }
         return st;
     }
-    ZR_TRY(zr__run_highest(r, &evaluated, 1));
-    r->evaluated = evaluated > 0;
+    ZR_TRY(zr__run_highest(r, made, 2));
+    r->made = (zr__run_made){made[0] > 0, made[1] > 0};
     return ZR_OK;
 }
 
@@ -452,7 +452,6 @@ static bool eval_is_due(const zr__run *r)
 static zr_status sample(zr__run *r)
 {
     char *line = NULL;
-    if (!zr__sample_is_due(r)) return ZR_OK;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__sample_write(r, &line));
     if (line) log_line(r, line, (int)strlen(line));
@@ -471,13 +470,14 @@ static bool save_is_due(const zr__run *r)
  *  that goes on may have to begin with an evaluation. */
 static zr_status loop(zr__run *r)
 {
-    if (r->from_step > 0 && !r->evaluated && eval_is_due(r)) ZR_TRY(evaluate(r));
+    if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate(r));
+    if (r->from_step > 0 && !r->made.sample && zr__sample_is_due(r)) ZR_TRY(sample(r));
     while (r->result->steps < r->config->train.steps) {
         ZR_TRY(one_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
         if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(evaluate(r));
-        ZR_TRY(sample(r));
+        if (zr__sample_is_due(r)) ZR_TRY(sample(r));
     }
     return ZR_OK;
 }
@@ -517,6 +517,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);
+    zr_tokenizer_close(&r.tokenizer);
     zr__resume_close(&r);
     zr__run_dir_close(&r.dir);
     return st;

@@ -40,7 +40,7 @@ typedef struct zr__run {
     zr__resume resume;
     int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* what was chosen of what was left open; "": nothing */
-    bool evaluated;                        /* the evaluation of from_step, if it is due, was made before */
+    zr__run_made made;                     /* what was due at from_step and was made before */
     int64_t saved_step;                    /* of the newest checkpoint, -1: none */
     struct zr__save *behind;               /* the checkpoint on its way behind steps, NULL: none is */
     double step_sec, save_sec;             /* what one takes, by the last ones; 0: none was made */
@@ -59,7 +59,8 @@ typedef struct zr__run {
     bool mixed;             /* some units are updated and some are not: no weights to keep */
     zr_loss_scaler scaler;
     zr_noise_scale noise;
-    int64_t skipped_in_row; /* without those that lowered the loss scale */
+    zr_tokenizer *tokenizer; /* rank 0's, where texts are written */
+    int64_t skipped_in_row;  /* without those that lowered the loss scale */
 } zr__run;
 
 /** A phase begins on this rank: those who watch are shown it. */

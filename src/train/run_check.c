@@ -4,6 +4,7 @@
 #include "train/host.h"
 #include "train/resume.h"
 #include "train/run.h"
+#include "train/sample.h"
 
 #include <string.h>
 
@@ -253,6 +254,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(settle_rates(r));
     ZR_TRY(settle_open(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
+    ZR_TRY(zr__sample_open(r));
     ZR_TRY(same_choices(r));
     ZR_TRY(zr__run_highest_report(r, &r->result->planned));
     return ZR_OK;

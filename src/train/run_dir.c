@@ -242,22 +242,23 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Where the lines of the steps up to `step` end; *evaluated: one of them is the evaluation of that step. */
-static int64_t find_end(FILE *file, int64_t step, bool *evaluated)
+/** Where the lines of the steps up to `step` end; *made: what of that step is among them. */
+static int64_t find_end(FILE *file, int64_t step, zr__run_made *made)
 {
     int64_t end = 0;
-    *evaluated = false;
+    *made = (zr__run_made){false, false};
     for (line_start line = next_line(file); line.whole; line = next_line(file)) {
         long long its = 0;
         if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
-        *evaluated |= its == step && strstr(line.text, "\"val_loss\"");
+        made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
+        made->sample |= its == step && strstr(line.text, "\"sample\"");
         end += line.bytes;
     }
     return end;
 }
 
 /** The steps behind `step` are made again. */
-static zr_status cut_metrics(zr__run_dir *dir, int64_t step, bool *evaluated)
+static zr_status cut_metrics(zr__run_dir *dir, int64_t step, zr__run_made *made)
 {
     char path[PATH_MAX], shown[SHOWN_BYTES];
     struct stat st;
@@ -268,7 +269,7 @@ static zr_status cut_metrics(zr__run_dir *dir, int64_t step, bool *evaluated)
     ZR_CHECK(fstat(dir->metrics, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
     FILE *file = fopen(path, "re");
     ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
-    int64_t end = find_end(file, step, evaluated);
+    int64_t end = find_end(file, step, made);
     bool failed = ferror(file);
     fclose(file);
     ZR_CHECK(!failed && ftruncate(dir->metrics, end) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", shown,
@@ -276,9 +277,9 @@ static zr_status cut_metrics(zr__run_dir *dir, int64_t step, bool *evaluated)
     return ZR_OK;
 }
 
-zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, bool *evaluated)
+zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made)
 {
-    ZR_TRY(cut_metrics(dir, step, evaluated));
+    ZR_TRY(cut_metrics(dir, step, made));
     ZR_TRY(zr__run_dir_write(dir, "config.json", config));
     return ZR_OK;
 }

@@ -40,9 +40,14 @@ ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, cons
  * nothing was done; zr__run_dir_open is for it. ZR_ERR_CREATE, also when what is there is no run. */
 ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
 
-/** Once nothing can refuse the run any more: cut metrics.jsonl behind `step` and write config.json anew. *evaluated:
- *  the evaluation of that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, bool *evaluated);
+/** What of a step is in metrics.jsonl beside its own line. */
+typedef struct zr__run_made {
+    bool evaluation, sample;
+} zr__run_made;
+
+/** Once nothing can refuse the run any more: cut metrics.jsonl behind `step` and write config.json anew. *made: what of
+ *  that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made);
 
 /** The name in it of weights that an earlier run completed; NULL: there are none. */
 const char *zr__run_dir_weights(const zr__run_dir *dir);

@@ -50,7 +50,7 @@ static zr_status read_tokens(zr__writer *w, int64_t first)
         w->begun_anew = true;
     }
     for (int64_t i = first; i < w->n_tokens; i++) {
-        ZR_TRY(zr_engine_decode(w->engine, w->tokens[i], w->position++, &output));
+        ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
     }
     for (int64_t v = 0; v < w->choices; v++) {
         w->logits[v] = number_at(&output, v);

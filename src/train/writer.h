@@ -6,9 +6,10 @@
 #include "zr/data.h"
 #include "zr/train.h"
 
-/** Zero-initialise but for the first five members. */
+/** Zero-initialise but for the first six members. */
 typedef struct zr__writer {
-    zr_engine *engine;
+    zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output); /* as zr_engine_decode */
+    void *arg;
     const zr_tokenizer *tokenizer;
     int64_t vocab;   /* tokens of the model */
     int64_t longest; /* tokens of the engine's cache */
@@ -24,8 +25,7 @@ typedef struct zr__writer {
 
 /** Read the prompt. ZR_ERR_DATA: a token of it that the model has not. zr__writer_close in any case. */
 ZR_NODISCARD zr_status zr__writer_open(zr__writer *writer);
-/** Write what the args ask for, as zr_generate does. Each rank of an engine writes the same. ZR_ERR_DIVERGED: weights
- *  that are of no use. Collective, as zr_engine_decode. */
+/** Write what the args ask for, as zr_generate does. ZR_ERR_DIVERGED: weights that are of no use. */
 ZR_NODISCARD zr_status zr__writer_run(zr__writer *writer, zr_emit_fn emit, void *arg);
 void zr__writer_close(zr__writer *writer);
 
