@@ -53,6 +53,16 @@ check "half of it, again" train more --memory 56MB --train.steps=2
 check "... goes on with other room" train more --memory 70MB --resume
 check "... and its samples" test "$(key more train_micro_batch_size_per_gpu)" = "$rows"
 check "... to the same losses" same run more
+batch="--zero_optimization.stage=1 --activation_checkpointing.policy=none"
+check "the batch alone is open" train batch --memory 70MB $batch --train.steps=2
+all=$(key batch train_batch_size)
+check "... goes on" train batch --memory 70MB $batch --resume
+check "... with all samples of a step" test "$(key batch train_batch_size)" = "$all"
+check "... as many as are trained" sh -c "[ \$(grep -c '\"tokens\":' batch/metrics.jsonl) = \$(grep -c '\"tokens\":$(grep -o '"tokens":[0-9]*' batch/metrics.jsonl | head -n 1 | sed 's/.*://'),' batch/metrics.jsonl) ]"
+check "micro-batches that are given" train batch --memory 70MB $batch --gradient_accumulation_steps=2 --train.steps=6 --resume
+check "... stay" test "$(key batch gradient_accumulation_steps)" = 2
+check "a batch of which auto is said is spoken of once" train said --memory 70MB --train_batch_size=auto
+check "... when it is chosen" sh -c "! grep -q 'train_batch_size: auto, taken' err"
 
 check "a limit by its key is a limit" train limit --memory.limit=56MB
 check "... nothing is chosen" test "$(key limit stage) $(key limit policy) $(key limit train_micro_batch_size_per_gpu)" = "0 none 1"

@@ -396,6 +396,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, true);
         return ZR_OK;
     }
+    if (comm) cli_leave_binding(); /* as `zr train` does, whose rates are of all cores */
     return dispatch(&args, &o, comm);
 }
 

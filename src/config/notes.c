@@ -114,9 +114,10 @@ static bool is_open(const zr_config *config, const zr_key *key)
 {
     const zr_config_open open = zr_config_get_open(config);
     const bool rows = strcmp(key->path, "train_micro_batch_size_per_gpu") == 0,
-               accum = strcmp(key->path, "gradient_accumulation_steps") == 0;
+               accum = strcmp(key->path, "gradient_accumulation_steps") == 0,
+               all = strcmp(key->path, "train_batch_size") == 0;
     return (open.stage && strcmp(key->path, "zero_optimization.stage") == 0) || (open.split && (rows || accum)) ||
-           (open.batch && rows);
+           (open.batch && (rows || all));
 }
 
 /* Whether key i goes into a line with others of its section. */

@@ -105,8 +105,10 @@ static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
                          : zr_train_plan(&config, s->ranks, -1, &s->profile, &plan);
     *planned = st == ZR_OK;
     if (st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_CONFIG) {
-        if (s->refusal == ZR_OK) snprintf(s->refused, sizeof(s->refused), "%s", zr_error_message());
-        s->refusal = st;
+        if (s->refusal == ZR_OK) {
+            snprintf(s->refused, sizeof(s->refused), "%s", zr_error_message());
+            s->refusal = st;
+        }
         return ZR_OK;
     }
     ZR_TRY(st);
@@ -432,7 +434,8 @@ zr_status zr_train_choose(zr_config *config, int ranks, const zr_profile *profil
     s.kept = kept;
     if (s.open.batch && kept.accum > 0) {
         config->micro_batch_size = kept.rows;
-        config->accumulation_steps = kept.accum;
+        if (!zr_config_given(config, "gradient_accumulation_steps")) config->accumulation_steps = kept.accum;
+        config->train_batch_size = kept.rows * config->accumulation_steps * data_ranks(config, ranks);
         s.open.batch = false;
     }
     if (!s.open.stage && !s.open.policy && !s.open.split && !s.open.batch) return ZR_OK;
