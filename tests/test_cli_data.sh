@@ -116,7 +116,7 @@ check "... and writes text" sh -c 'cd elsewhere && "$0" generate ../bpe --prompt
 check "not with another tokenizer's tokens" fails 65 'data.train: the file' "$ZR" train bpe/config.json --quiet --resume \
     --train.steps=8 --data.tokenizer=other
 check "nor as bytes" fails 65 'data.t' "$ZR" train bpe/config.json --quiet --resume --train.steps=8 --data.tokenizer=bytes
-check "a vocabulary below the tokenizer's" fails 78 'model.vocab_size: 258 is less than the 259 tokens of data.tokenizer, tok' \
+check "a vocabulary below the tokenizer's" fails 78 'needs a vocab_size of at least 259, given 258' \
     bpe --model.vocab_size=258 --train.output_dir=none
 check "no tokenizer's directory" fails 66 'elsewhere' bpe --data.tokenizer=elsewhere --train.output_dir=none
 check "... leaves nothing" test ! -e none

@@ -41,8 +41,10 @@ printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
 check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is not there.*--text-key.*--bad-lines skip leaves' err
 check "... or left out" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip -o d.bin
-check "... which is told" grep -q 'note: bad.jsonl: 2 bad lines left out, the first is line 2' err
+check "... which is told" grep -q 'note: 2 bad lines left out, the first is bad.jsonl:2' err
 check "... with the others' tokens" test "$(tokens 1024 d.bin)" = " 120 122 "
+check "... of several files, all of them" sh -c "$ZR tokenize --tokenizer bytes d.jsonl bad.jsonl bad.jsonl --bad-lines skip -o d.bin 2>&1 |
+    grep -q 'note: 4 bad lines left out, the first is bad.jsonl:2'"
 check "the text has another name" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip --text-key body -o d.bin
 check "... which is read" test "$(tokens 1024 d.bin)" = " 121 "
 check "a policy of no kind" code 2 "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines maybe -o x.bin
@@ -71,7 +73,7 @@ check "... and so does a plan" sh -c '"$0" plan sized.json --json >planned && \
     "$0" plan j.json --json | cmp - planned' "$ZR"
 check "a larger one is taken" "$ZR" train sized.json --quiet --model.vocab_size=300 --train.output_dir=larger
 check "a smaller one is refused" code 78 "$ZR" train sized.json --quiet --model.vocab_size=258 --train.output_dir=x
-check "... with both" grep -q 'model.vocab_size: 258 is less than the 259 tokens of data.tokenizer, tok' err
+check "... with both" grep -q 'tok" needs a vocab_size of at least 259, given 258' err
 check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=nowhere
 check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
 check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
@@ -96,6 +98,10 @@ rm -r mine
 check "... and for a run that goes on" sh -c 'cd away && "$0" train ../runs/home/config.json --quiet --train.steps=2 \
     --resume --train.output_dir=../runs/home' "$ZR"
 check "... in the same place" sh -c 'ls mine/tokens/*.tokens && test ! -e away/mine'
+cp -r runs d.jsonl tok away
+sed -i 's|"cache_dir": "[^"]*"|"cache_dir": "/nowhere/at all/tokens"|' away/runs/home/config.json
+check "a folder that is gone is not made again where a run was moved" sh -c 'cd away && XDG_CACHE_HOME=$PWD/own "$0" eval runs/home &&
+    ls own/zr/tokens/*.tokens && test ! -e /nowhere' "$ZR"
 check "a folder typed there is from there" sh -c 'cd away && "$0" train ../runs/home/config.json --quiet \
     --train.output_dir=on --data.cache_dir=own && ls own/*.tokens' "$ZR"
 

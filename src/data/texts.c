@@ -18,8 +18,9 @@ struct zr_texts {
     const zr_texts_args *args;
     looked_at *text; /* (args->n) */
     zr_texts_info info;
-    char note[ZR__NOTE_BYTES];
-    int64_t done_bytes; /* of the files before the one that is read */
+    char note[3 * ZR__NOTE_BYTES];
+    char first_skipped[ZR__NOTE_BYTES]; /* file and line */
+    int64_t done_bytes;                 /* of the files before the one that is read */
 };
 
 /* What zr_texts_encode does. */
@@ -104,8 +105,7 @@ static void add_found(zr_texts *t, int i, const zr__found_texts *found)
 {
     const zr__file *file = &t->text[i].file;
     if (t->info.skipped_lines == 0 && found->skipped_lines > 0)
-        snprintf(t->note, sizeof(t->note), "%s: %lld bad lines left out, the first is line %lld", file->name,
-                 (long long)found->skipped_lines, (long long)found->first_skipped);
+        snprintf(t->first_skipped, sizeof(t->first_skipped), "%s:%lld", file->name, (long long)found->first_skipped);
     t->info.skipped_lines += found->skipped_lines;
     t->info.documents += found->documents;
     t->info.text_bytes += found->text_bytes;
@@ -113,6 +113,15 @@ static void add_found(zr_texts *t, int i, const zr__found_texts *found)
 }
 
 typedef zr_status (*read_fn)(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
+
+/* Behind what there is to say already. */
+static void note_skipped(zr_texts *t)
+{
+    const size_t length = strlen(t->note);
+    if (t->info.skipped_lines == 0) return;
+    snprintf(t->note + length, sizeof(t->note) - length, "%s%lld bad lines left out, the first is %s",
+             length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
+}
 
 /* Each file, which must be the one that was looked at. */
 static zr_status read_all(zr_texts *t, read_fn read, void *arg)
@@ -128,6 +137,7 @@ static zr_status read_all(zr_texts *t, read_fn read, void *arg)
         ZR_TRY(st);
         add_found(t, i, &found);
     }
+    note_skipped(t);
     return ZR_OK;
 }
 

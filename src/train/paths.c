@@ -106,19 +106,37 @@ zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char 
     return ZR_OK;
 }
 
-zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **cache)
+/* Can files be made in this folder, or else it itself in what there is of `within`? */
+static bool is_usable(const char *folder, const char *within)
 {
     struct stat info;
+    char there[PATH_MAX];
+    snprintf(there, sizeof(there), "%s", folder);
+    while (stat(there, &info) != 0) {
+        char *slash = strrchr(there, '/');
+        if (!slash || slash == there || strlen(there) <= strlen(within)) return false;
+        *slash = '\0';
+    }
+    return S_ISDIR(info.st_mode) && access(there, W_OK) == 0;
+}
+
+zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **cache)
+{
     char real[PATH_MAX], base[PATH_MAX];
     const char *start = config->train.started_in, *output = config->train.output_dir;
-    *cache = config->data.cache_dir;
-    if (!*cache || !**cache || **cache == '/' || !start || zr_config_overridden(config, "data.cache_dir")) return ZR_OK;
-    if (stat(start, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        if (!output || !realpath(run, real) || !cut_end(real, output, base)) return ZR_OK;
-        start = base;
-    }
-    ZR_TRY(zr__path_join(found, start, *cache));
+    const char *given = *cache = config->data.cache_dir;
+    if (!given || !*given || !start || zr_config_overridden(config, "data.cache_dir")) return ZR_OK;
+    if (*given == '/' && is_usable(given, given)) return ZR_OK;
     *cache = found;
+    if (*given != '/') {
+        ZR_TRY(zr__path_join(found, start, given));
+        if (is_usable(found, start)) return ZR_OK;
+        if (output && realpath(run, real) && cut_end(real, output, base)) {
+            ZR_TRY(zr__path_join(found, base, given));
+            if (is_usable(found, base)) return ZR_OK;
+        }
+    }
+    *cache = NULL; /* it holds nothing that cannot be made again */
     return ZR_OK;
 }
 
@@ -175,7 +193,7 @@ zr_status zr__run_paths_settle(zr_config *config)
     const char *cache = NULL;
     char found[PATH_MAX];
     ZR_TRY(zr__run_cache_find(config, run, found, &cache));
-    if (cache == found) ZR_TRY(zr_config_set(config, "data.cache_dir", found));
+    if (cache != config->data.cache_dir) ZR_TRY(zr_config_set(config, "data.cache_dir", cache ? cache : "null"));
     ZR_TRY(zr_config_set(config, "train.started_in", "null"));
     return ZR_OK;
 }

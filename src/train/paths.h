@@ -20,9 +20,9 @@ ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *ru
 ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                               const char **tokenizer);
 
-/** Its folder of tokens (data.cache_dir), whether it is there or is to be made: *cache is as it was given, or `found`.
- * A relative one is from where the run was started, where that is gone from where the run would have been started now.
- */
+/** Its folder of tokens (data.cache_dir), where files can be made: *cache is as it was given, or `found`. A relative
+ * one is from where the run was started, or else from where it would have been started now. NULL: neither can be used,
+ * or none was given; the user's cache then. */
 ZR_NODISCARD zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                           const char **cache);
 
