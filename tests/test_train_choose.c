@@ -330,6 +330,30 @@ static void a_run_keeps_its_samples(void **state)
     zr_config_destroy(&config);
 }
 
+/* So it has where the batch alone is open; micro-batches that are given stay, of the checkpoint's samples each. */
+static void a_run_keeps_its_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        int64_t accum;
+    } given[] = {{"", 3}, {", \"gradient_accumulation_steps\": 4", 4}};
+    for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++) {
+        char note[ZR_TRAIN_NOTE_BYTES], keys[256];
+        snprintf(keys, sizeof(keys),
+                 "\"zero_optimization\": {\"stage\": 1}, \"activation_checkpointing\": {\"policy\": \"none\"}%s",
+                 given[i].keys);
+        zr_config *config = left_open(keys, 90000000);
+        assert_true(zr_config_get_open(config).batch);
+        assert_int_equal(zr_train_choose(config, RANKS, &unknown, (zr_train_kept){5, 3}, note), ZR_OK);
+        assert_int_equal(config->micro_batch_size, 5);
+        assert_int_equal(config->accumulation_steps, given[i].accum);
+        assert_int_equal(config->train_batch_size, 5 * given[i].accum * RANKS);
+        assert_string_equal(note, "");
+        zr_config_destroy(&config);
+    }
+}
+
 /* Some collectives know no stage above 1: those are passed over. */
 static void what_excludes_each_other(void **state)
 {
@@ -344,11 +368,11 @@ static void what_excludes_each_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fewest_that_fit),      cmocka_unit_test(rates_decide),
-        cmocka_unit_test(what_a_run_has_stays),     cmocka_unit_test(what_is_open),
-        cmocka_unit_test(the_fastest_of_all),       cmocka_unit_test(given_keys_stay),
-        cmocka_unit_test(a_limit_is_a_limit),       cmocka_unit_test(a_run_keeps_its_samples),
-        cmocka_unit_test(what_excludes_each_other),
+        cmocka_unit_test(the_fewest_that_fit),   cmocka_unit_test(rates_decide),
+        cmocka_unit_test(what_a_run_has_stays),  cmocka_unit_test(what_is_open),
+        cmocka_unit_test(the_fastest_of_all),    cmocka_unit_test(given_keys_stay),
+        cmocka_unit_test(a_limit_is_a_limit),    cmocka_unit_test(a_run_keeps_its_samples),
+        cmocka_unit_test(a_run_keeps_its_batch), cmocka_unit_test(what_excludes_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

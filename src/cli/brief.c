@@ -12,6 +12,14 @@ static bool wants_fp16(const cli_args *args)
     return wanted;
 }
 
+static bool limits(const cli_args *args)
+{
+    static const char limit[] = "memory.limit=";
+    bool given = false;
+    for (int i = 0; i < args->n_overrides; i++) given |= strncmp(args->override[i], limit, sizeof(limit) - 1) == 0;
+    return given;
+}
+
 zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256])
 {
     int n = 0;
@@ -41,5 +49,7 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
     ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)brief->stage);
     ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,
              "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", brief->memory);
+    ZR_CHECK(!brief->memory || !limits(args), ZR_ERR_ARG,
+             "--memory %s and --memory.limit were both given; leave one out", brief->memory);
     return ZR_OK;
 }
