@@ -45,6 +45,17 @@ check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it ne
     "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
 check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
+# From the fewest layers that have what is frozen.
+check "layers with frozen ones" prints 'model.n_layer [1-9][0-9]* fits' \
+    "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.1.*'
+check "... at policy auto" prints 'model.n_layer [1-9][0-9]* fits' "$ZR" plan c.json --quiet --max layers \
+    --memory 60MiB --model.frozen='h.1.*' --activation_checkpointing.policy=auto
+check "... of a family" prints 'model.n_layer [1-9][0-9]* fits' \
+    "$ZR" plan --preset gpt2 --quiet --max model --memory 200MB --model.frozen='h.5.*'
+check "... not even these" fails 71 'model.n_layer 12 needs' \
+    "$ZR" plan --preset gpt2 --quiet --max layers --memory 200MB --model.frozen='h.11.*'
+check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
+    "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
 check "of an unknown kind" fails 2 'model, layers or batch' "$ZR" plan c.json --max width --memory 1GiB
 

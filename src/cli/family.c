@@ -20,6 +20,7 @@ static zr_status layers_at(const cli_search *s, const cli_shape *shape, int64_t 
                            cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
+    if (fits->n < s->fewest) fits->n = s->fewest;
     fails->n = SPREAD * shape->n_layer;
     cli_max_set_shape(s->config, shape);
     ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
@@ -44,6 +45,7 @@ zr_status cli_family_find(const cli_search *s, int64_t limit_bytes, cli_shape *b
     *fits = (cli_point){.n = 0};
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
+        if (SPREAD * shapes[i].n_layer <= s->fewest) continue;
         ZR_TRY(layers_at(s, &shapes[i], limit_bytes, &in, &out));
         if (in.n == 0) break;
         double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].n_layer));

@@ -73,7 +73,7 @@ static int64_t next_try(int round, cli_point before, cli_point fits, cli_point f
     return n <= fits.n ? fits.n + 1 : n >= fails.n ? fails.n - 1 : n;
 }
 
-/** From 1, which is known to fit: the last that fits and the first that does not. `guess` and the next after it are
+/** From one that is known to fit: the last that fits and the first that does not. `guess` and the next after it are
  *  tried first; 0: none. */
 zr_status cli_max_between(const cli_search *s, int64_t guess, int64_t limit_bytes, cli_point *fits, cli_point *fails)
 {
@@ -102,7 +102,7 @@ static zr_status guess_for_auto(const cli_search *s, int64_t limit_bytes, cli_po
     cli_search cheap = *s;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
-    ZR_TRY(cli_max_needs(&cheap, 1, &fits.needs));
+    ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
     if (fits.needs <= limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, limit_bytes, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
@@ -114,19 +114,32 @@ void cli_max_set_shape(zr_config *config, const cli_shape *shape)
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** From one layer or row on. */
+/** More layers have the parameters that fewer have, and others. The configured number comes first, so that a pattern
+ * that is wrong is refused at once. */
+static zr_status find_fewest(cli_search *s)
+{
+    const int64_t configured = s->config->model.sizes.n_layer;
+    int64_t needs;
+    s->fewest = 1;
+    if (s->what == CLI_MAX_BATCH || !s->config->model.frozen) return ZR_OK;
+    ZR_TRY(cli_max_needs(s, configured, &needs));
+    while (s->fewest < configured && cli_max_needs(s, s->fewest, &needs) == ZR_ERR_CONFIG) s->fewest++;
+    return ZR_OK;
+}
+
+/** From the fewest layers or one row on. */
 static zr_status from_one(const cli_search *s, int64_t limit_bytes, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0;
     char limit[32], need[32];
-    *fits = (cli_point){.n = 1};
+    *fits = (cli_point){.n = s->fewest};
     *fails = (cli_point){.n = most_of(s) + 1};
-    ZR_TRY(cli_max_needs(s, 1, &fits->needs));
+    ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
     ZR_CHECK(fits->needs <= limit_bytes, ZR_ERR_MEMORY,
-             "nothing fits %s: %s 1 needs %s a rank (%s for the program included); use a higher "
+             "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
              "stage, more ranks, recompute policy unit, or a smaller %s",
-             cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), cli_bytes((double)fits->needs, need),
-             cli_beside(&s->profile->facts),
+             cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), (long long)fits->n,
+             cli_bytes((double)fits->needs, need), cli_beside(&s->profile->facts),
              s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, limit_bytes, *fits, *fails, &guess));
     ZR_TRY(cli_max_between(s, guess, limit_bytes, fits, fails));
@@ -164,9 +177,10 @@ static zr_status largest_model(const cli_search *s, int64_t limit_bytes, cli_max
 
 zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes, cli_max *max)
 {
-    const cli_search s = {config, ranks, profile, max->what};
+    cli_search s = {config, ranks, profile, max->what, 0};
     cli_point fits = {0}, fails = {0};
     zr_plan *plan = NULL;
+    ZR_TRY(find_fewest(&s));
     if (max->what == CLI_MAX_MODEL)
         ZR_TRY(largest_model(&s, limit_bytes, max, &fits, &fails));
     else

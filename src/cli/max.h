@@ -46,6 +46,7 @@ typedef struct cli_search {
     int ranks;
     const zr_profile *profile;
     cli_max_what what;
+    int64_t fewest; /* layers: with less a pattern of model.frozen matches nothing */
 } cli_search;
 
 /** n and what it needs. */

@@ -178,7 +178,7 @@ static void add_ratios(cli_papers_rows *rows)
 /* What the paper's own size takes, and the largest that fits. */
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
-    const cli_search s = {config, row->gpus, profile, what};
+    const cli_search s = {config, row->gpus, profile, what, 0};
     const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
     cli_max max = {.what = what};
     row->limit_bytes = profile->machine.memory_bytes;
