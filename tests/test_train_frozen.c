@@ -11,7 +11,7 @@
 #include "hf_make.h"
 #include "zr/train.h"
 
-enum { STEPS = 24, KEYS = 24, MESSAGE = 2048, ELEMS = 1 << 13 };
+enum { STEPS = 24, KEYS = 24, MESSAGE = 2048, NOTES = 4096, ELEMS = 1 << 13 };
 
 static const zr_hf_gpt2 hf = {2, 2, 16, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
 static const char *const frozen[] = {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight",
@@ -20,7 +20,7 @@ static const char *const frozen[] = {"transformer.wte.weight", "transformer.h.0.
 
 typedef struct told {
     zr_status status;
-    char message[MESSAGE];
+    char message[MESSAGE], notes[NOTES];
     double loss[STEPS];
     int steps;
     int64_t states_bytes;
@@ -39,10 +39,17 @@ static void on_step(void *arg, const zr_train_step *step)
     t->loss[t->steps++] = step->loss;
 }
 
+static void on_note(void *arg, const char *text)
+{
+    told *t = arg;
+    const size_t used = strlen(t->notes);
+    snprintf(t->notes + used, NOTES - used, "%s\n", text);
+}
+
 static zr_status train_rank(zr_comm *comm, void *arg)
 {
     const job *j = arg;
-    const zr_observer none = {0}, first = {.arg = j->told, .step = on_step};
+    const zr_observer none = {0}, first = {.arg = j->told, .step = on_step, .note = on_note};
     zr_train_result result = {0};
     zr_status st =
         (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, comm->rank == 0 ? &first : &none, &result);
@@ -180,6 +187,38 @@ static void test_resume(void **state)
     }
 }
 
+/* Of an fp32 run in 16 bits: said once, and the bits are the rounded ones. */
+static void test_resume_rounds(void **state)
+{
+    (void)state;
+    static const char rounded[] = "frozen parameters are rounded to 16 bits";
+    expect_ok(train("rounded", 1, false, "model.frozen=" PATTERNS));
+    told t = expect_ok(train("rounded", 1, true, "train.steps=6 model.frozen=" PATTERNS));
+    assert_null(strstr(t.notes, rounded));
+    t = expect_ok(train("rounded", 1, true, "train.steps=8 bf16.enabled=true model.frozen=" PATTERNS));
+    assert_non_null(strstr(t.notes, rounded));
+    expect_weights("rounded/model/model.safetensors", ZR_BF16);
+    t = expect_ok(train("rounded", 1, true, "train.steps=10 bf16.enabled=true model.frozen=" PATTERNS));
+    assert_null(strstr(t.notes, rounded));
+}
+
+/* A converted directory has not trained yet: what is frozen is chosen when it does, and holds from then on. */
+static void test_converted(void **state)
+{
+    (void)state;
+    char from[PATH_MAX], to[PATH_MAX];
+    zr_converted did;
+    snprintf(from, sizeof from, "%s", in_tempdir("hf"));
+    snprintf(to, sizeof to, "%s", in_tempdir("tuned"));
+    const zr_convert_args args = {.from = from, .to = to, .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
+    if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+    expect_ok(train("tuned", 2, true, "model.frozen=" PATTERNS));
+    expect_weights("tuned/model/model.safetensors", ZR_F32);
+    const told t = train("tuned", 2, true, "train.steps=6");
+    assert_int_equal(t.status, ZR_ERR_CONFIG);
+    assert_non_null(strstr(t.message, "model.frozen: null, and "));
+}
+
 /* ---- what is refused ----------------------------------------------------------------------------- */
 
 static void refused(told t, zr_status status, const char *why)
@@ -209,7 +248,7 @@ static void test_bad_patterns(void **state)
             "\"attn\" matches no parameter");
     refused(train("bad", 1, false, "model.frozen=*"), ZR_ERR_CONFIG, "nothing would train");
     refused(train("bad", 1, false, "model.frozen=[]"), ZR_ERR_CONFIG,
-            "model.frozen: found [], wanted a pattern of names, or a list of them");
+            "model.frozen: found [], wanted a pattern of names, a list of one or more, or null for none");
     refused(train("bad", 1, false, "model.frozen=[\"wte.*\",3]"), ZR_ERR_CONFIG, "model.frozen[1]: found 3");
     refused(train("bad", 1, false, "model.frozen={\"path\":\"wte.*\"}"), ZR_ERR_CONFIG, "model.frozen");
     assert_int_not_equal(access(in_tempdir("bad"), F_OK), 0);
@@ -230,7 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_learns),   cmocka_unit_test(test_stages),       cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_another_set), cmocka_unit_test(test_bad_patterns),
+        cmocka_unit_test(test_another_set), cmocka_unit_test(test_bad_patterns), cmocka_unit_test(test_resume_rounds),
+        cmocka_unit_test(test_converted),
     };
     return cmocka_run_group_tests(tests, make_inputs, tempdir_remove);
 }

@@ -60,6 +60,12 @@ zr_status zr__run_same_dir(zr__run *r)
 
 /* ---- is it this run's? ------------------------------------------------------------------------ */
 
+/** Which checkpoint a configuration is compared with. */
+typedef struct compared {
+    const char *name;
+    bool begun; /* false: zr_convert made it, and nothing has trained yet */
+} compared;
+
 /** Keys of the model that do not change what its weights are. */
 static bool is_free(const char *key)
 {
@@ -73,11 +79,12 @@ static bool is_free(const char *key)
 
 static zr_status refuse_model(void *arg, const char *key, const char *was, const char *is)
 {
-    const char *name = arg;
-    ZR_CHECK(is_free(key), ZR_ERR_CONFIG,
+    const compared *with = arg;
+    const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
+    ZR_CHECK(open || is_free(key), ZR_ERR_CONFIG,
              "%s: %s, and %s in %s: a run goes on with the model that it has; give the same, or another "
              "train.output_dir",
-             key, is ? is : "not given", was ? was : "not given", name);
+             key, is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
 }
 
@@ -105,8 +112,9 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
 {
     char *now = NULL;
     const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
+    compared with = {name, from->ranks > 0};
     ZR_TRY(zr_config_to_json(r->config, &now));
-    zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, (void *)name);
+    zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
     zr_free(now);
     ZR_TRY(st);
     ZR_TRY(same_file("data.train", name, &from->train, &r->train));
@@ -430,10 +438,14 @@ static bool is_place(const char *key)
 static zr_status tell_key(void *arg, const char *key, const char *was, const char *is)
 {
     char text[512];
+    const zr__run *r = arg;
+    const bool rounds = strcmp(key, "bf16.enabled") == 0 || strcmp(key, "fp16.enabled") == 0;
     if (is_place(key)) return ZR_OK;
     snprintf(text, sizeof(text), "changed since the checkpoint: %s was %.160s, is %.160s", key, was ? was : "not given",
              is ? is : "not given");
-    zr__run_note(arg, text);
+    zr__run_note(r, text);
+    if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
+        zr__run_note(r, "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
     return ZR_OK;
 }
 
