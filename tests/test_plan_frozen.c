@@ -3,6 +3,8 @@
  * proof holds in every layout. */
 #include "plan_ways.h"
 
+#include <stdio.h>
+
 static const char *const patterns[] = {"wte.*\n*.ln_?.*", "wte.*\nwpe.*\nh.[01].*", "*.attn.*"};
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
@@ -143,6 +145,25 @@ static void test_work(void **state)
     zr_plan_destroy(&table);
 }
 
+/* At stage 3 in partitions of one rank each has all of what is frozen, and nothing of it is gathered. */
+static void test_alone(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(3, 4, ZR_BF16, 1);
+    for (int shard = 1; shard <= 2; shard++) {
+        l.host_ranks = l.shard_ranks = shard;
+        l.micro_squares = false;
+        zr_plan *plan = freeze(&plan_small, &l, patterns[1]);
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        int gathers = 0;
+        for (int32_t i = 0; i < s->n_steps; i++)
+            gathers += s->step[i].kind == ZR_STEP_GATHER && !plan->unit[s->step[i].unit].trains;
+        if ((gathers > 0) != (shard > 1)) fail_msg("%d gathers among %d", gathers, shard);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* ---- the proof --------------------------------------------------------------------------------- */
 
 static void check(const zr_layout *l, const char *frozen, int way)
@@ -174,6 +195,7 @@ static void test_all_ways_hold(void **state)
 /* An update of what is frozen, and what trains not updated. */
 static void test_proof_sees_updates(void **state)
 {
+    char wrong[64];
     (void)state;
     zr_layout l = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *plan = freeze(&ways_config, &l, "h.0.*");
@@ -188,6 +210,15 @@ static void test_proof_sees_updates(void **state)
         s->step[i].unit = trained;
     }
     assert_true(trained >= 0);
+    snprintf(wrong, sizeof wrong, "elements of unit %d are not updated", (int)frozen);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step was = s->step[i];
+        if (was.kind != ZR_STEP_REDUCE_SCATTER) continue;
+        s->step[i].kind = ZR_STEP_UPDATE;
+        s->step[i].unit = frozen;
+        expect_broken(plan, wrong);
+        s->step[i] = was;
+    }
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 }
@@ -198,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_states),        cmocka_unit_test(test_nothing_but_parameters),
         cmocka_unit_test(test_traffic),       cmocka_unit_test(test_work),
         cmocka_unit_test(test_all_ways_hold), cmocka_unit_test(test_proof_sees_updates),
+        cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

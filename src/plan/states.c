@@ -150,7 +150,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->own = part_of(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->second.buffer = u->master.buffer = u->square =
             u->micro_square = u->verdict = ZR_NONE;
-        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || l->ranks > 1); /* a rank casts its own */
+        const bool shared = plan->group[plan->param_group].size > 1;
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* a rank casts its own */
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
