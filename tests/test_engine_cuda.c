@@ -97,7 +97,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* A table and a block that do not train, which leaves the head without its dw: what trains moves as if all did. */
+/* A table and a block that do not train, which leaves the head without its dw: stage 3 has the bits of stage 0. */
 static void frozen(void **state)
 {
     (void)state;

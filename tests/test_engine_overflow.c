@@ -207,6 +207,11 @@ static void test_lean_ends_the_run(void **state)
         assert_diverges(&run, "transformer.h.1.", "1 of 4 units are updated already (final)");
         spoil("linear_cross_entropy_dx", 0);
         assert_diverges(&run, "transformer.ln_f.weight", "0 of 4 units are updated already (none)");
+        zr_model model = zr_gpt2(&run.config);
+        model.frozen = "h.0.*";
+        run.model = &model;
+        spoil("position_dw", 1);
+        assert_diverges(&run, "transformer.wpe.weight", "2 of 3 units are updated already (final, h.1)");
     }
 }
 

@@ -78,6 +78,8 @@ zr_status zr__agree(const zr__running *r)
     const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
     double *all = (double *)zr__at(r, NUMBERS), bad = INFINITY, loss = 0;
     ZR_TRY(r->device->ops->finish(r->device));
+    int32_t units = 0;
+    for (int32_t u = 0; u < e->plan->n_units; u++) units += e->plan->unit[u].trains;
     double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), ((const zr_exact *)zr__at(r, LOSS))->not_finite};
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_AGREE_SCALARS, all));
     for (int i = 0; i < e->plan->ranks; i++) {
@@ -93,7 +95,7 @@ zr_status zr__agree(const zr__running *r)
                    "%s%s is not finite in step %lld; the layout lean updates each unit as its gradient arrives, so the "
                    "step cannot be skipped: %d of %d units are updated already (%s)",
                    gradient, bad < INFINITY ? zr_graph_param(g, (int32_t)bad)->name : "", (long long)e->step->step + 1,
-                   e->updated, e->plan->n_units, e->updated ? list_updated(e, list, sizeof list) : "none");
+                   e->updated, units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }
 
 /* What NORM learns from all ranks. */
