@@ -89,7 +89,10 @@ static void test_refusals(void **state)
     refused("wte.*\nattn.*", "model.frozen: \"attn.*\" matches no parameter");
     refused("wte", "\"wte\" matches no parameter");
     refused("[", "\"[\" matches no parameter");
-    refused("lm_head.*", "matches no parameter");
+    refused("lm_head.*", "the first is transformer.wte.weight; a tied head is its table");
+    refused("wte.*,wpe.*",
+            "\"wte.*,wpe.*\" matches no parameter; the first is transformer.wte.weight; several patterns are "
+            "a JSON list");
     refused("*", "model.frozen: its patterns match all 40 parameters");
     refused("w?e.*\nh.*\nln_f.*", "match all 40 parameters");
     refused(longest, "a pattern of 199 characters; wanted at most 95");

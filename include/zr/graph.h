@@ -227,7 +227,8 @@ ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 
 /** Gradient of an op's output, or ZR_NONE when nothing flows back into it. */
 ZR_API zr_value zr_grad_of(const zr_graph *graph, zr_value value);
-/** Does a gradient have to be computed for this value (it depends on a parameter that trains)? */
+/** Does a gradient have to be computed for this value (it depends on a parameter that trains)? For adjoints:
+ *  false of every value until zr_graph_finish has begun. */
 ZR_API bool zr_grad_needed(const zr_graph *graph, zr_value value);
 /** The value into which an adjoint's op writes its contribution to `value`'s gradient. When the op
  *  can add earlier contributions itself, pass `earlier`: it receives their sum (an operand for the

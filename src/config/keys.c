@@ -117,7 +117,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         snprintf(out, size, "two numbers from 0 to below 1");
         break;
     case ZR_KEY_NAMES:
-        snprintf(out, size, "a pattern of names, or a list of them");
+        snprintf(out, size, "a pattern of names, a list of one or more, or null for none");
         break;
     case ZR_KEY_PATHS:
         snprintf(out, size, "%s", ZR__SHARDS_WANTED);

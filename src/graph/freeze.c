@@ -15,6 +15,13 @@ static bool matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
+/* Of the two that are easily written and match nothing. */
+static const char *hint(const char *pattern)
+{
+    if (strchr(pattern, ',')) return "; several patterns are a JSON list";
+    return strncmp(pattern, "lm_head", strlen("lm_head")) == 0 ? "; a tied head is its table" : "";
+}
+
 static void freeze_one(zr_graph *graph, const char *pattern)
 {
     int32_t found = 0;
@@ -24,8 +31,8 @@ static void freeze_one(zr_graph *graph, const char *pattern)
         found++;
     }
     if (found == 0)
-        zr_graph_error(graph, ZR_ERR_CONFIG, "model.frozen: \"%s\" matches no parameter; the first is %s", pattern,
-                       graph->n_params > 0 ? graph->param[0].name : "none");
+        zr_graph_error(graph, ZR_ERR_CONFIG, "model.frozen: \"%s\" matches no parameter; the first is %s%s", pattern,
+                       graph->n_params > 0 ? graph->param[0].name : "none", hint(pattern));
 }
 
 void zr_graph_freeze(zr_graph *graph, const char *patterns)
