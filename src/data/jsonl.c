@@ -27,7 +27,9 @@ const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, con
         return json_string_value(text);
     }
     zr__text_escape(key, shown, sizeof(shown));
-    if (!*root)
+    if (!*root && json_error_code(&error) == json_error_null_character)
+        snprintf(reason, ZR__REASON_BYTES, "column %d: a text with the character \\u0000", error.column);
+    else if (!*root)
         snprintf(reason, ZR__REASON_BYTES, "column %d: %.120s", error.column,
                  zr__text_escape(error.text, what, sizeof(what)));
     else if (!json_is_object(*root))

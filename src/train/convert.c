@@ -8,6 +8,7 @@
 #include "train/new_dir.h"
 #include "train/run_dir.h"
 #include "train/tokenizer_files.h"
+#include "zr/data.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -140,8 +141,9 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
     if (from->kind == ZR_STORED_HF && (!from->run[0] || zr__tokenizer_files_any(from->path))) {
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(make_folder(dir));
-        c->did->tokenizer = true;
-        return zr__tokenizer_files_take(from->path, dir);
+        ZR_TRY(zr__tokenizer_files_take(from->path, dir));
+        c->did->tokenizer = zr_tokenizer_is_in(dir); /* its settings alone are none */
+        return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
     if (!name) return ZR_OK;
