@@ -88,7 +88,8 @@ static void test_exchanges(void **state)
 
 /* ---- a training step --------------------------------------------------------------------------- */
 
-static zr_plan *plan_of(int ranks, int threads)
+/* host_ranks: of a host; 0: there is one. */
+static zr_plan *plan_on(int ranks, int threads, int host_ranks)
 {
     static const zr_gpt2_config sizes = {.n_layer = 2,
                                          .n_head = 2,
@@ -98,9 +99,15 @@ static zr_plan *plan_of(int ranks, int threads)
                                          .layer_norm_epsilon = 1e-5,
                                          .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
-    const zr_layout layout = plan_layout(3, ranks, ZR_F32, 1);
+    zr_layout layout = plan_layout(3, ranks, ZR_F32, 1);
+    layout.host_ranks = host_ranks;
     zr_profile profile = {.facts = {.name = "test", .threads = threads}};
     return plan_make(&model, &layout, &profile);
+}
+
+static zr_plan *plan_of(int ranks, int threads)
+{
+    return plan_on(ranks, threads, 0);
 }
 
 /* Every step of the plan, number i in (i + 1) us. */
@@ -217,6 +224,42 @@ static void test_beside(void **state)
     assert_true(slowed.price.compute_sec < 2 * free.price.compute_sec);
     close_to(slowed.price.comm_sec, free.price.comm_sec);
     assert_true(slowed.price.step_sec >= free.price.step_sec && slowed.price.step_sec <= in_turn);
+    /* Both lose, each its share of the same time, which is that in which both run. */
+    launch.late = 0.25;
+    const zr_price price = simulate(plan, &launch, 0).price;
+    const double computing = price.compute_sec - free.price.compute_sec, moving = price.comm_sec - free.price.comm_sec;
+    const double side_by_side = price.compute_sec + price.comm_sec - (price.step_sec - 1e-3);
+    close_to(computing / launch.lost, moving / launch.late);
+    assert_true(fabs(moving / launch.late / side_by_side - 1) < 0.01);
+    assert_true(price.step_sec >= slowed.price.step_sec && price.step_sec <= in_turn);
+    zr_plan_destroy(&plan);
+}
+
+/* Between hosts nothing is faster than what their links carry in the long run, though a step that was measured is. */
+static void test_links(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_on(2, 1, 1);
+    const zr_launch launch = launch_of(plan, sample, MOST);
+    zr_cluster cluster = cluster_of(2, &launch);
+    const zr_simulate_options options = {.ranks_per_host = 1};
+    zr_simulation made;
+    double sum = 0;
+    int limited = 0, free = 0;
+    cluster.host_devices = 1;
+    cluster.link[0].bytes_sec = 1e8;
+    for (int32_t i = 0; i < launch.n_samples; i++) {
+        const zr_step_sample *s = &sample[i];
+        double sec;
+        assert_true(zr__measured_sec(&launch, s, &sec));
+        const double least = s->across ? s->cost.wire_bytes / cluster.link[0].bytes_sec : 0;
+        limited += least > sec;
+        free += s->across && s->cost.wire_bytes > 0 && least < sec;
+        sum += fmax(sec, least);
+    }
+    assert_true(limited > 0 && free > 0);
+    assert_int_equal(zr_simulate(plan, &cluster, &options, &made, NULL), ZR_OK);
+    close_to(made.price.step_sec, sum + 1e-3);
     zr_plan_destroy(&plan);
 }
 
@@ -287,9 +330,10 @@ static void test_types(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_between), cmocka_unit_test(test_products),   cmocka_unit_test(test_exchanges),
-        cmocka_unit_test(test_sum),     cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
-        cmocka_unit_test(test_spread),  cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),    cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_exchanges),  cmocka_unit_test(test_sum),
+                                       cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_links),      cmocka_unit_test(test_spread),
+                                       cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,20 +43,20 @@ def shares():
     return 0 < 3 * len(fitted) <= len(printed) and all(r["paper"] for r in printed)
 
 def deviations():
-    """Rows that were not fitted: the median below 10 %, nine of ten within 25 %; so also with those that were."""
-    for marks in (["counts"], ["counts", "fitted"]):
-        all = [off(r) for r in rows if any(r[m] for m in marks)]
-        if statistics.median(all) > 0.10 or sum(d <= 0.25 for d in all) < 0.9 * len(all):
-            return False
-    return True
+    """The median below 10 %, also of those alone that were not fitted. Of all that count, nine in ten are within 25 %:
+    all but 100B by ZeRO-OS."""
+    count = [r for r in rows if r["counts"] or r["fitted"]]
+    beyond = [name(r) for r in count if off(r) > 0.25]
+    medians = [statistics.median(off(r) for r in some) for some in (count, [r for r in count if not r["fitted"]])]
+    print("#", medians, beyond)
+    return max(medians) <= 0.10 and len(count) >= 10 and beyond == [("5", "100B", "ZeRO-OS", 400)]
 
 def quotients():
     all = [r for r in rows if r["what"] in ("ratio", "fewer GPUs")]
     return len(all) == 6 and max(map(off, all)) <= 0.25
 
 def orders():
-    """Who wins by more than 5 % in a table's unit, wins here; but for one that is known to fall short."""
-    known = [("5", "40B", "20B")]
+    """Who wins by more than 5 % in a table's unit, wins here."""
     pairs = 0
     for table in "5678":
         printed = [r for r in runs if r["table"] == table and r["paper"] and r["mark"] != "shape not printed"]
@@ -64,8 +64,7 @@ def orders():
             for b in printed:
                 if a["paper"] > 1.05 * b["paper"]:
                     pairs += 1
-                    expected = a["system"] == b["system"] == "ZeRO-OS" and (table, a["row"], b["row"]) in known
-                    if (a["zr"] <= b["zr"]) != expected:
+                    if a["zr"] <= b["zr"]:
                         print("#", name(a), a["zr"], "beside", name(b), b["zr"])
                         return False
     return pairs > 40
@@ -112,8 +111,8 @@ moved() {
     python3 - "$1" >"$1.json" <<'END'
 import json, sys
 name, factor = sys.argv[1].split("=")
-value = dict(product_share=0.8, product_half_size=32, memory_share=0.8, nvlink_share=0.8, link_share=0.321,
-             latency_sec=1.13e-4)
+value = dict(product_share=0.8, product_half_size=32, memory_share=0.8, nvlink_share=0.8, link_share=0.38,
+             latency_sec=1.3e-4)
 if name in value:
     value[name] *= float(factor)
 links = [dict(name="NVSwitch", devices=16, bytes_per_sec=150e9, share=value.pop("nvlink_share")),
@@ -184,7 +183,7 @@ def links():
     return True
 
 def latency():
-    """Messages between nodes are most of a step with tensor parallelism across them, and next to nothing of SC20's
+    """Messages between nodes are most of a step with tensor parallelism across them, and less than a tenth of SC20's
     steps with it inside of nodes."""
     across = within = 0
     for old, new in zip(base, read("latency_sec=1.2")):
@@ -192,7 +191,7 @@ def latency():
         across += old["tensor"] > 16
         within += old["tensor"] == 16 and old["system"].startswith("Pos")
         if (old["tensor"] > 16 and messages < 0.4) or (
-                old["tensor"] == 16 and old["system"].startswith("Pos") and messages > 0.05):
+                old["tensor"] == 16 and old["system"].startswith("Pos") and messages > 0.1):
             print("#", old["table"], old["row"], old["system"], messages)
             return False
     return across > 10 and within > 20

@@ -41,7 +41,9 @@ static zr_launch some_launch(int ranks, int hosts)
                        .n_samples = 3,
                        .beside = true,
                        .lost = 0.3,
+                       .late = 0.2,
                        .spread = 1.0 / 9,
+                       .across_bytes_sec = 1e9 / 7,
                        .wait = {{1e-3, 0.1}, {1e-2, 0}},
                        .n_waits = 2};
 }
@@ -56,7 +58,8 @@ static void test_there_and_back(void **state)
     assert_int_equal(zr_launch_recall(&here, "mpi", 4, 2, &back), ZR_OK);
     assert_string_equal(back.transport, "mpi");
     assert_true(back.ranks == 4 && back.hosts == 2 && back.threads == 2 && back.cores == 3 && back.beside);
-    assert_true(back.around_sec == launch.around_sec && back.lost == 0.3 && back.spread == launch.spread);
+    assert_true(back.around_sec == launch.around_sec && back.lost == 0.3 && back.late == 0.2);
+    assert_true(back.spread == launch.spread && back.across_bytes_sec == launch.across_bytes_sec);
     assert_int_equal(back.n_waits, 2);
     assert_memory_equal(back.wait, launch.wait, 2 * sizeof *launch.wait);
     assert_int_equal(back.n_samples, 3);
@@ -99,6 +102,9 @@ static void test_damaged(void **state)
     static const char *const change[][2] = {{"{", "["},
                                             {"\"ranks\"", "\"rank\""},
                                             {"\"lost\": 0.3", "\"lost\": 1.5"},
+                                            {"\"late\": 0.2", "\"late\": 1"},
+                                            {"\"across_bytes_sec\"", "\"across\""},
+                                            {"142857142.85714287", "0"},
                                             {"\"cores\": 3", "\"cores\": 0"},
                                             {"\"linear\"", "7"},
                                             {"0.0015", "0"},

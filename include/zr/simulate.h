@@ -66,9 +66,12 @@ typedef struct zr_launch {
     double around_sec; /* of a training step, beside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside;                          /* exchanges run beside computing; samples of computing are without them */
-    double lost;                          /* ... then, of the time in which both run, what computing loses */
+    bool beside;                          /* exchanges run beside computing; samples are of steps alone */
+    double lost, late;                    /* ... then, of the time in which both run, what computing and what exchanges
+                                             lose: shares below 1 */
     double spread;                        /* ... and the standard deviation of an exchange's time, as a share of it */
+    double across_bytes_sec;              /* from other hosts into a rank, where all ranks exchange one exchange after
+                                             the other; 0: there is one host */
     zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* ... otherwise; samples of exchanges are without */
     int32_t n_waits;
 } zr_launch;
@@ -93,7 +96,8 @@ typedef struct zr_cluster {
     double disk_bytes_sec; /* of a host; 0: not known */
     zr_algorithm algorithm;
     /** What was measured there, NULL: nothing was. Borrowed. Steps of a plan are then priced by steps of their kind;
-     *  the numbers above price only kinds that are not there. */
+     *  the numbers above price only kinds that are not there, and between hosts the links are a bound: no measured
+     *  exchange is faster than they would be. */
     const zr_launch *measured;
 } zr_cluster;
 
@@ -144,7 +148,8 @@ typedef struct zr_simulate_options {
     uint64_t seed;
     bool copies_hold;         /* nothing is computed while checkpoints go to the host and back */
     double scores_bytes;      /* of memory that attention reads and writes for each pair of a query and a key, forward,
-                                 where it writes the scores out; backward twice as much. 0: it keeps them on the chip */
+                                 where kernels between its products write the scores out; backward twice as much. 0:
+                                 scores stay on the chip */
     int32_t product_multiple; /* 16-bit products that have a size which is no multiple of it (attention: the width of
                                  a head) run at the rate of fp32; 0: all are alike */
 } zr_simulate_options;

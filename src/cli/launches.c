@@ -89,18 +89,24 @@ void cli_launches_remember(const cli_launches *launches, const zr_device_facts *
 
 /* ---- print ----------------------------------------------------------------------------------- */
 
-/** Bytes/s that the largest gathers bring into a rank, within a host or across; NaN: there are none. */
-static double gather_bytes_sec(const zr_launch *launch, bool across)
+/** Bytes/s that the largest gathers within a host bring into a rank; NaN: there are none. */
+static double gather_bytes_sec(const zr_launch *launch)
 {
     double bytes = 0, rate = NAN;
     for (int32_t i = 0; i < launch->n_samples; i++) {
         const zr_step_sample *s = &launch->sample[i];
-        if (strcmp(s->kind, zr_step_kind_name(ZR_STEP_GATHER)) != 0 || s->across != across) continue;
+        if (strcmp(s->kind, zr_step_kind_name(ZR_STEP_GATHER)) != 0 || s->across) continue;
         if (s->cost.wire_bytes <= bytes) continue;
         bytes = s->cost.wire_bytes;
         rate = bytes / s->sec;
     }
     return rate;
+}
+
+/** ... and the links between hosts, from these. */
+static double across_bytes_sec(const zr_launch *launch)
+{
+    return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
 }
 
 static const char *rate_text(double bytes_sec, char text[32])
@@ -123,8 +129,8 @@ void cli_launches_print(const cli_launches *launches)
         else
             snprintf(ranks, sizeof(ranks), "%d%s%s", l->ranks, l->ranks > 1 ? ", " : "",
                      l->ranks > 1 ? l->transport : "");
-        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples, rate_text(gather_bytes_sec(l, false), n[0]),
-               rate_text(gather_bytes_sec(l, true), n[1]));
+        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples, rate_text(gather_bytes_sec(l), n[0]),
+               rate_text(across_bytes_sec(l), n[1]));
     }
 }
 
@@ -137,8 +143,8 @@ void cli_launches_print_json(const cli_launches *launches)
         printf("%s\n  {\"transport\":\"%s\", \"ranks\":%d, \"hosts\":%d, \"threads\":%d, \"beside\":%s, "
                "\"samples\":%d, \"around_sec\":%s, \"gather_bytes_sec\":%s, \"gather_across_bytes_sec\":%s}",
                i ? "," : "", l->transport, l->ranks, l->hosts, l->threads, l->beside ? "true" : "false", l->n_samples,
-               cli_json_number(l->around_sec, n[0]), cli_json_number(gather_bytes_sec(l, false), n[1]),
-               cli_json_number(gather_bytes_sec(l, true), n[2]));
+               cli_json_number(l->around_sec, n[0]), cli_json_number(gather_bytes_sec(l), n[1]),
+               cli_json_number(across_bytes_sec(l), n[2]));
     }
     printf("]");
 }

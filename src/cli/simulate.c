@@ -20,17 +20,6 @@ static void profile_of(const zr_cluster *cluster, zr_profile *profile)
 
 /* ---- this machine ------------------------------------------------------------------------------- */
 
-/** The fastest rate into a rank that steps between hosts reached; 0: there were none. */
-static double across_bytes_sec(const zr_launch *launch)
-{
-    double best = 0;
-    for (int32_t i = 0; i < launch->n_samples; i++) {
-        const zr_step_sample *s = &launch->sample[i];
-        if (s->across && s->cost.wire_bytes > best * s->sec) best = s->cost.wire_bytes / s->sec;
-    }
-    return best;
-}
-
 static void add_link(zr_cluster *cluster, const char *name, int32_t devices, double bytes_sec)
 {
     zr_cluster_link *link = &cluster->link[cluster->n_links++];
@@ -55,7 +44,7 @@ static void cluster_of(const zr_profile *profile, const zr_launch *launch, int r
                             .measured = launch};
     cluster->device.memory_bytes = zr_train_limit(profile, local, local);
     if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
-    if (hosts > 1) add_link(cluster, "network", hosts * local, across_bytes_sec(launch));
+    if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
 }
 
 static zr_status this_cluster(const cli_simulate_options *o, const zr_config *config, int ranks, zr_cluster *cluster,

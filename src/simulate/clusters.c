@@ -21,9 +21,9 @@ const zr__simulate_constant zr__simulate_constants[ZR__FITTED] = {
     [ZR__FITTED_PRODUCT_SHARE] = {"product_share", 0.8, FITTED_BY},
     [ZR__FITTED_PRODUCT_HALF] = {"product_half", 32, FITTED_BY},
     [ZR__FITTED_MEMORY_SHARE] = {"memory_share", 0.8, FITTED_BY},
-    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.321, FITTED_BY},
+    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.38, FITTED_BY},
     [ZR__FITTED_NVLINK_SHARE] = {"share", 0.8, FITTED_BY},
-    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.13e-4, FITTED_BY},
+    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.3e-4, FITTED_BY},
 };
 
 /* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */

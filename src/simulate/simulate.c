@@ -13,8 +13,11 @@ const char *zr_cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* What a step of the computing stream spends its time on. */
-typedef enum limit { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, LIMITS } limit;
+/* What a kernel spends its time on. */
+enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
+typedef struct parts {
+    double sec[PARTS];
+} parts;
 
 typedef struct pricer {
     zr_pricer base;
@@ -66,27 +69,33 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     return peak * product_share(me->cluster, (double)smallest);
 }
 
-/* Scores that go through memory: a forward op makes them once; the backward op reads what the forward op left and makes
- * their gradient, twice the work. */
+/* Scores that go through memory, by kernels between the products: a forward op makes them once; the backward op reads
+ * what the forward op left and makes their gradient, twice the work. */
 static double scores_bytes(const pricer *me, const zr_op_def *def, const zr_step_cost *cost)
 {
     return me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2);
 }
 
+static double sum_of(const parts *p)
+{
+    return p->sec[BY_PRODUCTS] + p->sec[BY_MEMORY] + p->sec[BY_LAUNCHES];
+}
+
 static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, const zr_step *step,
-                         const zr_step_cost *cost, limit *by)
+                         const zr_step_cost *cost, parts *p)
 {
     const zr_cluster *cluster = me->cluster;
-    double compute = 0, bytes = cost->memory_bytes;
+    const double rate = cluster->device.memory_bytes_sec * cluster->memory_share, memory = cost->memory_bytes / rate;
+    double compute = 0, scores = 0;
     if (step->kind == ZR_STEP_RUN) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
-        bytes += scores_bytes(me, def, cost);
+        scores = scores_bytes(me, def, cost) / rate;
     }
-    const double memory = bytes / (cluster->device.memory_bytes_sec * cluster->memory_share);
-    const double most = fmax(compute, memory);
-    *by = compute >= memory ? BY_PRODUCTS : BY_MEMORY;
-    return most > 0 ? most * me->slowest + cluster->launch_sec : 0;
+    p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
+    p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * me->slowest;
+    p->sec[BY_LAUNCHES] = sum_of(p) > 0 ? cluster->launch_sec : 0;
+    return sum_of(p);
 }
 
 /* ---- what a step takes -------------------------------------------------------------------------- */
@@ -107,17 +116,22 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
 /* By the steps that were measured there; false: none of its kind were. The slowest rank computes slower, and moves as
  * fast as others do. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
-                         limit *by)
+                         parts *p)
 {
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr_step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
+    if (step.across) { /* a single exchange may find the links idle; many in a row do not */
+        *sec = fmax(*sec, zr__exchange_sec(me->cluster, &me->spot[plan->schedule[kind].step[index].group],
+                                           step.cost.wire_bytes));
+        return true;
+    }
     if (step.ranks > 1) {
-        if (!step.across) *sec *= me->crowded;
+        *sec *= me->crowded;
         return true;
     }
     *sec *= me->crowded * me->fewer * me->slowest;
-    *by = step.cost.flops > 0 ? BY_PRODUCTS : BY_MEMORY;
+    p->sec[step.cost.flops > 0 ? BY_PRODUCTS : BY_MEMORY] = *sec;
     return true;
 }
 
@@ -127,15 +141,16 @@ static int32_t host_ranks(const pricer *me, const zr_plan *plan)
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
-static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, limit *by)
+/* The parts of a kernel; of exchanges and copies there are none. */
+static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
     const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
     const zr__spot *spot = &me->spot[step->group];
     const double saved = step->when == ZR_WHEN_SAVE ? (double)zr_plan_saved_bytes(plan, step) : 0;
     double sec;
-    *by = LIMITS;
-    if (measured_sec(me, plan, kind, index, &sec, by)) return sec;
+    *p = (parts){{0}};
+    if (measured_sec(me, plan, kind, index, &sec, p)) return sec;
     switch (step->kind) {
     case ZR_STEP_GATHER:
     case ZR_STEP_GATHER_GRAD:
@@ -158,7 +173,7 @@ static double step_sec_by(const pricer *me, const zr_plan *plan, zr_schedule_kin
     default:
         break;
     }
-    return kernel_sec(me, plan, kind, step, &cost, by);
+    return kernel_sec(me, plan, kind, step, &cost, p);
 }
 
 /* How many times its mean an exchange takes in this draw: lognormal, with a mean of 1. */
@@ -176,8 +191,8 @@ static double varied(const pricer *me, const zr_plan *plan, int32_t index)
 static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const pricer *me = (const pricer *)base;
-    limit by;
-    if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_sec_by(me, plan, kind, index, &by);
+    parts p;
+    if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_parts(me, plan, kind, index, &p);
     return me->alone_sec[index] * varied(me, plan, index) + me->longer_sec[index];
 }
 
@@ -209,19 +224,17 @@ static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind 
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    double sec[LIMITS] = {0}, rounds = 1;
+    double sec[PARTS] = {0}, rounds = 1;
     if (me->cluster->measured) sec[BY_LAUNCHES] = me->cluster->measured->around_sec;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         const double runs = zr__step_runs(step, &rounds);
         if (step->stream != ZR_STREAM_COMPUTE) continue;
-        limit by;
-        const double takes =
-            step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by) + (me->longer_sec ? me->longer_sec[i] : 0);
-        if (by != LIMITS) {
-            const double launch = takes > 0 ? me->cluster->launch_sec : 0;
-            sec[by] += runs * (takes - launch);
-            sec[BY_LAUNCHES] += runs * launch;
+        parts p;
+        const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p),
+                     takes = alone + (me->longer_sec ? me->longer_sec[i] : 0);
+        if (sum_of(&p) > 0) {
+            for (int k = 0; k < PARTS; k++) sec[k] += runs * p.sec[k] * takes / alone;
             continue;
         }
         made->exposed_sec[cause_of(plan, ZR_SCHEDULE_TRAIN, i)] += runs * takes;
@@ -303,11 +316,11 @@ static void set_load(pricer *me, const zr_plan *plan)
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
-    limit by;
+    parts p;
     me->longer_sec = zr_alloc(((size_t)n + 1) * sizeof(double));
     double *alone = zr_alloc(((size_t)n + 1) * sizeof(double));
     set_load(me, plan);
-    for (int32_t i = 0; alone && i < n; i++) alone[i] = step_sec_by(me, plan, ZR_SCHEDULE_TRAIN, i, &by);
+    for (int32_t i = 0; alone && i < n; i++) alone[i] = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p);
     me->alone_sec = alone;
     ZR_CHECK(me->longer_sec && alone, ZR_ERR_MEMORY, "no memory to price %d steps", n);
     ZR_TRY(zr__find_longer(plan, me->cluster->measured, &me->base, me->longer_sec));

@@ -5,6 +5,7 @@
 #include "train/machine.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,19 +85,52 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
+/* Each is at least 0 and below a bound. */
+static const struct {
+    const char *key;
+    size_t at;
+    double below;
+} numbers[] = {{"around_sec", offsetof(zr_launch, around_sec), INFINITY},
+               {"lost", offsetof(zr_launch, lost), 1},
+               {"late", offsetof(zr_launch, late), 1},
+               {"spread", offsetof(zr_launch, spread), INFINITY},
+               {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
+enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+
+/* false: no memory. */
+static bool numbers_to_json(const zr_launch *launch, json_t *root)
+{
+    bool good = root != NULL;
+    for (int i = 0; i < NUMBERS && good; i++) {
+        double x;
+        memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
+        good = json_object_set_new(root, numbers[i].key, json_real(x)) == 0;
+    }
+    return good;
+}
+
+static bool numbers_from_json(const json_t *root, zr_launch *launch)
+{
+    for (int i = 0; i < NUMBERS; i++) {
+        const json_t *number = json_object_get(root, numbers[i].key);
+        const double x = json_number_value(number);
+        if (!json_is_number(number) || !(x >= 0 && x < numbers[i].below)) return false;
+        memcpy((char *)launch + numbers[i].at, &x, sizeof(x));
+    }
+    return true;
+}
+
 static bool launch_from_json(void *arg, const json_t *root)
 {
     zr_launch *launch = arg;
     const json_t *list = json_object_get(root, "samples");
     const char *transport = "";
     int beside = 0;
-    const bool good = json_unpack((json_t *)root, "{s:s, s:i, s:i, s:i, s:i, s:b, s:F, s:F, s:F}", "transport",
-                                  &transport, "ranks", &launch->ranks, "hosts", &launch->hosts, "threads",
-                                  &launch->threads, "cores", &launch->cores, "beside", &beside, "around_sec",
-                                  &launch->around_sec, "lost", &launch->lost, "spread", &launch->spread) == 0;
+    const bool good = json_unpack((json_t *)root, "{s:s, s:i, s:i, s:i, s:i, s:b}", "transport", &transport, "ranks",
+                                  &launch->ranks, "hosts", &launch->hosts, "threads", &launch->threads, "cores",
+                                  &launch->cores, "beside", &beside) == 0;
     if (!good || !json_is_array(list) || launch->ranks < 1 || launch->hosts < 1 || launch->threads < 1 ||
-        launch->cores < 1 || !(launch->around_sec >= 0) || !isfinite(launch->around_sec) ||
-        !(launch->lost >= 0 && launch->lost <= 1) || !(launch->spread >= 0) ||
+        launch->cores < 1 || !numbers_from_json(root, launch) || (launch->hosts > 1 && launch->across_bytes_sec == 0) ||
         !waits_from_json(json_object_get(root, "waits"), launch))
         return false;
     snprintf(launch->transport, sizeof(launch->transport), "%s", transport);
@@ -114,13 +148,12 @@ zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *laun
 {
     char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
     launch_key(facts, launch->transport, launch->ranks, launch->hosts, key);
-    json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:f, s:f, s:f, s:o, s:o}", "machine", key,
-                             "transport", launch->transport, "ranks", launch->ranks, "hosts", launch->hosts, "threads",
-                             launch->threads, "cores", launch->cores, "beside", launch->beside, "around_sec",
-                             launch->around_sec, "lost", launch->lost, "spread", launch->spread, "waits",
-                             waits_to_json(launch), "samples", samples_to_json(launch));
-    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
-    zr_status st = zr__json_print(root, &text);
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:o, s:o}", "machine", key, "transport", launch->transport,
+                  "ranks", launch->ranks, "hosts", launch->hosts, "threads", launch->threads, "cores", launch->cores,
+                  "beside", launch->beside, "waits", waits_to_json(launch), "samples", samples_to_json(launch));
+    zr_status st = numbers_to_json(launch, root) ? zr__json_print(root, &text)
+                                                 : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
     json_decref(root);
     ZR_TRY(st);
     st = zr__machine_remember("steps", key, text);

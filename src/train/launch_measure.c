@@ -16,20 +16,25 @@ enum { PASSES = 3 };                                    /* over all models: a ma
 enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one model */
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
 #define MODEL_SEC 0.1                                        /* ... but no more of them beyond so long */
+#define MOST_LOST 0.9                                        /* by a stream: it does not stand still */
 
-/* How ranks divide a model. */
-typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS } division;
+/* How ranks divide a model. LINKS: as stage 3, where there are several hosts, and so little is computed that one
+ * exchange follows the other. */
+typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
 /* From products that one cache holds to those that none does, from a head of bytes to one of words. Users' models are
  * not among them: their steps are priced by those that lie around them. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
+    bool flat; /* collectives in one step, not first within a host as in most runs */
 } trials[] = {
-    {64, 1, 2, 256, 1, 64, 1, STAGE3},     {128, 2, 2, 256, 2, 128, 2, STAGE1},  {128, 2, 4, 256, 2, 64, 4, STAGE2},
-    {128, 2, 2, 1024, 4, 128, 1, TENSOR},  {256, 4, 1, 1024, 4, 128, 1, STAGE3}, {256, 4, 1, 256, 1, 512, 2, GROUPS},
-    {512, 8, 1, 1024, 1, 256, 1, STAGE2},  {512, 8, 1, 256, 1, 128, 1, TENSOR},  {768, 12, 1, 256, 1, 128, 1, STAGE3},
-    {256, 4, 1, 16384, 1, 128, 1, STAGE0},
+    {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
+    {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
+    {256, 4, 4, 1024, 4, 128, 1, STAGE3, false}, {256, 4, 2, 256, 1, 512, 2, GROUPS, false},
+    {512, 8, 1, 1024, 1, 256, 1, STAGE2, true},  {512, 8, 1, 256, 1, 128, 1, TENSOR, false},
+    {768, 12, 1, 256, 1, 128, 1, STAGE3, false}, {256, 4, 1, 16384, 1, 128, 1, STAGE0, false},
+    {256, 4, 4, 256, 1, 8, 1, LINKS, false},
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
@@ -61,8 +66,10 @@ typedef struct measuring {
     zr_device *device;
     double around_sec; /* sum over models */
     int n_around;
-    slope lost;                /* zr_launch's */
-    double squares, exchanges; /* of exchanges' relative differences from their mean: sum, number */
+    slope lost, late;  /* zr_launch's */
+    double bytes, sec; /* of exchanges between hosts, where one follows the other */
+    /* Of exchanges' seconds: sums of squares of their differences from the mean, and of the mean. */
+    double squares, exchanges;
     zr_launch *launch;
 } measuring;
 
@@ -219,9 +226,7 @@ static zr_status make_room(zr_launch *l, int32_t more)
     return ZR_OK;
 }
 
-typedef enum which_steps { ALL_STEPS, EXCHANGES, OTHER_STEPS } which_steps;
-
-static zr_status keep_steps(const measuring *m, const runner *r, which_steps which, const double *sec)
+static zr_status keep_steps(const measuring *m, const runner *r, const double *sec)
 {
     const zr_plan *plan = r->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -232,8 +237,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, which_steps whi
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i], 1e-9); /* a clock may stand still */
-        const bool wanted = which == ALL_STEPS || (sample.ranks > 1) == (which == EXCHANGES);
-        if (wanted && r->runs[i].n > 0) keep(m->launch, first, &sample, times);
+        if (r->runs[i].n > 0) keep(m->launch, first, &sample, times);
     }
     zr_free(times);
     return st;
@@ -308,17 +312,15 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* Those steps of a model that are wanted, and what a training step takes beside all of them where one follows the
- * other. */
-static zr_status keep_model(measuring *m, runner *r, which_steps which)
+/* A model's steps where one follows the other, and what a training step takes beside all of them. */
+static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
     double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps;
     zr_status st = ZR_OK;
     ZR_CHECK(sec, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
     ZR_TRY_GOTO(st, settle(m, r, sec, wait_sec), done);
-    ZR_TRY_GOTO(st, keep_steps(m, r, which, sec), done);
-    if (which == EXCHANGES) goto done;
+    ZR_TRY_GOTO(st, keep_steps(m, r, sec), done);
     double around = typical_mean(r->wall_sec, r->n, r);
     for (int32_t i = 0; i < n_steps; i++) around -= (double)r->runs[i].n / r->n * (sec[i] + wait_sec[i]);
     m->around_sec += fmax(around, 0);
@@ -346,6 +348,7 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     l->optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     l->stage = t->division <= STAGE3 ? (int)t->division : 3;
     l->accum = t->micro;
+    if (t->division == LINKS && l->host_ranks == 0) return false;
     if (t->division == TENSOR && (ranks % 2 != 0 || t->heads % 2 != 0)) return false;
     if (t->division == TENSOR) {
         l->tensor = 2;
@@ -354,18 +357,20 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     const int shard = comm->local_size < ranks ? comm->local_size : ranks / 2;
     const bool divides = shard > 1 && ranks % shard == 0 && (shard & (shard - 1)) == 0;
     if (t->division == GROUPS && divides) l->shard_ranks = shard;
+    l->hierarchical = l->host_ranks > 0 && l->tensor == 1 && divides && !t->flat;
     return true;
 }
 
-/* What computing loses to exchanges beside it. A model in which little runs so says little, one that computes long errs
- * most. */
+/* What computing and exchanges lose to each other. A model in which little runs side by side says little, one that
+ * takes long errs most. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
     slope_add(&m->lost, both_sec, both->compute_sec - alone->compute_sec, alone->compute_sec);
+    slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* How much exchanges that move bytes vary. Each rank by its own clock. */
+/* How much exchanges that move bytes vary, the longer counting more. Each rank by its own clock. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -374,27 +379,43 @@ static void keep_spread(measuring *m, const runner *r)
         double sum = 0;
         if (sample.ranks < 2 || sample.cost.wire_bytes == 0 || n < 2) continue;
         for (int64_t k = 0; k < n; k++) sum += r->runs[i].sec[k];
-        for (int64_t k = 0; k < n; k++) m->squares += pow(r->runs[i].sec[k] / (sum / (double)n) - 1, 2);
-        m->exchanges += (double)(n - 1);
+        const double mean = sum / (double)n;
+        for (int64_t k = 0; k < n; k++) m->squares += pow(r->runs[i].sec[k] - mean, 2);
+        m->exchanges += (double)(n - 1) * mean * mean;
+    }
+}
+
+/* Where one exchange follows the other: what the links between hosts carry in the long run. Each rank by its own clock.
+ */
+static void keep_rate(measuring *m, const runner *r)
+{
+    const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const int64_t bytes = (int64_t)zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).cost.wire_bytes,
+                      across = zr_plan_across(r->plan, s->step[i].group, ZR_BORDER_HOST, 0, bytes);
+        for (int64_t k = 0; k < r->runs[i].n && across > 0; k++) {
+            m->bytes += (double)across;
+            m->sec += r->runs[i].sec[k];
+        }
     }
 }
 
 static zr_status measure_alone(measuring *m, runner *r)
 {
     ZR_TRY(run_steps(m, r, 1));
-    ZR_TRY(keep_model(m, r, ALL_STEPS));
+    ZR_TRY(keep_model(m, r));
     return ZR_OK;
 }
 
-/* Where exchanges run beside computing, samples of computing are of steps that run alone; exchanges hardly ever do. */
-static zr_status measure_beside(measuring *m, runner r[2])
+/* Where exchanges run beside computing, samples are of steps that run alone: r[0] has no overlap, r[1] has it. */
+static zr_status measure_beside(measuring *m, division divided, runner r[2])
 {
     zr_timings alone, both;
     ZR_TRY(run_steps(m, r, 2));
-    ZR_TRY(keep_model(m, &r[0], OTHER_STEPS));
-    ZR_TRY(keep_model(m, &r[1], EXCHANGES));
+    ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
+    if (divided == LINKS) return ZR_OK; /* longer with overlap, as its links are then never idle: nothing is lost */
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;
@@ -419,7 +440,8 @@ static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dty
     ZR_TRY_GOTO(st, open_runner(m, &model, &layout, beside, &r[0]), done);
     layout.overlap = true;
     if (beside) ZR_TRY_GOTO(st, open_runner(m, &model, &layout, true, &r[1]), done);
-    st = beside ? measure_beside(m, r) : measure_alone(m, r);
+    st = beside ? measure_beside(m, t->division, r) : measure_alone(m, r);
+    if (st == ZR_OK && t->division == LINKS) keep_rate(m, &r[beside]);
 done:
     close_runner(&r[1]);
     close_runner(&r[0]);
@@ -464,7 +486,9 @@ static void combine(zr_launch *pass, zr_launch *launch)
     double x[PASSES];
     combine_number(pass, offsetof(zr_launch, around_sec));
     combine_number(pass, offsetof(zr_launch, lost));
+    combine_number(pass, offsetof(zr_launch, late));
     combine_number(pass, offsetof(zr_launch, spread));
+    combine_number(pass, offsetof(zr_launch, across_bytes_sec));
     for (int32_t i = 0; i < pass->n_waits; i++) {
         combine_number(pass, offsetof(zr_launch, wait[i].computed_sec));
         combine_number(pass, offsetof(zr_launch, wait[i].share));
@@ -488,9 +512,15 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, z
     measuring m = {.comm = comm, .device = device, .launch = launch};
     ZR_TRY(measure_models(&m));
     launch->around_sec = m.around_sec / m.n_around;
-    launch->lost = fmin(slope_of(&m.lost), 1);
-    const double spread = m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0;
-    ZR_TRY(zr__over_ranks(comm, &spread, 1, &launch->spread, NULL, NULL));
+    const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
+                 most = fmax(lost + late, 1); /* side by side takes no longer than one after the other */
+    launch->lost = lost / most;
+    launch->late = late / most;
+    const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};
+    double mean[2];
+    ZR_TRY(zr__over_ranks(comm, own, 2, mean, NULL, NULL));
+    launch->spread = mean[0];
+    launch->across_bytes_sec = mean[1];
     return ZR_OK;
 }
 
