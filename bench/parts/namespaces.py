@@ -113,7 +113,7 @@ class Hosts:
         for host, address in enumerate(ADDRESS):
             self.call(*self.enter(host), "ip", "addr", "add", f"{address}/24", "dev", "cable")
             self.call(*self.enter(host), "ip", "link", "set", "cable", "up")
-            # A bucket fills while nothing is sent, and that many bytes then pass at once, as through no cable: a small one.
+            # A bucket fills while nothing is sent, and that many bytes then pass at once: a small one.
             self.call(*self.enter(host),
                       *f"{SHAPE} root handle 1: tbf rate {self.rate}mbit burst 32kb "
                       "latency 50ms".split())

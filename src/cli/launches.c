@@ -103,7 +103,7 @@ static double gather_bytes_sec(const zr_launch *launch)
     return rate;
 }
 
-/** ... and the links between hosts, from these. */
+/** Bytes/s that the links between hosts bring into a rank in the long run; NaN: there is one host. */
 static double across_bytes_sec(const zr_launch *launch)
 {
     return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
