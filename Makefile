@@ -194,8 +194,8 @@ $(B)/obj/%.o: src/%.cu $(STAMP)
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  NVCC  $<')
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
-# The same for the processor.
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+# The same for the processor, for its own instructions: a test runs where it is built, and fmaf is a call without them.
+STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -march=native -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h

@@ -9,7 +9,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 mkdir -p src/base src/cli src/comm src/device/cpu/kernels tests scripts include/zr
 cp "$ZR_SOURCE/Makefile" .
-cp "$ZR_SOURCE/scripts/test" scripts/
+cp "$ZR_SOURCE/scripts/test" "$ZR_SOURCE/scripts/run-test" scripts/
 echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
 cp src/base/one.c src/comm/mpi_none.c
 sed -i 's/one/two/g' src/comm/mpi_none.c
@@ -35,6 +35,12 @@ run() { # NAME WANTED_LAST_LINE WANTED_STATUS ARGUMENTS...
     result $rc "$name"
     rm -f tests/*
 }
+says() { # NAME PATTERN: of the last run
+    grep -q -- "$2" out
+    rc=$?
+    [ $rc = 0 ] || sed 's/^/# /' out
+    result $rc "$1"
+}
 
 script good 'echo ok 1 - a; echo ok 2 - b'
 run 'counts' '2 passed, 0 failed' 0
@@ -42,6 +48,8 @@ script good 'echo ok 1 - a; echo "ok 2 # SKIP b"; echo "not ok 3 # SKIP c"'
 run 'skipped is neither' '1 passed, 0 failed, 2 skipped' 0
 script bad 'echo ok 1 - a; echo not ok 2 - b'
 run 'a failed line' '1 passed, 1 failed' 1
+says '... is shown' '^not ok 2 - b'
+says '... and its test is named at the end' '^failed: test_bad.sh$'
 script crash 'echo ok 1 - a; kill -SEGV $$'
 run 'a crash' '1 passed, 1 failed' 1
 script status 'echo ok 1 - a; exit 3'
@@ -50,7 +58,26 @@ script silent 'true'
 run 'silence' '0 passed, 1 failed' 1
 script hang '#TEST timeout=1
 echo ok 1; sleep 60'
+sed -i 's/^usual=10/usual=2/' scripts/test
 run 'a hang is killed' '1 passed, 1 failed' 1
+says '... after a multiple of its limit' 'killed after 2 s'
+# Each waits for a sign of the other: a test by itself would give up.
+script ping 'touch "$ZR_BUILD/ping"; i=0; while [ ! -e "$ZR_BUILD/pong" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done; [ $i -lt 300 ] && echo ok 1'
+script pong 'touch "$ZR_BUILD/pong"; i=0; while [ ! -e "$ZR_BUILD/ping" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done; [ $i -lt 300 ] && echo ok 1'
+run 'two run side by side' '2 passed, 0 failed' 0 -j 2
+script many 'touch "$ZR_BUILD/busy"; sleep 1; rm "$ZR_BUILD/busy"; echo ok 1'
+script single '#TEST alone=1
+[ ! -e "$ZR_BUILD/busy" ] && echo ok 1'
+run 'one that wants to be alone waits for the others' '2 passed, 0 failed' 0 -j 2
+script cache 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
+script cold 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
+run 'each has a cache of its own' '2 passed, 0 failed' 0 -j 2
+script busy 'i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo ok 1'
+sed -i 's/^budget=20/budget=0/' scripts/test
+run 'processor time is counted' '1 passed, 0 failed' 0
+says '... the longest are named' '^  test_busy.sh  *[0-9.]*$'
+says '... and who is over the budget' '^over the budget of 0 s of processor time: test_busy.sh'
+sed -i 's/^budget=0/budget=20/' scripts/test
 script env '#TEST env=A=b threads=3
 [ "$A$OMP_NUM_THREADS" = b3 ] && echo ok 1'
 run 'variables of the run line' '1 passed, 0 failed' 0
@@ -59,9 +86,36 @@ script two 'echo not ok 1'
 run 'a filter' '1 passed, 0 failed' 0 one
 script one 'echo ok 1'
 run 'a filter that nothing meets' '0 passed, 0 failed' 1 other
-script long '#TEST long=1
-echo ok 1'
-run 'long tests wait to be asked for' '0 passed, 0 failed, 1 skipped' 0
+long='#TEST long=1
+echo "ok 1 - ${ZR_LONG-}"'
+more='#TEST long=more
+echo ok 1; [ -z "${ZR_LONG-}" ] || echo ok 2'
+script long "$long"
+script more "$more"
+run 'long tests and cases wait to be asked for' '1 passed, 0 failed, 1 skipped' 0
+script long "$long"
+script more "$more"
+mpich=', 1 skipped'
+command -v mpicc.mpich >/dev/null 2>&1 && mpich=
+run '--long runs them' "3 passed, 0 failed$mpich" 0 --long
+script short 'echo ok 1'
+script long "$long"
+script more "$more"
+run 'a share of them comes after the short run' '5 passed, 0 failed, 1 skipped' 0 --share 0
+sed -i 's/^share_seconds=.*/share_seconds=-1/' scripts/test
+script long "$long"
+script more "$more"
+run '... as far as there is time' '1 passed, 0 failed, 1 skipped' 0 --share 4
+says '... what is left for another run is counted' '^# 2 tests of this share are left'
+for i in 1 2 3; do script $i "#TEST long=1
+echo ok 1"; done
+sed -i 's/^share_seconds=.*/share_seconds=300/; s/^share_tests=.*/share_tests=2/' scripts/test
+scripts/test --no-deps --share 4 >shares 2>&1
+scripts/test --no-deps --share 8 >>shares 2>&1
+scripts/test --no-deps --share 12 >>shares 2>&1
+[ "$(grep -c '^test_[123].sh .* 1 passed' shares)" = 6 ] && [ "$(grep '^test_[123].sh .* 1 passed' shares | cut -c 1-9 | sort | uniq -c | grep -c '^ *2 ')" = 3 ]
+result $? '... and goes round'
+rm -f tests/*
 script needs '#TEST needs=/no/such/file
 echo ok 1'
 run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0

@@ -153,6 +153,7 @@ bool work_one(zr_stand_in_stream *s)
 void work(zr_stand_in_stream *s, long ticket)
 {
     std::lock_guard<std::recursive_mutex> hold(s->lock);
+    if (s->done >= ticket) return;
     running now(s->device);
     while (s->done < ticket)
         if (!work_one(s)) sched_yield();
@@ -363,8 +364,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     const long wanted = issued(stream);
     std::unique_lock<std::recursive_mutex> hold(stream->lock, std::try_to_lock);
-    running now(stream->device);
-    while (hold.owns_lock() && stream->done < wanted && work_one(stream)) continue;
+    if (hold.owns_lock() && stream->done < wanted) {
+        running now(stream->device);
+        while (stream->done < wanted && work_one(stream)) continue;
+    }
     if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
     last_error = cudaErrorNotReady;
     return last_error;
@@ -479,7 +482,7 @@ const char *cudaGetErrorString(cudaError_t error)
 
 #include "coroutine.h"
 
-thread_local zr_stand_in_place zr_stand_in_here;
+thread_local constinit zr_stand_in_place zr_stand_in_here;
 
 namespace
 {
@@ -518,18 +521,23 @@ struct machine {
     }
 };
 
-machine &here()
+thread_local constinit machine *machine_here = nullptr;
+
+machine &make_machine()
 {
-    static thread_local machine *made = nullptr;
     static thread_local struct owner {
         ~owner()
         {
-            delete made;
+            delete machine_here;
         }
     } ends;
     (void)ends;
-    if (!made) made = new machine;
-    return *made;
+    return *(machine_here = new machine);
+}
+
+inline machine &here()
+{
+    return machine_here ? *machine_here : make_machine();
 }
 
 void thread_main(void *arg)

@@ -143,7 +143,7 @@ inline void zr_stand_in_check(bool holds)
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
     {
     }
 };
@@ -151,7 +151,7 @@ struct dim3 {
 struct zr_stand_in_place {
     dim3 thread, block, threads, blocks;
 };
-extern thread_local zr_stand_in_place zr_stand_in_here;
+extern thread_local constinit zr_stand_in_place zr_stand_in_here;
 #define threadIdx (zr_stand_in_here.thread)
 #define blockIdx (zr_stand_in_here.block)
 #define blockDim (zr_stand_in_here.threads)
