@@ -115,7 +115,7 @@ BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c)
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
-.PHONY: all lib tests gpu-tests test bench examples docs install uninstall lint format info clean help FORCE
+.PHONY: all lib tests gpu-tests fuzz test bench examples docs install uninstall lint format info clean help FORCE
 all: $(B)/zr $(B)/libzr.a $(B)/libzr.so
 lib: $(B)/libzr.a $(B)/libzr.so
 tests: all $(TESTS)
@@ -128,6 +128,7 @@ help:
 	@echo 'make install PREFIX=DIR headers, libraries, command, zr.pc, manual, completion'
 	@echo 'make uninstall PREFIX=DIR'
 	@echo 'make tests bench examples   build tests, benchmarks, examples'
+	@echo 'make fuzz               fuzz targets with libFuzzer (clang): build/fuzz/config tests/fuzz/corpus/config ...'
 	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++, width of documentation'
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
@@ -247,6 +248,21 @@ $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 tests: $(GPU_TESTS) $(if $(wildcard tests/cuda),$(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in)
 gpu-tests: $(GPU_TESTS)
+# Fuzz targets: of the test run with a main that reads files, of `make fuzz` with libFuzzer, and for that the layers that
+# they call, which are plain C.
+FUZZ    := $(basename $(notdir $(wildcard tests/fuzz/*.c)))
+FUZZED  := $(wildcard $(foreach layer,base tensor config data checkpoint,src/$(layer)/*.c))
+FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
+tests: $(FUZZ:%=$(B)/tests/fuzz_%)
+$(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz_files.c $(B)/libzr.a
+	@mkdir -p $(@D) $(B)/obj/tests
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests $< tests/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+fuzz: $(FUZZ:%=$(B)/fuzz/%)
+$(B)/fuzz/obj/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c $< -o $@
+$(B)/fuzz/%: tests/fuzz/%.c $(FUZZED:src/%.c=$(B)/fuzz/obj/%.o)
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lxxhash -lm -lpthread -ldl
 # The command with them: `device` "cuda" works where no GPU is.
 $(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)
 	@mkdir -p $(@D)
@@ -305,4 +321,4 @@ format:
 clean:
 	rm -rf build
 
--include $(shell find $(B)/obj -name "*.d" 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/fuzz -name "*.d" 2>/dev/null)

@@ -1,4 +1,4 @@
-#TEST timeout=180
+#TEST build=tests/zr_stand_in,tests/bench_gpu_stand_in timeout=180
 # bench/gpu without a GPU, and on the stand-in of tests/cuda with tiny models: what it does, not how fast.
 . tests/command.inc
 ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}

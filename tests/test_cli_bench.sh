@@ -1,7 +1,10 @@
-#TEST timeout=500
+#TEST timeout=120 mpi=1 long=more
 # `zr info --bench`: one document with rates that can be, remembered for `zr plan` and `zr train`; notes, not failures,
-# where they cannot be. No speed is tested, only what holds between rates.
+# where they cannot be. No speed is tested, only what holds between rates. A long run measures all models, not --quick.
 . tests/command.inc
+
+quick=--quick
+[ -z "${ZR_LONG-}" ] || quick=
 
 XDG_CACHE_HOME=$DIR/cache
 export XDG_CACHE_HOME
@@ -25,7 +28,7 @@ check "no step is simulated either" fails 66 'run .zr info --bench.' "$ZR" simul
 check "no time without the link" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet --json --advice |
     grep -q '\"time\": {\"step_sec\": null'"
 
-check "it measures" "$ZR" info --bench --json --quiet $small
+check "it measures" "$ZR" info --bench $quick --json --quiet $small
 cp out bench.json
 check "... and says nothing of it" test ! -s err
 if command -v python3 >/dev/null; then
@@ -91,15 +94,16 @@ check "... and nothing is measured" sh -c "$ZR info 2>/dev/null | grep -q '^meas
 check "... nor does a plan read it" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'link is not'"
 : >plain
 check "text, with no place to remember: numbers and a note" says 'note: not remembered: ' \
-    env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench $small
+    env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench $quick $small
 check "... and no share above 100 %" awk '/^ .*%/ { while (match($0, /[0-9]+ %/)) {
     n++; bad += substr($0, RSTART, RLENGTH) + 0 > 100; $0 = substr($0, RSTART + RLENGTH) } } END { exit bad || !n }' said
 check "options of --bench alone" code 2 "$ZR" info --batch 2
+check "... --quick too" code 2 "$ZR" info --quick
 check "an unknown shape" code 2 "$ZR" info --bench --preset gpt2-125m --quiet
 if [ -n "${ZR_MPIRUN-}" ]; then
     check "under a launcher info is as ever" sh -c "$ZR_MPIRUN -n 2 $ZR info | grep -c '^kernels' | grep -qx 1"
     rm -r cache && mv kept cache
-    check "... and --bench is of its ranks" sh -c "$ZR_MPIRUN -n 2 $ZR info --bench --json --quiet >launch.json"
+    check "... and --bench is of its ranks" sh -c "$ZR_MPIRUN -n 2 $ZR info --bench $quick --json --quiet >launch.json"
     check "... one launch" sh -c "grep -c transport launch.json | grep -qx 1 &&
         grep -q '\"transport\":\"mpi\", \"ranks\":2, \"hosts\":1' launch.json"
     check "... by which the simulator prices" simulated --transport mpi

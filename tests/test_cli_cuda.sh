@@ -1,4 +1,4 @@
-#TEST timeout=180
+#TEST build=tests/zr_stand_in timeout=180
 # GPUs from the command, on the stand-in of tests/cuda: the losses of a processor but for rounding, the same bits at all
 # stages, checkpoints from one to the other, and what is said where no GPU is.
 . tests/command.inc

@@ -22,8 +22,7 @@ fi
 mkdir asked
 ZR_FAULT=hang:1@gather:2 "$ZR" train c.json --ranks 2 --train.output_dir=asked/run >asked/out 2>&1 &
 pid=$!
-i=0
-while ! grep -q 'after 5 s the run ends' asked/out && [ $i -lt 300 ]; do sleep 0.2; i=$((i + 1)); done
+await $pid grep -q 'after 5 s the run ends' asked/out
 kill -TERM $pid
 wait $pid
 check "asked to stop while a rank hangs" test $? = 82

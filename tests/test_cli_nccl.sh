@@ -1,4 +1,4 @@
-#TEST timeout=120 mpi=1
+#TEST build=tests/zr_stand_in timeout=120 mpi=1
 # Processes on GPUs from the command, on the stand-ins of tests/cuda: the bits of ranks that are threads, planned is
 # measured, runs that go on with the other kind; and what is said where there are more processes than GPUs.
 . tests/command.inc

@@ -1,6 +1,13 @@
-#TEST timeout=120
+#TEST timeout=120 long=more
 # `zr plan`: the largest that fits is what `zr train` starts, choices and advice, pictures, shapes, tables.
 . tests/command.inc
+
+# Models of which all layouts are planned: a long run has the largest.
+hundred="--preset zero-20b-111x3808x32 --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --profile h100 --memory 4.8GB"
+if [ -n "${ZR_LONG-}" ]; then
+    hundred="--preset zero-100b-317x5120x80 --memory 8GB"
+    trillion="--preset gpt-1t --ranks 1024 --profile h100 --memory 70GB"
+fi
 
 # The whole number of a JSON key in a file.
 number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2"; }
@@ -100,7 +107,7 @@ check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 
     grep -q "arithmetic" choices && grep -q "waits" choices'
 narrow() { "$@" >wide && awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' wide; }
 check "... in 80 columns without colour" narrow cat choices
-for what in --shapes --table1 --table2 --configs "--preset zero-100b-317x5120x80 --memory 8GB --profile zen3 --quiet" \
+for what in --shapes --table1 --table2 --configs "$hundred --profile zen3 --quiet" \
     "--preset gpt2-1.5b --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 80GB --quiet"; do
     check "80 columns: $what" narrow "$ZR" plan $what
 done
@@ -159,8 +166,8 @@ check "... in words" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %  *[0-9.]*  *[
 check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
 check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --efficiency 1.5
 
-trillion() { "$ZR" plan --preset gpt-1t --ranks 1024 --profile h100 --memory 70GB --quiet "$@"; }
-check "a trillion on 70 GB of 1,024 H100 fits with less overlap" sh -c "$ZR plan --preset gpt-1t --ranks 1024 --profile h100 --memory 70GB --quiet >t &&
+trillion() { "$ZR" plan $trillion --quiet "$@"; }
+check "a model that fits with less overlap alone: $trillion" sh -c "$ZR plan $trillion --quiet >t &&
     grep -q '^ >3 unit b .* yes ' t && grep -q 'Advice: stage 3 with recompute unit, stage3_prefetch' t"
 advised_keys() { # what is advised, configured, needs what was said
     trillion --json --advice >advised.json || return 1

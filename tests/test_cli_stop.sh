@@ -9,14 +9,7 @@ cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
  "data": {"train": "text.txt"}, "train_batch_size": 8, "train": {"steps": 100000000, "threads": 1}}
 END
-wait_for() { # COMMAND...: until it succeeds; far longer than it takes
-    tries=0
-    until "$@" >/dev/null 2>&1; do
-        [ $tries -lt 1200 ] || return 1
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-}
+wait_for() { await $pid "$@" >/dev/null; } # of the run that was begun last
 ends_with() { # CODE PID
     wait "$2"
     rc=$?

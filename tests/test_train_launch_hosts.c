@@ -42,7 +42,7 @@ static void test_hosts(void **state)
     comm->local_size = local;
     comm->local_rank = comm->rank % local;
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
-    if (zr_launch_measure(comm, device, &launch) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_launch_measure(comm, device, false, &launch) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_true(launch.hosts == 2 && launch.ranks == comm->size && launch.beside && launch.n_waits == 0);
     assert_true(launch.lost >= 0 && launch.late >= 0 && launch.lost + launch.late <= 1 + 1e-9);
     assert_true(launch.spread > 0 && isfinite(launch.spread));

@@ -16,7 +16,7 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     zr_launch launch;
     const zr_device_config config = {.threads = 1};
     ZR_TRY(zr_device_create_cpu(&config, &device));
-    zr_status st = zr_launch_measure(comm, device, &launch);
+    zr_status st = zr_launch_measure(comm, device, false, &launch);
     zr_device_destroy(&device);
     if (st == ZR_OK) ((zr_launch *)arg)[comm->rank] = launch;
     return st;

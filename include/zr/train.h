@@ -62,9 +62,10 @@ ZR_API void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, i
  * ranks and hosts of a transport in a file of its own, steps-<hash>.json. */
 
 /** Train small models on the ranks of `comm` and keep what their steps took: medians over some training steps, means
- *  over the ranks. Takes 5 to 20 seconds, where ranks outnumber cores or links are slow a minute or two. Collective,
- *  each rank with a device of its own; all get the same, to be cleared after success. ZR_ERR_MEMORY. */
-ZR_API ZR_NODISCARD zr_status zr_launch_measure(zr_comm *comm, zr_device *device, zr_launch *launch);
+ *  over the ranks. Takes 5 to 20 seconds, where ranks outnumber cores or links are slow a minute or two. `quick`: once
+ *  and the smallest models only, a tenth of the time; steps of large models are then priced less well. Collective, each
+ *  rank with a device of its own; all get the same, to be cleared after success. ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
 ZR_API void zr_launch_clear(zr_launch *launch);
 /** As zr_rates_remember and zr_rates_recall. */
 ZR_API ZR_NODISCARD zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *launch);

@@ -6,7 +6,7 @@
 
 static void tell(const cli_bench *b, const char *what)
 {
-    if (!b->quiet) cli_say("measuring %s ...", what);
+    if (!b->how.quiet) cli_say("measuring %s ...", what);
 }
 
 /* ---- measure --------------------------------------------------------------------------------- */
@@ -252,7 +252,7 @@ static void keep(cli_bench *b, const zr_device *device)
     const zr_status st = zr_rates_remember(facts, &b->rates);
     if (st != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
     if (facts->apart) return; /* ranks on GPUs are not measured yet */
-    if (cli_launches_threads(b->quiet, (int)b->threads, &b->launches) != ZR_OK)
+    if (cli_launches_threads(&b->how, &b->launches) != ZR_OK)
         cli_say("note: training steps were not measured: %s", zr_error_message());
     if (st == ZR_OK) cli_launches_remember(&b->launches, facts);
 }

@@ -6,10 +6,10 @@
 
 typedef struct cli_bench {
     const char *preset;
-    int64_t batch, seq; /* seq 0: 1,024, at most the positions that the model has */
-    int64_t threads;    /* of a rank that trains; 0: its share of the cores */
-    bool bf16;          /* also where bf16 is widened to fp32 for its products */
-    bool quiet, json;
+    int64_t batch, seq;   /* seq 0: 1,024, at most the positions that the model has */
+    cli_launches_how how; /* training steps are measured; quiet is the whole benchmark's */
+    bool bf16;            /* also where bf16 is widened to fp32 for its products */
+    bool json;
     const char *processor;
     zr_rates rates;
     zr_products f32, narrow; /* narrow.n 0: not measured */

@@ -143,7 +143,7 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
 {
     char processor[160];
     zr_device *device = NULL;
-    b->quiet = args->quiet;
+    b->how.quiet = args->quiet;
     b->json = args->json;
     ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
     ZR_TRY(zr_train_device(kind, zr_host_cores(), 0, &device));
@@ -160,13 +160,14 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
 
 /** A launcher's ranks measure what they do together. What one machine reaches alone they do not: those that wait would
  *  take the cores that are measured. */
-static zr_status bench_world(const cli_args *args, const cli_bench *b, zr_comm *comm)
+static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
     info i;
     cli_leave_binding();
+    b->how.quiet = args->quiet;
     ZR_TRY(collect(&i));
-    ZR_TRY(cli_launches_world(args->quiet, (int)b->threads, comm, &launches));
+    ZR_TRY(cli_launches_world(&b->how, comm, &launches));
     if (comm->rank != 0) return ZR_OK;
     cli_launches_remember(&launches, &i.facts);
     if (args->json) {
@@ -221,15 +222,17 @@ static zr_status parse(cli_args *args, info_options *o, bool world, int argc, ch
     cli_bench *b = &o->bench;
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
-    ZR_CHECK(o->wanted || (!b->preset && !b->batch && !b->seq && !b->threads && !b->bf16 && !o->device), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --threads, --device and --bf16 say what --bench measures; give that too");
-    ZR_CHECK(!world || (!b->preset && !b->batch && !b->seq && !b->bf16 && !o->device), ZR_ERR_ARG,
+    const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
+    ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick), ZR_ERR_ARG,
+             "--preset, --batch, --seq, --threads, --device, --bf16 and --quick say what --bench measures; give that "
+             "too");
+    ZR_CHECK(!world || !shapes, ZR_ERR_ARG,
              "under a launcher --bench measures training steps of its ranks alone, on processors: leave --preset, "
              "--batch, --seq, --bf16 and --device out");
     if (b->preset) ZR_TRY(cli_preset(b->preset));
     if (!b->preset) b->preset = "gpt2-124m";
     if (!b->batch) b->batch = 4;
-    ZR_CHECK(b->threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->threads);
+    ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->how.threads);
     if (o->device) ZR_TRY(device_kind(o->device, &o->kind));
     return ZR_OK;
 }
@@ -243,10 +246,11 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"preset", CLI_TEXT, &o.bench.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
         {"batch", CLI_INT, &o.bench.batch, 1, "B", "... of so many samples (4)"},
         {"seq", CLI_INT, &o.bench.seq, 1, "T", "... of so many tokens (1024)"},
-        {"threads", CLI_INT, &o.bench.threads, 1, "N",
+        {"threads", CLI_INT, &o.bench.how.threads, 1, "N",
          "... and training steps with so many threads a rank [cores / ranks]"},
         {"device", CLI_TEXT, &o.device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
         {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
+        {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL, "... training steps once, and of the smallest models alone"},
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);

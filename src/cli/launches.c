@@ -6,14 +6,14 @@
 /* ---- measure --------------------------------------------------------------------------------- */
 
 typedef struct measuring {
-    int threads;       /* of a rank; 0: its share of the cores */
+    const cli_launches_how *how;
     zr_launch *launch; /* which the first rank leaves */
 } measuring;
 
 /** Of one of so many ranks of a host. */
 static int threads_of(const measuring *m, int local_size)
 {
-    const int share = m->threads > 0 ? m->threads : zr_host_cores() / local_size;
+    const int share = m->how->threads > 0 ? (int)m->how->threads : zr_host_cores() / local_size;
     return share > 1 ? share : 1;
 }
 
@@ -23,7 +23,7 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     zr_launch launch;
     zr_device *device = NULL;
     ZR_TRY(zr_train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
-    zr_status st = zr_launch_measure(comm, device, &launch);
+    zr_status st = zr_launch_measure(comm, device, m->how->quick, &launch);
     if (st == ZR_OK && comm->rank == 0)
         *m->launch = launch;
     else if (st == ZR_OK)
@@ -43,13 +43,13 @@ static zr_status measure_ranks(int ranks, measuring *m)
     return st;
 }
 
-zr_status cli_launches_threads(bool quiet, int threads, cli_launches *launches)
+zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
 {
     const int cores = zr_host_cores(), most = 2 * cores < CLI_LAUNCH_RANKS ? 2 * cores : CLI_LAUNCH_RANKS;
     *launches = (cli_launches){.n = 0};
     for (int ranks = 1; ranks <= most; ranks *= 2) {
-        measuring m = {threads, &launches->launch[launches->n]};
-        if (!quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
+        measuring m = {how, &launches->launch[launches->n]};
+        if (!how->quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
         zr_status st = zr_host_room(0, ranks * threads_of(&m, ranks));
         if (st == ZR_OK) st = measure_ranks(ranks, &m);
         if (st != ZR_OK) {
@@ -61,11 +61,12 @@ zr_status cli_launches_threads(bool quiet, int threads, cli_launches *launches)
     return ZR_OK;
 }
 
-zr_status cli_launches_world(bool quiet, int threads, zr_comm *comm, cli_launches *launches)
+zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches)
 {
     *launches = (cli_launches){.n = 0};
-    measuring m = {threads, &launches->launch[0]};
-    if (!quiet && comm->rank == 0) cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
+    measuring m = {how, &launches->launch[0]};
+    if (!how->quiet && comm->rank == 0)
+        cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
     ZR_TRY(zr_comm_agree(comm, zr_host_room(0, threads_of(&m, comm->local_size))));
     ZR_TRY(measure_rank(comm, &m));
     launches->n = comm->rank == 0;

@@ -13,11 +13,17 @@ typedef struct cli_launches {
     int n;
 } cli_launches;
 
-/** Measure ranks that are threads of this process, each with so many `threads` (0: its share of the cores). Say what is
- *  being measured, unless `quiet`. */
-ZR_NODISCARD zr_status cli_launches_threads(bool quiet, int threads, cli_launches *launches);
+/** How they are measured. */
+typedef struct cli_launches_how {
+    int64_t threads; /* of a rank; 0: its share of the cores */
+    bool quick;      /* zr_launch_measure's */
+    bool quiet;      /* do not say what is being measured */
+} cli_launches_how;
+
+/** Measure ranks that are threads of this process. */
+ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches);
 /** Measure the ranks of a launcher. Collective. */
-ZR_NODISCARD zr_status cli_launches_world(bool quiet, int threads, zr_comm *comm, cli_launches *launches);
+ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
 /** Keep them. That they cannot be is a note. */

@@ -17,6 +17,9 @@ enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
 #define MODEL_SEC 0.1                                        /* ... but no more of them beyond so long */
 #define MOST_LOST 0.9                                        /* by a stream: it does not stand still */
+/* A quick measuring: the widest model, and in place of LEAST_RUNS and MODEL_SEC. */
+enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
+#define QUICK_SEC 0.02
 
 /* How ranks divide a model. LINKS: as stage 3, where there are several hosts, and so little is computed that one
  * exchange follows the other. */
@@ -64,6 +67,7 @@ typedef struct slope {
 typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
+    bool quick;        /* zr_launch_measure's */
     double around_sec; /* sum over models */
     int n_around;
     slope lost, late;  /* zr_launch's */
@@ -154,7 +158,8 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
 static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, m->comm->table));
-    *more = done < LEAST_RUNS || (done < MOST_RUNS && m->comm->table[0] < MODEL_SEC);
+    const int least = m->quick ? QUICK_RUNS : LEAST_RUNS;
+    *more = done < least || (done < MOST_RUNS && m->comm->table[0] < (m->quick ? QUICK_SEC : MODEL_SEC));
     return ZR_OK;
 }
 
@@ -451,7 +456,9 @@ done:
 static zr_status measure_models(measuring *m)
 {
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int t = 0; t < TRIALS; t++) ZR_TRY(measure_model(m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
+        for (int t = 0; t < TRIALS; t++)
+            if (!m->quick || trials[t].width <= QUICK_WIDTH || trials[t].division == LINKS)
+                ZR_TRY(measure_model(m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     return ZR_OK;
 }
 
@@ -472,36 +479,36 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 }
 
 /* Of a number of each pass the median, in place of the first. */
-static void combine_number(zr_launch *pass, size_t offset)
+static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];
-    for (int p = 0; p < PASSES; p++) memcpy(&x[p], (const char *)&pass[p] + offset, sizeof(double));
-    x[0] = median(x, PASSES);
+    for (int p = 0; p < passes; p++) memcpy(&x[p], (const char *)&pass[p] + offset, sizeof(double));
+    x[0] = median(x, passes);
     memcpy((char *)&pass[0] + offset, x, sizeof(double));
 }
 
 /* All passes have the same samples. */
-static void combine(zr_launch *pass, zr_launch *launch)
+static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];
-    combine_number(pass, offsetof(zr_launch, around_sec));
-    combine_number(pass, offsetof(zr_launch, lost));
-    combine_number(pass, offsetof(zr_launch, late));
-    combine_number(pass, offsetof(zr_launch, spread));
-    combine_number(pass, offsetof(zr_launch, across_bytes_sec));
+    combine_number(pass, passes, offsetof(zr_launch, around_sec));
+    combine_number(pass, passes, offsetof(zr_launch, lost));
+    combine_number(pass, passes, offsetof(zr_launch, late));
+    combine_number(pass, passes, offsetof(zr_launch, spread));
+    combine_number(pass, passes, offsetof(zr_launch, across_bytes_sec));
     for (int32_t i = 0; i < pass->n_waits; i++) {
-        combine_number(pass, offsetof(zr_launch, wait[i].computed_sec));
-        combine_number(pass, offsetof(zr_launch, wait[i].share));
+        combine_number(pass, passes, offsetof(zr_launch, wait[i].computed_sec));
+        combine_number(pass, passes, offsetof(zr_launch, wait[i].share));
     }
     for (int32_t i = 0; i < pass->n_samples; i++) {
-        for (int p = 0; p < PASSES; p++) x[p] = pass[p].sample[i].sec;
-        pass->sample[i].sec = median(x, PASSES);
+        for (int p = 0; p < passes; p++) x[p] = pass[p].sample[i].sec;
+        pass->sample[i].sec = median(x, passes);
     }
     *launch = *pass;
     *pass = (zr_launch){.ranks = 0}; /* its samples are the launch's */
 }
 
-static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, zr_launch *launch)
+static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, bool quick, zr_launch *launch)
 {
     *launch = (zr_launch){.ranks = comm->size,
                           .hosts = hosts,
@@ -509,7 +516,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, z
                           .cores = zr_host_cores(),
                           .beside = comm->concurrent};
     snprintf(launch->transport, sizeof(launch->transport), "%s", comm->size == 1 ? "threads" : comm->transport);
-    measuring m = {.comm = comm, .device = device, .launch = launch};
+    measuring m = {.comm = comm, .device = device, .quick = quick, .launch = launch};
     ZR_TRY(measure_models(&m));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
@@ -524,13 +531,14 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, z
     return ZR_OK;
 }
 
-zr_status zr_launch_measure(zr_comm *comm, zr_device *device, zr_launch *launch)
+zr_status zr_launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch)
 {
+    const int passes = quick ? 1 : PASSES;
     zr_launch pass[PASSES] = {{.ranks = 0}};
     int32_t hosts = 0;
     zr_status st = count_hosts(comm, &hosts);
-    for (int p = 0; p < PASSES && st == ZR_OK; p++) st = measure_pass(comm, device, hosts, &pass[p]);
-    if (st == ZR_OK) combine(pass, launch);
-    for (int p = 0; p < PASSES; p++) zr_launch_clear(&pass[p]);
+    for (int p = 0; p < passes && st == ZR_OK; p++) st = measure_pass(comm, device, hosts, quick, &pass[p]);
+    if (st == ZR_OK) combine(pass, passes, launch);
+    for (int p = 0; p < passes; p++) zr_launch_clear(&pass[p]);
     return st;
 }

@@ -1,5 +1,4 @@
-/* libFuzzer target of the configuration's reader. Input: JSON text; after a NUL byte, one override.
- *   clang -g -fsanitize=fuzzer,address,undefined -Iinclude -Isrc tests/fuzz/config.c build/libzr.a ... */
+/* libFuzzer target of the configuration's reader. Input: JSON text; after a NUL byte, one override. */
 #include "zr/config.h"
 
 #include <stddef.h>

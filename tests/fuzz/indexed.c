@@ -1,11 +1,6 @@
 /**
  * Fuzz target: any bytes as the index of a Megatron token file. What is accepted must say that its sequences are the
- * whole token file, one behind the other.
- *
- *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined tests/fuzz/indexed.c \
- *     src/data/indexed.c src/base/{alloc,file,grow,status,text}.c -o fuzz_indexed && ./fuzz_indexed
- * tests/fuzz/corpus/indexed
- */
+ * whole token file, one behind the other. */
 #include "data/indexed.h"
 
 #include <stdio.h>

@@ -1,12 +1,6 @@
 /**
  * Fuzz target: any bytes as a .jsonl file, made tokens of the tokenizer bytes. Where bad lines are left out every file
- * is fine; where they are errors, a file is fine that has none, and is then the same tokens.
- *
- *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined tests/fuzz/jsonl.c \
- *     src/data/{bpe,bpe_read,bpe_write,encode,jsonl,parts,split,tokenizer}.c \
- *     src/base/{alloc,file,grow,json*,status,text,thread}.c -ljansson -lpcre2-8 -lxxhash -lm -lpthread \
- *     -o fuzz_jsonl && ./fuzz_jsonl tests/fuzz/corpus/jsonl
- */
+ * is fine; where they are errors, a file is fine that has none, and is then the same tokens. */
 #include "data/encode.h"
 
 #include <stdio.h>

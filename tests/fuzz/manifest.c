@@ -1,13 +1,7 @@
 /**
  * Fuzz target: any bytes as a checkpoint's manifest, and once more with a checksum of their own behind them, without
  * which next to nothing would come past the first check. What is accepted must hold the rules that readers rely on,
- * and print as a text that says the same.
- *
- *   clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"x"' -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
- *     tests/fuzz/manifest.c src/checkpoint/[a-z]*.c src/tensor/tensor.c \
- *     src/base/{alloc,file,file_pass,grow,json,json_print,json_scan,status,text,version}.c \
- *     -ljansson -lxxhash -lpthread -o fuzz_manifest && ./fuzz_manifest tests/fuzz/corpus/manifest
- */
+ * and print as a text that says the same. */
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 

@@ -1,11 +1,6 @@
 /**
  * Fuzz target: any bytes as a safetensors file. What opens must hold the rules that readers rely on, and all
- * of it must be readable.
- *
- *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined \
- *     tests/fuzz/safetensors.c src/checkpoint/safetensors*.c src/base/{alloc,file,grow,json*,status,text}.c \
- *     src/tensor/tensor.c -ljansson -o fuzz_safetensors && ./fuzz_safetensors tests/fuzz/corpus/safetensors
- */
+ * of it must be readable. */
 #include "zr/checkpoint.h"
 
 #include <stdio.h>

@@ -1,12 +1,6 @@
 /**
  * Fuzz target: any bytes as a tokenizer.json, and as what stands behind a vocabulary of all bytes, without which next
- * to nothing would come past the vocabulary. What opens must give the bytes of a text back.
- *
- *   clang -g -O1 -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -fsanitize=fuzzer,address,undefined \
- *     tests/fuzz/tokenizer.c src/data/{bpe,bpe_read,bpe_write,split,tokenizer}.c \
- *     src/base/{alloc,file,grow,json*,status,text}.c \
- *     -ljansson -lpcre2-8 -lxxhash -lm -o fuzz_tokenizer && ./fuzz_tokenizer tests/fuzz/corpus/tokenizer
- */
+ * to nothing would come past the vocabulary. What opens must give the bytes of a text back. */
 #include "bpe_make.h"
 #include "zr/data.h"
 
