@@ -1,4 +1,4 @@
-//TEST timeout=120
+//TEST timeout=120 env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
 //LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr_train_threads
 /* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others; those of
@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fs_record.h"
+#include "known_rates.h"
 #include "tempdir.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
@@ -563,6 +564,11 @@ static void weights_that_overflow(void **state)
     assert_int_equal(zr_generate(in_tempdir("good"), &args, no_text, NULL), ZR_ERR_DIVERGED);
 }
 
+static int make_all(void **state)
+{
+    return tempdir_make(state) || know_rates(in_tempdir("cache")) ? -1 : 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,5 +580,5 @@ int main(void)
         cmocka_unit_test(a_last_loss_that_is_not_finite), cmocka_unit_test(rates_beyond_reason),
         cmocka_unit_test(a_last_update_beyond_reason),    cmocka_unit_test(weights_that_are_not_finite),
         cmocka_unit_test(weights_that_overflow)};
-    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+    return cmocka_run_group_tests(tests, make_all, tempdir_remove);
 }
