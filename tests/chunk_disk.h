@@ -22,7 +22,6 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
-int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
 static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* what it makes of O_DIRECT */
@@ -106,7 +105,8 @@ int __wrap_fsync(int fd)
 {
     int error = atomic_exchange(&sync_error, 0); /* once: as Linux tells of a lost write once */
     errno = error;
-    return error ? -1 : __real_fsync(fd);
+    (void)fd; /* whether it is on the disk is another test's affair, and takes time */
+    return error ? -1 : 0;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
@@ -138,13 +138,19 @@ static const char *empty_file(const char *name, int64_t bytes)
     return path;
 }
 
+/* assert_memory_equal goes byte by byte. */
+static void check_same(const unsigned char *have, const unsigned char *want, int64_t bytes)
+{
+    if (memcmp(have, want, (size_t)bytes) != 0) assert_memory_equal(have, want, (size_t)bytes);
+}
+
 static void check_bytes(const char *path, int64_t bytes)
 {
     unsigned char *read = malloc((size_t)bytes + 1);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     assert_int_equal(fread(read, 1, (size_t)bytes + 1, file), bytes);
-    assert_memory_equal(read, content, (size_t)bytes);
+    check_same(read, content, bytes);
     fclose(file);
     free(read);
 }
@@ -170,7 +176,7 @@ static zr_status read_and_compare(zr__checked_file *file, int64_t first, int64_t
     static unsigned char bytes[BYTES + 1];
     bytes[n] = 77;
     ZR_TRY(zr__checked_read(file, first, n, "some", bytes));
-    assert_memory_equal(bytes, content + first, (size_t)n);
+    check_same(bytes, content + first, n);
     assert_int_equal(bytes[n], 77);
     return ZR_OK;
 }
