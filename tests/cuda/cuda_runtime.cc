@@ -33,8 +33,10 @@ cudaError_t fail(const char *function)
     return asked.skip-- > 0 ? cudaSuccess : asked.error;
 }
 
-/* Of larger blocks changing the protection of all pages takes longer than what they are used for. */
-constexpr size_t most_protected = (size_t)4 << 20;
+/* Of larger blocks changing the protection of all pages takes longer than what they are used for: those beyond the
+ * first size are closed one time in so many, those beyond the second never. */
+constexpr size_t always_protected = (size_t)128 << 10, most_protected = (size_t)4 << 20;
+constexpr int closed_every = 8;
 
 /* ---- memory of the device ---------------------------------------------------------------------- */
 
@@ -43,6 +45,16 @@ constexpr int devices = 2, everybody = devices;
 struct block_of_device {
     size_t bytes;
     int device;
+    bool open;   /* to whom may touch it now */
+    int closing; /* how often it was to be closed */
+
+    void protect(void *at, bool to_open)
+    {
+        if (to_open == open || bytes > most_protected) return;
+        if (!to_open && bytes > always_protected && ++closing % closed_every != 0) return;
+        open = to_open;
+        mprotect(at, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    }
 };
 
 struct memory_of_devices {
@@ -61,28 +73,20 @@ struct memory_of_devices {
     /* One more or one less runs. */
     void change(int who, int by)
     {
-        bool was[devices];
-        for (int d = 0; d < devices; d++) was[d] = is_open(d);
         running[who] += by;
-        update(was);
+        update();
     }
     /* `device` may touch memory of `owner` from now on; false: it could before. */
     bool give_access(int device, int owner)
     {
-        bool was[devices];
-        for (int d = 0; d < devices; d++) was[d] = is_open(d);
         if (access[device][owner]) return false;
         access[device][owner] = true;
-        update(was);
+        update();
         return true;
     }
-    void update(const bool *was)
+    void update()
     {
-        for (const auto &b : block) {
-            const bool open = is_open(b.second.device);
-            if (open == was[b.second.device] || b.second.bytes > most_protected) continue;
-            mprotect(b.first, b.second.bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
-        }
+        for (auto &b : block) b.second.protect(b.first, is_open(b.second.device));
     }
 } memory;
 
@@ -302,14 +306,13 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     const int own = current_device;
     std::lock_guard<std::mutex> hold(memory.lock);
     if (memory.taken[own] + pages > total_bytes) return cudaErrorMemoryAllocation;
-    const int access = memory.is_open(own) ? PROT_READ | PROT_WRITE : PROT_NONE;
     const size_t guard = whole_pages(1); /* behind it, which nobody may ever touch */
     void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return cudaErrorMemoryAllocation;
     mprotect(made, pages, PROT_READ | PROT_WRITE);
     if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* as a GPU's, it is not zero */
-    if (pages <= most_protected) mprotect(made, pages, access);
-    memory.block[made] = {pages, own};
+    memory.block[made] = {pages, own, true, closed_every - 1};
+    memory.block[made].protect(made, memory.is_open(own));
     memory.taken[own] += pages;
     *out = made;
     return cudaSuccess;
@@ -483,26 +486,27 @@ const char *cudaGetErrorString(cudaError_t error)
 #include "coroutine.h"
 
 thread_local constinit zr_stand_in_place zr_stand_in_here;
+thread_local constinit const uint32_t *zr_stand_in_warp;
 
 namespace
 {
 
 enum class thread_state { ready, at_block, at_warp, ended };
 
-constexpr int most_threads = 1024, most_words = 8;
+constexpr int most_threads = 1024;
 constexpr size_t stack_bytes = 64 << 10;
 
 struct block_thread {
     coroutine own;
     thread_state state;
     zr_stand_in_place place;
-    uint32_t given[2][most_words];
     int turn;
 };
 
 /* What one thread of the processor runs kernels with; made when it does so first. */
 struct machine {
     block_thread thread[most_threads];
+    uint32_t given[2][most_threads][zr_stand_in_words];
     coroutine scheduler;
     const std::function<void()> *kernel;
     std::vector<unsigned char> shared;
@@ -720,14 +724,8 @@ void zr_stand_in_exchange(const uint32_t *mine, int words)
 {
     machine &m = here();
     block_thread &one = m.thread[m.current];
-    memcpy(one.given[one.turn & 1], mine, sizeof *mine * (size_t)words);
-    one.turn++;
+    uint32_t(*set)[zr_stand_in_words] = m.given[one.turn++ & 1];
+    memcpy(set[m.current], mine, sizeof *mine * (size_t)words);
     meet(thread_state::at_warp);
-}
-
-const uint32_t *zr_stand_in_given(int lane)
-{
-    machine &m = here();
-    const int turn = m.thread[m.current].turn - 1, at = m.current / 32 * 32 + lane;
-    return m.thread[at].given[turn & 1];
+    zr_stand_in_warp = set[m.current / 32 * 32];
 }

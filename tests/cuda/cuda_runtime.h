@@ -172,8 +172,13 @@ void *zr_stand_in_shared();
 void zr_stand_in_meet_block();
 void zr_stand_in_meet_warp();
 /** What lane `lane` of the warp gave in the same call: up to 8 words each. */
+constexpr int zr_stand_in_words = 8;
+extern thread_local constinit const uint32_t *zr_stand_in_warp; /* what lane 0 gave, and behind it the others */
 void zr_stand_in_exchange(const uint32_t *mine, int words);
-const uint32_t *zr_stand_in_given(int lane);
+inline const uint32_t *zr_stand_in_given(int lane)
+{
+    return zr_stand_in_warp + lane * zr_stand_in_words;
+}
 
 inline void __syncthreads()
 {
