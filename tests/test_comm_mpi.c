@@ -68,6 +68,9 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_
 
 static int world_rank, world_size;
 
+/* Of the checks' megabytes few chunks, each of which waits for all ranks to get a core: a busy machine takes long. */
+enum { FEW_CHUNKS = 1 << 16 };
+
 /* A rank that fails a check has left its peers in a collective call: end them all, from any rank. */
 static void expect_ok(zr_status st)
 {
@@ -195,7 +198,7 @@ static void the_next_chunk_is_on_its_way(void **state)
 static void calls_may_come_from_a_second_thread(void **state)
 {
     (void)state;
-    zr_comm *comm = create(1, 1000);
+    zr_comm *comm = create(1, FEW_CHUNKS);
     expect_ok(check_comm_beside(comm, NULL));
     zr_comm_destroy(&comm);
 }
@@ -219,7 +222,7 @@ static void a_call_can_be_stopped(void **state)
 /* So also in a group, which the last rank does not come to: by the world it is stopped with, or alone. */
 static void stop_group(int ranks_per_node, bool alone)
 {
-    zr_comm *comm = create(ranks_per_node, 1000), *group, *other;
+    zr_comm *comm = create(ranks_per_node, alone ? FEW_CHUNKS : 1000), *group, *other;
     zr_comm **stopped = alone ? &group : &comm;
     void *staging;
     char wanted[64];
