@@ -499,7 +499,7 @@ constexpr size_t stack_bytes = 64 << 10;
 struct block_thread {
     coroutine own;
     thread_state state;
-    zr_stand_in_place place;
+    dim3 place; /* in the block */
     int turn;
 };
 
@@ -561,18 +561,18 @@ void meet(thread_state at)
     coroutine_switch(&mine.own, &m.scheduler);
 }
 
-/* Let all that wait at `at` among [first, end) go on if nobody there is still on the way; true: they do. */
-bool release(machine &m, int first, int end, thread_state at)
+/* Let all that wait for the block go on if nobody there is still on the way; true: they do. */
+bool release(machine &m, int threads)
 {
     int waiting = 0;
-    for (int t = first; t < end; t++) {
-        if (m.thread[t].state == at)
+    for (int t = 0; t < threads; t++) {
+        if (m.thread[t].state == thread_state::at_block)
             waiting++;
         else if (m.thread[t].state != thread_state::ended)
             return false;
     }
-    for (int t = first; t < end; t++)
-        if (m.thread[t].state == at) m.thread[t].state = thread_state::ready;
+    for (int t = 0; t < threads; t++)
+        if (m.thread[t].state == thread_state::at_block) m.thread[t].state = thread_state::ready;
     return waiting > 0;
 }
 
@@ -582,14 +582,23 @@ int nth(int first, int end, int n, bool backward)
     return backward ? end - 1 - n : first + n;
 }
 
-void run_ready(machine &m, int first, int end)
+/* As long as all threads of the warp that have not ended meet each other, and none the block. */
+void run_warp(machine &m, int first, int end)
 {
-    for (int i = 0; i < end - first; i++) {
-        const int t = nth(first, end, i, m.backward);
-        if (m.thread[t].state != thread_state::ready) continue;
-        m.current = t;
-        zr_stand_in_here = m.thread[t].place;
-        coroutine_switch(&m.scheduler, &m.thread[t].own);
+    int waiting = 1, blocked = 0;
+    for (thread_state from = thread_state::ready; waiting > 0 && blocked == 0; from = thread_state::at_warp) {
+        waiting = 0;
+        for (int i = 0; i < end - first; i++) {
+            const int t = nth(first, end, i, m.backward);
+            block_thread &one = m.thread[t];
+            if (one.state == from) {
+                m.current = t;
+                zr_stand_in_here.thread = one.place;
+                coroutine_switch(&m.scheduler, &one.own);
+            }
+            waiting += one.state == thread_state::at_warp;
+            blocked += one.state == thread_state::at_block;
+        }
     }
 }
 
@@ -597,13 +606,11 @@ void run_block(machine &m, int threads)
 {
     const int warps = (threads + 31) / 32;
     for (bool goes_on = true; goes_on;) {
-        goes_on = false;
         for (int w = 0; w < warps; w++) {
-            const int first = 32 * nth(0, warps, w, m.backward), end = first + 32 < threads ? first + 32 : threads;
-            do run_ready(m, first, end);
-            while (release(m, first, end, thread_state::at_warp));
+            const int first = 32 * nth(0, warps, w, m.backward);
+            run_warp(m, first, first + 32 < threads ? first + 32 : threads);
         }
-        goes_on = release(m, 0, threads, thread_state::at_block);
+        goes_on = release(m, threads);
     }
     for (int t = 0; t < threads; t++)
         if (m.thread[t].state != thread_state::ended) {
@@ -624,16 +631,11 @@ void start_block(machine &m, const launch &l, dim3 block)
 {
     const int n = (int)(l.threads.x * l.threads.y * l.threads.z);
     m.shared.assign(l.shared_bytes + 16, 0xa5);
+    zr_stand_in_here.block = block;
     for (int t = 0; t < n; t++) {
-        block_thread &one = m.thread[t];
-        one.state = thread_state::ready;
-        one.turn = 0;
-        one.place.thread = dim3((unsigned)t % l.threads.x, (unsigned)t / l.threads.x % l.threads.y,
-                                (unsigned)t / l.threads.x / l.threads.y);
-        one.place.block = block;
-        one.place.threads = l.threads;
-        one.place.blocks = l.blocks;
-        coroutine_start(&one.own, stack_bytes, thread_main, &m);
+        m.thread[t].state = thread_state::ready;
+        m.thread[t].turn = 0;
+        coroutine_start(&m.thread[t].own, stack_bytes, thread_main, &m);
     }
     run_block(m, n);
 }
@@ -642,8 +644,14 @@ void run_blocks(const launch &l)
 {
     machine &m = here();
     const uint64_t x = l.blocks.x, y = l.blocks.y, n = x * y * l.blocks.z;
+    int t = 0;
     m.kernel = &l.run;
     m.backward = l.backward;
+    zr_stand_in_here.threads = l.threads;
+    zr_stand_in_here.blocks = l.blocks;
+    for (unsigned k = 0; k < l.threads.z; k++)
+        for (unsigned j = 0; j < l.threads.y; j++)
+            for (unsigned i = 0; i < l.threads.x; i++) m.thread[t++].place = dim3(i, j, k);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t b = l.backward ? n - 1 - i : i;
         start_block(m, l, dim3((unsigned)(b % x), (unsigned)(b / x % y), (unsigned)(b / x / y)));
