@@ -26,7 +26,7 @@ static array make(int64_t n, zr_dtype dtype, uint32_t stream)
 {
     array a = {.value = zr_alloc((size_t)n * 4)};
     assert_non_null(a.value);
-    fill(a.value, n, stream);
+    take(a.value, n, stream);
     a.data = a.value;
     if (dtype != ZR_F32) {
         a.data = zr_alloc((size_t)n * 2);
