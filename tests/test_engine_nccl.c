@@ -1,9 +1,10 @@
-//TEST np=2,3,4 timeout=120
+//TEST np=2,3,4 timeout=120 long=more
 //STAND_IN
 /* Training by processes on GPUs, on the stand-ins of tests/cuda: pieces that go by NCCL give the bits of those that go
  * between threads, in every way to keep and to move, and planned and counted is what was. Only NCCL's own sums have
  * other bits. */
 #include "layout_variants.h"
+#include "long.h"
 
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
@@ -72,20 +73,29 @@ static trainer small(zr_dtype dtype)
     return run;
 }
 
+/* Is a way at a stage one of this number of ranks? In a short run each has four others, one a stage. */
+static bool takes(int stage, int v, int lanes)
+{
+    const int turn = 2 * (comm->size - 2) + lanes, shares = 12;
+    if (!is_long_run()) return v == (4 * turn + 3 - stage) % LAYOUT_VARIANTS;
+    return (stage * LAYOUT_VARIANTS + v) % shares == (comm->size + 5 * lanes) % shares;
+}
+
 /* Each number of ranks has its own of all ways at all stages; by one queue, and with the comm stream beside. */
 static void layouts(void **state)
 {
     (void)state;
-    const int all = 4 * LAYOUT_VARIANTS, shares = 12;
     for (int lanes = 0; lanes < 2; lanes++) {
         trainer run = small(lanes ? ZR_F32 : ZR_BF16);
         run.lanes = lanes;
+        run.steps = is_long_run() ? 3 : 2;
         const trainer want = wanted(run);
-        for (int way = comm->size + 5 * lanes; way < all; way += shares) {
+        for (int way = 0; way < 4 * LAYOUT_VARIANTS; way++) {
             const layout_variant *v = &layout_variants[way % LAYOUT_VARIANTS];
             run = want;
             run.layout.stage = way / LAYOUT_VARIANTS;
-            if (layout_vary(&run, v)) compare(&want, run, v->name);
+            if (takes(run.layout.stage, way % LAYOUT_VARIANTS, lanes) && layout_vary(&run, v))
+                compare(&want, run, v->name);
         }
     }
 }
@@ -99,6 +109,7 @@ static void groups(void **state)
     for (int stage = 2; stage <= 3; stage++)
         for (int hierarchical = 0; hierarchical < 2; hierarchical++) {
             trainer run = want;
+            if (hierarchical != stage - 2 && !is_long_run()) continue;
             run.layout.stage = stage;
             run.layout.host_ranks = 2;
             run.layout.shard_ranks = 2;
@@ -132,8 +143,9 @@ static bool near(double a, double b, double share)
 }
 
 /* All stages have the losses of zr's sums but for rounding, and the bits of each other: in the stand-in an element's
- * summands come in an order that its owner decides, who is the same at each stage. */
-static void sum_by_nccl(trainer run, double share)
+ * summands come in an order that its owner decides, who is the same at each stage. In a short run without stage
+ * `left_out`. */
+static void sum_by_nccl(trainer run, double share, int left_out)
 {
     run.steps = 2;
     const trainer want = wanted(run);
@@ -141,6 +153,7 @@ static void sum_by_nccl(trainer run, double share)
     trainer first = want;
 #endif
     for (int stage = 0; stage <= 3; stage++) {
+        if (stage == left_out && !is_long_run()) continue;
         run = want;
         run.layout.reduce = ZR_REDUCE_NCCL;
         run.layout.reduce_bucket_elems = 700;
@@ -162,13 +175,13 @@ static void sum_by_nccl(trainer run, double share)
 static void sums_by_nccl(void **state)
 {
     (void)state;
-    sum_by_nccl(small(ZR_F32), 1e-5);
+    sum_by_nccl(small(ZR_F32), 1e-5, 1);
     trainer run = small(ZR_BF16);
-    run.layout.accum = 3;
-    sum_by_nccl(run, 2e-3);
+    run.layout.accum = is_long_run() ? 3 : 2;
+    sum_by_nccl(run, 2e-3, 2);
     run.layout.wire_dtype = ZR_F32; /* 16-bit parameters, sums in fp32 */
     run.layout.accum = 2;
-    sum_by_nccl(run, 1e-3);
+    sum_by_nccl(run, 1e-3, 3);
 }
 
 int main(int argc, char **argv)
