@@ -1,17 +1,23 @@
-//TEST timeout=240 tsan=1
+//TEST timeout=240 tsan=1 long=more
 /* The comm stream on a thread of its own: the bits of one thread, whatever overlaps; and a failure on either thread
  * ends the step on both, with the first one's message. */
 #include "layout_variants.h"
+#include "long.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
+/* Of all ways at all stages each run takes one in so many, in turn: two runs with one micro-batch take all of them, and
+ * two with more. */
+static int shares(void)
+{
 #ifdef __SANITIZE_THREAD__
-enum { SHARES = 9 }; /* a cut: the sanitizer takes its time */
+    return 9; /* the sanitizer takes its time */
 #else
-enum { SHARES = 1 };
+    return is_long_run() ? 1 : 2;
 #endif
+}
 
 static void check(int ranks, zr_dtype dtype, int64_t accum, double clip)
 {
@@ -19,7 +25,7 @@ static void check(int ranks, zr_dtype dtype, int64_t accum, double clip)
     trainer want = layout_trainer(ranks, dtype, accum, clip);
     trainer_run(&want);
     want.lanes = true;
-    layout_check(&want, share++ % SHARES, SHARES);
+    layout_check(&want, share++ % shares(), shares());
 }
 
 static void test_two_ranks(void **state)
