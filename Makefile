@@ -115,7 +115,7 @@ BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c)
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
-.PHONY: all lib tests gpu-tests fuzz test bench examples docs install uninstall lint format info clean help FORCE
+.PHONY: all lib tests gpu-tests fuzz fuzz-files test bench examples docs install uninstall lint format info clean help FORCE
 all: $(B)/zr $(B)/libzr.a $(B)/libzr.so
 lib: $(B)/libzr.a $(B)/libzr.so
 tests: all $(TESTS)
@@ -195,18 +195,22 @@ $(B)/obj/%.o: src/%.cu $(STAMP)
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  NVCC  $<')
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
-# The same for the processor, for its own instructions: a test runs where it is built, and fmaf is a call without them.
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -march=native -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+# The same for the processor, for its own instructions, without which fmaf is a call; another one builds it anew.
+STAND_IN_ARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -Q --help=target 2>/dev/null | sed -n 's/^ *-march= *\([a-z][a-z0-9-]*\)$$/\1/p'))
+STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_ARCH:%=-march=%) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -Itests/cuda -MMD -MP -c $< -o $@
-$(STAND_IN)/%.o: src/%.cu $(STAMP)
+$(STAND_IN)/processor: FORCE
+	@mkdir -p $(@D)
+	@echo '$(STAND_IN_ARCH)' | cmp -s - $@ || echo '$(STAND_IN_ARCH)' > $@
+$(STAND_IN)/%.o: src/%.cu $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CXX   $<')
 	$(Q)$(STAND_IN_CXX) -MMD -MP -x c++ -c $< -o $@
-$(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP)
+$(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CXX   $<')
 	$(Q)$(STAND_IN_CXX) -MMD -MP -c $< -o $@
@@ -253,10 +257,11 @@ gpu-tests: $(GPU_TESTS)
 FUZZ    := $(basename $(notdir $(wildcard tests/fuzz/*.c)))
 FUZZED  := $(wildcard $(foreach layer,base tensor config data checkpoint,src/$(layer)/*.c))
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
-tests: $(FUZZ:%=$(B)/tests/fuzz_%)
+tests: fuzz-files
+fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)
 $(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz_files.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) -Itests $< tests/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)

@@ -86,7 +86,7 @@ check "... the step behind which it is written waits" test "$(longest slower 2)"
 check "a run that is not disturbed" train plain
 check "killed while a checkpoint is written" code 137 sh -c 'ZR_FAULT=slow:500 "$0" train c.json --train.output_dir=killed --train.steps=9999 --train.save_interval=30 --memory.limit=4GB --quiet >out 2>err &
     pid=$!
-    while [ ! -f killed/metrics.jsonl ] || [ "$(wc -l <killed/metrics.jsonl)" -lt 45 ]; do sleep 0.05; done
+    while [ ! -f killed/metrics.jsonl ] || [ "$(wc -l <killed/metrics.jsonl)" -lt 45 ]; do kill -0 $pid || exit 1; sleep 0.05; done
     kill -KILL $pid; wait $pid' "$ZR"
 check "... it is not there" sh -c 'test -d killed/step-00000030.tmp && test ! -e killed/step-00000030'
 check "... and the run starts again" train killed --resume --train.steps=8 --train.save_interval=2
@@ -99,7 +99,7 @@ check "... and what is there is whole" "$ZR" verify fails
 
 check "a stop while one is written" code 75 sh -c 'ZR_FAULT=slow:300 "$0" train c.json --train.output_dir=stops --train.steps=9999 --train.save_interval=20 --memory.limit=4GB --quiet &
     pid=$!
-    while [ ! -f stops/metrics.jsonl ] || [ "$(wc -l <stops/metrics.jsonl)" -lt 25 ]; do sleep 0.05; done
+    while [ ! -f stops/metrics.jsonl ] || [ "$(wc -l <stops/metrics.jsonl)" -lt 25 ]; do kill -0 $pid || exit 1; sleep 0.05; done
     kill -TERM $pid; wait $pid' "$ZR"
 check "... leaves both" sh -c 'test -d stops/step-00000020 && test "$(ls -d stops/step-* | wc -l)" = 2 && "$0" verify stops' "$ZR"
 

@@ -1,4 +1,4 @@
-#TEST timeout=120 mpi=1 long=more
+#TEST alone=1 timeout=120 mpi=1 long=more
 # `zr info --bench`: one document with rates that can be, remembered for `zr plan` and `zr train`; notes, not failures,
 # where they cannot be. No speed is tested, only what holds between rates. A long run measures all models, not --quick.
 . tests/command.inc

@@ -60,7 +60,7 @@ document.body.appendChild(frame)
 </script>
 END_PAGE
 look() { # PAGE WIDTH
-    timeout 60 $browser --headless=new --no-sandbox --disable-gpu --allow-file-access-from-files --window-size=1500,4000 \
+    $browser --headless=new --no-sandbox --disable-gpu --allow-file-access-from-files --window-size=1500,4000 \
         --user-data-dir="$PWD/profile" --dump-dom "file://$PWD/look.html#$1,$2" 2>/dev/null | sed -n 's/.*<pre>\(.*\)<\/pre>.*/\1/p' >seen
     cat seen >&2
     grep -q 'looked at [1-9][0-9].*all well' seen

@@ -1,9 +1,11 @@
-#TEST long=more build=tests/fuzz_config,tests/fuzz_indexed,tests/fuzz_jsonl,tests/fuzz_manifest,tests/fuzz_safetensors,tests/fuzz_tokenizer
+#TEST long=more build=fuzz-files
 # Every fuzz target is built and takes its corpus; in a long run, where clang has libFuzzer, some of its inputs as well.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
 cd "$ZR_SOURCE" || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
 
 clang=
 [ -z "${ZR_LONG-}" ] || [ -n "${SAN-}" ] ||
@@ -19,7 +21,7 @@ for source in tests/fuzz/*.c; do
     result $? "$target takes its corpus"
     [ "$clang" ] || continue
     mkdir -p "$ZR_BUILD/fuzz/found" && (cd "$ZR_BUILD/fuzz/found" && ../"$target" -runs=20000 -max_total_time=60 -verbosity=0 \
-        "$(mktemp -d)" "$ZR_SOURCE/tests/fuzz/corpus/$target")
+        "$tmp" "$ZR_SOURCE/tests/fuzz/corpus/$target")
     result $? "... and inputs that libFuzzer makes of it"
 done
 echo "1..$n"

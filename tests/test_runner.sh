@@ -58,17 +58,46 @@ script silent 'true'
 run 'silence' '0 passed, 1 failed' 1
 script hang '#TEST timeout=1
 echo ok 1; sleep 60'
-sed -i 's/^usual=10/usual=2/' scripts/test
+sed -i 's/^usual=10/usual=5/' scripts/test
 run 'a hang is killed' '1 passed, 1 failed' 1
-says '... after a multiple of its limit' 'killed after 2 s'
-# Each waits for a sign of the other: a test by itself would give up.
-script ping 'touch "$ZR_BUILD/ping"; i=0; while [ ! -e "$ZR_BUILD/pong" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done; [ $i -lt 300 ] && echo ok 1'
-script pong 'touch "$ZR_BUILD/pong"; i=0; while [ ! -e "$ZR_BUILD/ping" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done; [ $i -lt 300 ] && echo ok 1'
+says '... after a multiple of its limit' 'killed after 5 s'
+# Each waits for a sign of the other.
+script ping 'touch "$ZR_BUILD/ping"; until [ -e "$ZR_BUILD/pong" ]; do sleep 0.1; done; echo ok 1'
+script pong 'touch "$ZR_BUILD/pong"; until [ -e "$ZR_BUILD/ping" ]; do sleep 0.1; done; echo ok 1'
 run 'two run side by side' '2 passed, 0 failed' 0 -j 2
-script many 'touch "$ZR_BUILD/busy"; sleep 1; rm "$ZR_BUILD/busy"; echo ok 1'
-script single '#TEST alone=1
-[ ! -e "$ZR_BUILD/busy" ] && echo ok 1'
-run 'one that wants to be alone waits for the others' '2 passed, 0 failed' 0 -j 2
+for i in 1 2 3; do script many$i "sleep 0.$i; touch \$ZR_BUILD/done$i; echo ok 1"; done
+script single '#TEST alone=1 timeout=100
+[ -e "$ZR_BUILD/done1" ] && [ -e "$ZR_BUILD/done2" ] && [ -e "$ZR_BUILD/done3" ] && echo ok 1'
+run 'one that wants to be alone waits for the others' '4 passed, 0 failed' 0 -j 4
+script other 'sleep 1; echo ok 1'
+ZR_START_UNTIL=1 ZR_END_BY=2
+export ZR_START_UNTIL ZR_END_BY
+script good 'echo ok 1'
+run 'no other run of tests has a say' '2 passed, 0 failed' 0
+unset ZR_START_UNTIL ZR_END_BY
+cp scripts/run-test kept
+echo 'case $1 in test_lost*) kill -KILL $$ ;; esac' | sed -i '2r /dev/stdin' scripts/run-test
+script lost 'echo ok 1'
+script good 'echo ok 1'
+run 'a test whose result is lost is a failure' '1 passed, 1 failed' 1 -j 1
+says '... that is named' '^failed: runner$'
+mv kept scripts/run-test
+script left 'sleep 100 & echo $! >"$ZR_BUILD/pid"; echo ok 1'
+run 'what a test leaves behind' '1 passed, 0 failed' 0
+left=$(cat build/*/pid build/pid 2>/dev/null)
+i=0
+while kill -0 "$left" 2>/dev/null && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+! kill -0 "$left" 2>/dev/null
+result $? '... is ended'
+script slow 'touch "$ZR_BUILD/begun"; sleep 100; echo ok 1'
+(exec setsid scripts/test --no-deps) >out 2>&1 &
+until [ -e build/cuda-none/begun ] || [ -e build/mpi-none-cuda-none/begun ]; do sleep 0.1; done
+kill -TERM $!
+wait $!
+[ $? = 1 ] && [ "$(tail -n 1 out)" = '0 passed, 1 failed' ]
+result $? 'one that is interrupted says so'
+rm -f tests/*
+run 'no number of tests' "test: -j takes a number of tests, 1 or more, not '0'" 2 -j 0
 script cache 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
 script cold 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
 run 'each has a cache of its own' '2 passed, 0 failed' 0 -j 2
@@ -85,6 +114,9 @@ script one 'echo ok 1'
 script two 'echo not ok 1'
 run 'a filter' '1 passed, 0 failed' 0 one
 script one 'echo ok 1'
+script two 'echo not ok 1'
+run 'a path' '1 passed, 0 failed' 0 tests/test_one.sh
+script one 'echo ok 1'
 run 'a filter that nothing meets' '0 passed, 0 failed' 1 other
 long='#TEST long=1
 echo "ok 1 - ${ZR_LONG-}"'
@@ -98,24 +130,44 @@ script more "$more"
 mpich=', 1 skipped'
 command -v mpicc.mpich >/dev/null 2>&1 && mpich=
 run '--long runs them' "3 passed, 0 failed$mpich" 0 --long
+# A word whose checksum chooses the kind of a share: 0 the long run, 1 to 3 others.
+word_of() { # KIND N: the N-th of its words
+    i=0 left=$2
+    while :; do
+        i=$((i + 1))
+        [ $(($(printf %s "kind $i" | cksum | cut -d' ' -f1) % 4)) != "$1" ] || left=$((left - 1))
+        [ $left != 0 ] || break
+    done
+    echo $i
+}
 script short 'echo ok 1'
 script long "$long"
 script more "$more"
-run 'a share of them comes after the short run' '5 passed, 0 failed, 1 skipped' 0 --share 0
-sed -i 's/^share_seconds=.*/share_seconds=-1/' scripts/test
+run 'a share of them comes after the short run' '5 passed, 0 failed, 1 skipped' 0 --share "$(word_of 0 1)"
+script short 'echo ok 1'
+script long "$long"
+script tsan '#TEST tsan=1
+echo "ok 1 - ${SAN-}"'
+run 'a share of sanitizers' '3 passed, 0 failed, 1 skipped' 0 --share "$(word_of 2 1)"
+sed -i 's/^share_seconds=300/share_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
-run '... as far as there is time' '1 passed, 0 failed, 1 skipped' 0 --share 4
-says '... what is left for another run is counted' '^# 2 tests of this share are left'
-for i in 1 2 3; do script $i "#TEST long=1
-echo ok 1"; done
-sed -i 's/^share_seconds=.*/share_seconds=300/; s/^share_tests=.*/share_tests=2/' scripts/test
-scripts/test --no-deps --share 4 >shares 2>&1
-scripts/test --no-deps --share 8 >>shares 2>&1
-scripts/test --no-deps --share 12 >>shares 2>&1
-[ "$(grep -c '^test_[123].sh .* 1 passed' shares)" = 6 ] && [ "$(grep '^test_[123].sh .* 1 passed' shares | cut -c 1-9 | sort | uniq -c | grep -c '^ *2 ')" = 3 ]
-result $? '... and goes round'
+run '... as far as there is time' '1 passed, 0 failed, 3 skipped' 0 --share "$(word_of 0 1)"
+says '... what it left is named' '^# test_long.sh long: skipped: the time of this share is over'
+sed -i 's/^share_seconds=-1/share_seconds=300/; s/^end_seconds=840/end_seconds=3/' scripts/test
+script slow '#TEST long=1
+sleep 30; echo ok 1'
+run '... and ends a test in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
+sed -i 's/^end_seconds=3/end_seconds=840/; s/^share_tests=16/share_tests=1/' scripts/test
+for i in 1 2 3; do
+    script $i "#TEST long=1
+echo ok 1"
+done
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do scripts/test --no-deps --share "$(word_of 0 $i)"; done >shares 2>&1
+[ "$(sed -n 's/^\(test_[123].sh\) .* 1 passed.*/\1/p' shares | sort -u | wc -l)" = 3 ]
+result $? '... and in time each has its turn'
 rm -f tests/*
+sed -i 's/^share_tests=1/share_tests=16/' scripts/test
 script needs '#TEST needs=/no/such/file
 echo ok 1'
 run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0

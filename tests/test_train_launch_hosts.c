@@ -1,4 +1,4 @@
-//TEST np=2,4 timeout=300 long=1 env=ZR_MPI=p2p
+//TEST alone=1 np=2,4 timeout=300 long=1 env=ZR_MPI=p2p
 /* Training steps of small models, measured on ranks that exchange messages and are told that they are on two hosts. */
 #include <math.h>
 #include <setjmp.h>

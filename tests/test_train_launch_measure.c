@@ -1,4 +1,4 @@
-//TEST timeout=240 long=1
+//TEST alone=1 timeout=240 long=1
 /* Training steps of small models, measured on thread ranks. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-#TEST timeout=180 long=1
+#TEST alone=1 timeout=180 long=1
 # 256 thread ranks train a tiny model: with the plan's bytes and, with train.reproducible "world", the losses of one rank.
 . tests/command.inc
 

@@ -259,8 +259,8 @@ static const char *layout_keys(int layout, bool bf16, int steps)
     return text;
 }
 
-/* Is this a pair of the short run? Of each three of ranks and stage before and after, all values meet; of the pairs of
- * one layout with itself, one half meets each type. */
+/* Is this a pair of the short run? Of ranks and stage before and after, any three take all combinations, and the fourth
+ * follows from them and the type. */
 static bool is_chosen(int a, int b, bool bf16)
 {
     return is_long_run() || (a / STAGES + a % STAGES + b / STAGES + b % STAGES + 2 * bf16) % 4 == 0;
