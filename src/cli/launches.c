@@ -45,7 +45,8 @@ static zr_status measure_ranks(int ranks, measuring *m)
 
 zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
 {
-    const int cores = zr_host_cores(), most = 2 * cores < CLI_LAUNCH_RANKS ? 2 * cores : CLI_LAUNCH_RANKS;
+    const int cores = zr_host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
+              most = wanted < CLI_LAUNCH_RANKS ? wanted : CLI_LAUNCH_RANKS;
     *launches = (cli_launches){.n = 0};
     for (int ranks = 1; ranks <= most; ranks *= 2) {
         measuring m = {how, &launches->launch[launches->n]};

@@ -16,7 +16,7 @@ typedef struct cli_launches {
 /** How they are measured. */
 typedef struct cli_launches_how {
     int64_t threads; /* of a rank; 0: its share of the cores */
-    bool quick;      /* zr_launch_measure's */
+    bool quick;      /* zr_launch_measure's; and no more ranks than cores, but two */
     bool quiet;      /* do not say what is being measured */
 } cli_launches_how;
 
