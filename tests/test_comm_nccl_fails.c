@@ -172,8 +172,10 @@ static void a_beginning_can_be_stopped(void **state)
     check_beside_args beside = {.comm = comm, .run = begin, .arg = &gpu};
     if (world_rank == 0) zr_stand_in_fail("ncclCommInitRankConfig", 0, (cudaError_t)ncclSystemError);
     check_beside_start(&beside);
-    /* Rank 0 may have left, and this rank's beginning have ended, before anyone looked. */
-    while (world_rank > 0 && zr_stand_in_nccl_alive() == 0 && !atomic_load(&beside.ended)) usleep(1000);
+    /* Each rank comes as far as NCCL's beginning: who is stopped before leaves the others waiting for what it knows.
+     * Rank 0 may have left, and this rank's beginning have ended, before anyone looked. */
+    while (!(world_rank == 0 ? zr_stand_in_failed() : zr_stand_in_nccl_alive()) && !atomic_load(&beside.ended))
+        usleep(1000);
     usleep(5000);
     zr_comm_cancel(comm);
     const zr_status st = check_beside_join(&beside);

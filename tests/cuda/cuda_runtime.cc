@@ -23,6 +23,7 @@ struct failure {
     std::string function;
     int skip = 0;
     cudaError_t error = cudaSuccess;
+    int given = 0;
 } asked;
 std::mutex asked_lock;
 
@@ -30,7 +31,9 @@ cudaError_t fail(const char *function)
 {
     std::lock_guard<std::mutex> hold(asked_lock);
     if (asked.error == cudaSuccess || asked.function != function) return cudaSuccess;
-    return asked.skip-- > 0 ? cudaSuccess : asked.error;
+    if (asked.skip-- > 0) return cudaSuccess;
+    asked.given++;
+    return asked.error;
 }
 
 /* Of larger blocks changing the protection of all pages takes longer than what they are used for: those beyond the
@@ -228,7 +231,13 @@ void zr_stand_in_touchable(int touchable)
 void zr_stand_in_fail(const char *function, int skip, cudaError_t error)
 {
     std::lock_guard<std::mutex> hold(asked_lock);
-    asked = {function ? function : "", skip, function ? error : cudaSuccess};
+    asked = {function ? function : "", skip, function ? error : cudaSuccess, 0};
+}
+
+int zr_stand_in_failed(void)
+{
+    std::lock_guard<std::mutex> hold(asked_lock);
+    return asked.given;
 }
 
 int zr_stand_in_current(cudaStream_t stream)

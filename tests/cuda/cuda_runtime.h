@@ -108,6 +108,8 @@ cudaError_t zr_stand_in_issue(cudaStream_t stream, void (*run)(void *arg), const
 cudaError_t zr_stand_in_issue_wait(cudaStream_t stream, int (*run)(void *arg), void *arg);
 /** The next calls of this function fail with this error, after `skip` that do not; NULL: none. */
 void zr_stand_in_fail(const char *function, int skip, cudaError_t error);
+/** Calls that have failed so since then. */
+int zr_stand_in_failed(void);
 /** For stand-ins of libraries: what a call of this function shall return. */
 cudaError_t zr_stand_in_failure(const char *function);
 /** A function of a library that zr loads (src/base/library.h): here it is the program's own. */
