@@ -13,11 +13,11 @@ typedef struct cli_launches {
     int n;
 } cli_launches;
 
-/** How they are measured. */
+/** Options of a measurement. */
 typedef struct cli_launches_how {
-    int64_t threads; /* of a rank; 0: its share of the cores */
+    int64_t threads; /* threads of each rank; 0: its share of the cores */
     bool quick;      /* zr_launch_measure's; and no more ranks than cores, but two */
-    bool quiet;      /* do not say what is being measured */
+    bool quiet;      /* print no line for each measurement */
 } cli_launches_how;
 
 /** Measure ranks that are threads of this process. */
