@@ -78,6 +78,9 @@ check "... and --resume is named" grep -q -- '--resume' err
 
 cp -r whole damaged
 printf x | dd of=damaged/step-00000030/model.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+check "a damaged checkpoint, and later weights than the one before" code 73 train damaged --ranks 2 --resume --train.steps=36
+check "... are not replaced" sh -c 'grep -q "holds weights after step 30 (model), .* step-00000024: " err && diff -r whole/model damaged/model'
+rm -r damaged/model
 check "a damaged checkpoint" train damaged --ranks 2 --resume --train.steps=36
 check "... is passed over, with the reason" grep -q 'step-00000030 is passed over: .*model.safetensors' err
 check "... for the one before" grep -q 'goes on after step 24 of 36' err

@@ -72,8 +72,9 @@ check "... and leaves no weights" test ! -e nan/model -a ! -e nan/model.tmp -a !
 full() { (ulimit -f $1; shift; "$ZR" train c.json --model.n_embd=8 --model.n_layer=1 --train.steps=400 --train.eval_interval=0 "$@"); }
 check "a disk without room for the weights" code 74 full 8 --train.output_dir=none
 check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no room for .* bytes" err && test -z "$(ls -A none)"'
-check "a disk that fills while training" full 40 --train.output_dir=full --trace full.json
+check "a disk that fills while training" code 74 full 40 --train.output_dir=full --trace full.json
 cp err full.err
+check "... says what is lost" grep -q 'the weights after step 400 are in full/model; metrics.jsonl lacks [0-9]* lines' err
 check "... says so, in one note each" sh -c 'grep -q "the trace ends early: full.json" err && test "$(grep -c "metrics.jsonl cannot" err)" = 1'
 check "... leaves the weights whole" sh -c 'test -f full/model/config.json -a ! -e full/lock -a ! -e full/model.tmp'
 check "... which evaluate" "$ZR" eval full

@@ -295,8 +295,9 @@ static void a_directory_that_is_renamed(void **state)
     assert_non_null(strstr(end.result.model_dir, "/moved/model"));
     expect_weights("moved/model/model.safetensors", 6, 2, keys);
     assert_true(there("moved/run.json") && !there("moved/lock") && !there("run"));
-    it.rename_to = ""; /* removed with all that was reserved in it */
-    assert_int_equal(train("run", 2, keys), ZR_OK);
+    it.rename_to = ""; /* removed with all that was reserved in it, and with the metrics */
+    assert_int_equal(train("run", 2, keys), ZR_ERR_IO);
+    assert_non_null(strstr(end.message[0], "run/model; metrics.jsonl was removed while the run wrote it"));
     expect_weights("run/model/model.safetensors", 6, 2, keys);
 }
 

@@ -425,7 +425,7 @@ static void a_run_without_a_checkpoint(void **state)
 {
     (void)state;
     clear("run");
-    told t = train("run", 2, true, "train.save_interval=0");
+    told t = train("run", 2, true, "train.save_interval=0 train.save_end=false");
     expect_ok(&t);
     assert_int_equal(t.steps, 6);
     assert_non_null(strstr(t.notes, "there is no checkpoint in "));
@@ -479,7 +479,7 @@ static void a_run_is_stopped(void **state)
         expect_steps(&whole, &t, "stopped");
     }
     stop_after = 0;
-    told t = train("run", 2, true, "train.save_interval=0");
+    told t = train("run", 2, true, "train.save_interval=0 train.save_end=false");
     expect_ok(&t);
     assert_int_equal(t.steps, 3);
     expect_steps(&whole, &t, "after three stops");
@@ -542,14 +542,19 @@ static void damaged_checkpoints(void **state)
         const char *file;
         long at;
     } bits[] = {{"manifest.json", 40}, {"model.safetensors", 20}, {"exp_avg_sq.safetensors", 6000}};
-    char name[100];
+    char name[160];
     clear("whole");
     told whole = train("whole", 2, false, "train.steps=8 train.save_interval=2 train.keep_last=9");
     expect_ok(&whole);
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
         snprintf(name, sizeof name, "whole/step-0000000%d/%s", 8 - 2 * (int)i, bits[i].file);
         flip(name, bits[i].at);
-        told t = train("whole", 1 + (int)i, true, "train.steps=9 train.save_interval=0");
+        told refused = train("whole", 1 + (int)i, true, "train.steps=9"); /* weights of a later step are there */
+        assert_int_equal(refused.status, ZR_ERR_CREATE);
+        snprintf(name, sizeof name, "holds weights after step %d (model), and its newest checkpoint", i == 0 ? 8 : 9);
+        if (!strstr(refused.message, name)) fail_msg("no \"%s\" in: %s", name, refused.message);
+        nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+        told t = train("whole", 1 + (int)i, true, "train.steps=9 train.save_interval=0 train.save_end=false");
         snprintf(name, sizeof name, "step-0000000%d is passed over: ", 8 - 2 * (int)i);
         if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
         snprintf(name, sizeof name, "goes on after step %d of 9", 6 - 2 * (int)i);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -154,28 +155,28 @@ static void metrics_are_cut(void **state)
 {
     (void)state;
     static const char one[] = "{\"step\":1, \"loss\":1}\n", two[] = "{\"step\":2, \"loss\":1}\n",
-                      eval[] = "{\"step\":2, \"val_loss\":1}\n", half[] = "{\"step\":3, \"lo",
+                      eval[] = "{\"step\":2, \"val_loss\":1.5, \"val_tokens\":8}\n", half[] = "{\"step\":3, \"lo",
                       sample[] = "{\"step\":2, \"sample\":\"a \\\"val_loss\\\"\"}\n";
     static const struct {
         int64_t step;
         const char *text[4];
         int kept;
         zr__run_made made;
-    } cuts[] = {{2, {one, two, eval, half}, 3, {true, false}},
-                {2, {one, two, half}, 2, {false, false}},
-                {1, {one, two, eval}, 1, {false, false}},
-                {0, {one, two}, 0, {false, false}},
-                {5, {one, two, eval}, 3, {false, false}},
-                {2, {one, two, eval, two}, 4, {true, false}},
-                {1, {half}, 0, {false, false}},
-                {2, {one, two, eval, "{\"step\":3}\n"}, 3, {true, false}},
-                {2, {one, two, eval, sample}, 4, {true, true}},
-                {2, {one, two, sample, "{\"step\":3}\n"}, 3, {false, true}},
-                {3, {one, two, sample, "{\"step\":3}\n"}, 4, {false, false}}};
+    } cuts[] = {{2, {one, two, eval, half}, 3, {true, false, 1.5}},
+                {2, {one, two, half}, 2, {false, false, INFINITY}},
+                {1, {one, two, eval}, 1, {false, false, INFINITY}},
+                {0, {one, two}, 0, {false, false, INFINITY}},
+                {5, {one, two, eval}, 3, {false, false, 1.5}},
+                {2, {one, two, eval, two}, 4, {true, false, 1.5}},
+                {1, {half}, 0, {false, false, INFINITY}},
+                {2, {one, two, eval, "{\"step\":3}\n"}, 3, {true, false, 1.5}},
+                {2, {one, two, eval, sample}, 4, {true, true, 1.5}},
+                {2, {one, two, sample, "{\"step\":3}\n"}, 3, {false, true, INFINITY}},
+                {3, {one, two, sample, "{\"step\":3}\n"}, 4, {false, false, INFINITY}}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         char text[400] = "", kept[400] = "", now[400];
         bool there = false;
-        zr__run_made made = {!cuts[i].made.evaluation, !cuts[i].made.sample};
+        zr__run_made made = {!cuts[i].made.evaluation, !cuts[i].made.sample, 0};
         zr__run_dir dir = ZR_RUN_DIR_INIT;
         for (int t = 0; t < 4 && cuts[i].text[t]; t++) {
             strcat(text, cuts[i].text[t]);
@@ -185,13 +186,14 @@ static void metrics_are_cut(void **state)
         assert_int_equal(zr__run_dir_reopen(&dir, in_tempdir("run"), &there), ZR_OK);
         assert_true(there);
         assert_int_equal(zr__run_dir_continue(&dir, cuts[i].step, "{}", &made), ZR_OK);
-        assert_true(zr__run_dir_log(&dir, "next\n", 5));
+        assert_int_equal(zr__metrics_write(&dir.metrics, "next\n", 5), ZR_METRICS_NO_NEWS);
         zr__run_dir_close(&dir);
         strcat(kept, "next\n");
         read_back("run/metrics.jsonl", now, sizeof now);
         assert_string_equal(now, kept);
         assert_int_equal(made.evaluation, cuts[i].made.evaluation);
         assert_int_equal(made.sample, cuts[i].made.sample);
+        assert_true(made.best_loss == cuts[i].made.best_loss);
     }
 }
 

@@ -433,7 +433,8 @@ typedef struct zr_observer {
     void (*step)(void *arg, const zr_train_step *step);
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*saved)(void *arg, const zr_train_save *save);
-    void (*note)(void *arg, const char *text); /* a warning, one line */
+    void (*note)(void *arg, const char *text); /* one line that a user should know of */
+    void (*warn)(void *arg, const char *text); /* one line about a loss, of measured lines; NULL: it is a note */
     /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
      * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
     bool (*stop)(void *arg);
@@ -483,8 +484,10 @@ typedef struct zr_train_result {
  * saved are weights that are not finite, that gave no finite loss twice, or of which a step updated some and not the
  * others.
  *
- * Every train.save_interval steps, and after the last, a checkpoint is written: OUTPUT_DIR/step-N. One that cannot be
- * written is noted, and the run goes on; it then ends with ZR_ERR_IO, unless with another failure.
+ * Every train.save_interval steps, and after the last (train.save_end), a checkpoint is written: OUTPUT_DIR/step-N. One
+ * that cannot be written is noted, and the run goes on; it then ends with ZR_ERR_IO, unless with another failure. The
+ * last one, where train.save_interval is 0, is no reason to fail. A line of metrics.jsonl that cannot be written is kept
+ * in memory, up to 1 MiB of them, and written when that is possible; where lines are lost the run ends with ZR_ERR_IO.
  *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.
@@ -509,7 +512,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  *
  * Collective. Errors: as zr_train_run; ZR_ERR_CONFIG: the model is another than the checkpoint's, or it has done more
  * steps than train.steps; ZR_ERR_DATA: the data or the tokenizer are others, or no checkpoint is whole; ZR_ERR_CREATE:
- * the directory is another job's, holds no run, or holds one that ended without a checkpoint.
+ * the directory is another job's, holds no run, holds one that ended without a checkpoint, or holds weights of a step
+ * after that of the newest checkpoint, which would be replaced.
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A path in a message. */
 #define SHOWN_BYTES 512
@@ -32,6 +33,18 @@ zr_status zr__make_folders(const char *path)
         *c = keep;
         if (!keep) return ZR_OK;
     }
+}
+
+zr_status zr__make_folder(const char *path)
+{
+    char shown[SHOWN_BYTES];
+    struct stat st;
+    bool there = lstat(path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode)) return ZR_OK;
+    if (there && S_ISLNK(st.st_mode)) unlink(path);
+    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s: %s",
+             zr__text_escape(path, shown, sizeof(shown)), strerror(errno));
+    return ZR_OK;
 }
 
 zr_status zr__cache_folder(const char *what, char folder[PATH_MAX])

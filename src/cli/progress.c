@@ -207,12 +207,17 @@ static void on_saved(void *arg, const zr_train_save *save)
     leave(progress, &l);
 }
 
+/** Say a note; --quiet does not silence it. */
+static void on_warn(void *arg, const char *text)
+{
+    cli_progress_end(arg);
+    cli_say("note: %s", text);
+}
+
 static void on_note(void *arg, const char *text)
 {
     const cli_progress *progress = arg;
-    if (progress->quiet) return;
-    cli_progress_end(progress);
-    cli_say("note: %s", text);
+    if (!progress->quiet) on_warn(arg, text);
 }
 
 static void print_banner(FILE *out, const zr_train_info *info)
@@ -271,6 +276,7 @@ zr_observer cli_progress_observer(cli_progress *progress)
                          .eval = on_eval,
                          .saved = on_saved,
                          .note = on_note,
+                         .warn = on_warn,
                          .timings = progress->timed ? on_timings : NULL};
 }
 

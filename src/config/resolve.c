@@ -217,6 +217,15 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
                                      "two: raise gradient_accumulation_steps, or take more ranks");
 }
 
+static zr_status check_keep_best(const zr_config *config)
+{
+    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
+    if (!config->train.keep_best || evaluated) return ZR_OK;
+    return zr__config_refuse(config, "train.keep_best: no weights are the best where nothing is evaluated (%s); give "
+                                     "that too, or leave train.keep_best out",
+                             config->data.val ? "train.eval_interval is 0" : "there is no data.val");
+}
+
 /* Where the gradient is kept for its sums, a second pass would only cost time: zr_train_layout plans none. */
 static zr_status note_two_pass(zr_config *config)
 {
@@ -264,6 +273,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
+    ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;

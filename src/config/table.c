@@ -144,10 +144,16 @@ static const zr_key table[] = {
         .help = "seconds after which a rank that has not moved ends the run (82); auto: 60, or 10 times the slowest of "
                 "the last steps if that is more. Twice as many in an evaluation, five times in start and saving"),
     INT("train.save_interval", "0", FIELD(train.save_interval), FROM(0), ALL,
-        .help = "steps between checkpoints, of which the last step has one too; 0: only a run that is asked to stop "
-                "leaves one"),
+        .help = "steps between checkpoints; 0: only of the last step, and of the one after which a run was asked to "
+                "stop"),
+    BOOL("train.save_end", "true", FIELD(train.save_end), ALL,
+         .help = "write a checkpoint of the last step, so that the run can be trained longer; where the disk has no "
+                 "room for it, the weights alone. false: only where train.save_interval is above 0"),
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL,
         .help = "the newest checkpoints, which are kept; older ones are removed"),
+    BOOL("train.keep_best", "false", FIELD(train.keep_best), ALL,
+         .help = "keep the weights of the evaluation with the lowest val_loss, as a Hugging Face directory: best/ in the "
+                 "run's directory. Wants data.val and an eval_interval"),
     EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),

@@ -126,13 +126,6 @@ static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], cons
     return ZR_OK;
 }
 
-static zr_status make_folder(const char *dir)
-{
-    ZR_CHECK(mkdir(dir, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s", dir,
-             strerror(errno));
-    return ZR_OK;
-}
-
 zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
@@ -140,14 +133,14 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
     const zr_stored *from = &c->did->from;
     if (from->kind == ZR_STORED_HF && (!from->run[0] || zr__tokenizer_files_any(from->path))) {
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
-        ZR_TRY(make_folder(dir));
+        ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
         c->did->tokenizer = zr_tokenizer_is_in(dir); /* its settings alone are none */
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
     if (!name) return ZR_OK;
-    ZR_TRY(make_folder(dir));
+    ZR_TRY(zr__make_folder(dir));
     c->did->tokenizer = true;
     return zr__tokenizer_files_copy(name, dir);
 }

@@ -77,8 +77,7 @@ static const zr_graph *graph_of(const zr_plan *plan)
 
 static zr_status reserve(const paths *p, const zr__exported *what)
 {
-    ZR_CHECK(mkdir(p->tmp, 0777) == 0 || errno == EEXIST, ZR_ERR_IO, "cannot make the directory %s: %s", p->tmp,
-             strerror(errno));
+    ZR_TRY(zr__make_folder(p->tmp));
     unlink(p->unfinished); /* what a killed run left */
     zr_status st = make_weights(p, graph_of(what->plan));
     if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);

@@ -25,6 +25,14 @@ void zr__run_note(const zr__run *r, const char *text)
     if (r->comm->rank == 0 && r->observer->note) r->observer->note(r->observer->arg, text);
 }
 
+void zr__run_warn(const zr__run *r, const char *text)
+{
+    if (r->comm->rank == 0 && r->observer->warn)
+        r->observer->warn(r->observer->arg, text);
+    else
+        zr__run_note(r, text);
+}
+
 /** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
 zr_status zr__run_agreed(zr__run *r, zr_status st)
 {
@@ -184,6 +192,7 @@ static zr_status report(zr__run *r, double begin)
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
+    ZR_TRY(zr__run_agree(r, zr__metrics_end(&r->dir.metrics)));
     char words[ZR_NOISE_SCALE_BYTES];
     if (r->config->train.noise_scale)
         zr__run_note(
@@ -203,11 +212,11 @@ static const char *error_text(char text[WHY_BYTES])
 
 /* ---- the weights ------------------------------------------------------------------------------ */
 
-static zr_status name_model(zr__run *r, char path[PATH_MAX])
+static zr_status name_weights(zr__run *r, const char *name, char path[PATH_MAX])
 {
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(&r->dir));
-    return zr__path_join(path, r->dir.path, "model");
+    return zr__path_join(path, r->dir.path, name);
 }
 
 static zr__exported exported(const zr__run *r)
@@ -218,7 +227,7 @@ static zr__exported exported(const zr__run *r)
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
-    ZR_TRY(name_model(r, path));
+    ZR_TRY(name_weights(r, "model", path));
     const zr__exported what = exported(r);
     ZR_TRY(zr__export_reserve(path, &what));
     r->reserved = true;
@@ -228,7 +237,7 @@ zr_status zr__run_reserve(zr__run *r)
 void zr__run_release(zr__run *r)
 {
     char path[PATH_MAX];
-    if (r->reserved && name_model(r, path) == ZR_OK) zr__export_release(path);
+    if (r->reserved && name_weights(r, "model", path) == ZR_OK) zr__export_release(path);
     r->reserved = false;
 }
 
@@ -268,28 +277,48 @@ static zr_status share_place(zr__run *r, zr_status st, char place[PATH_MAX])
     return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
 }
 
-static void note_rest(const zr__run *r, const char *rest)
+static void note_rest(const zr__run *r, const char *name, const char *rest)
 {
     char text[WHY_BYTES], shown[WHY_BYTES / 2];
-    snprintf(text, sizeof(text), "the earlier model directory held more than zr had written: that is kept in %s",
+    snprintf(text, sizeof(text), "the earlier %s directory held more than zr had written: that is kept in %s", name,
              zr__text_escape(rest, shown, sizeof(shown)));
     zr__run_note(r, text);
 }
 
-/** `place`: where the complete weights are. */
+/** Write the weights into the directory `name`; `path`: where it is to be, `place`: where the complete weights are. */
+static zr_status export_as(zr__run *r, const char *name, bool replace, char path[PATH_MAX], char place[PATH_MAX])
+{
+    char rest[PATH_MAX] = "";
+    ZR_TRY(zr__run_agree(r, name_weights(r, name, path)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
+    const zr__exported what = exported(r);
+    zr_status st = zr__run_agreed(r, zr__export(path, &what, r->engine, r->comm, replace, rest, place, PATH_MAX));
+    if (rest[0]) note_rest(r, name, rest);
+    return st;
+}
+
 static zr_status save(zr__run *r, char place[PATH_MAX])
 {
-    char path[PATH_MAX] = "", rest[PATH_MAX] = "";
-    ZR_TRY(zr__run_agree(r, name_model(r, path)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
-    r->reserved = false;
-    const zr__exported what = exported(r);
-    zr_status st =
-        zr__run_agreed(r, zr__export(path, &what, r->engine, r->comm, r->resume.there, rest, place, PATH_MAX));
-    if (rest[0]) note_rest(r, rest);
+    char path[PATH_MAX] = "";
+    zr_status st = export_as(r, "model", r->resume.there, path, place);
+    if (path[0]) r->reserved = false; /* the export has taken it over */
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
     return r->result->agreed ? share_place(r, st, place) : st;
+}
+
+zr_status zr__run_keep_best(zr__run *r)
+{
+    char path[PATH_MAX] = "", place[PATH_MAX], why[WHY_BYTES], text[WHY_BYTES];
+    zr__run_enter(r, ZR__PHASE_SAVE);
+    zr_status st = export_as(r, "best", true, path, place);
+    if (st == ZR_OK || !r->result->agreed) return st;
+    error_text(why);
+    snprintf(text, sizeof(text), "the best weights so far, of step %lld, could not be written: %.900s",
+             (long long)r->result->steps, why);
+    zr__run_warn(r, text);
+    if (!r->save_failure[0]) snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", text);
+    return ZR_OK;
 }
 
 /* ---- how it ended ----------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "train/resume.h"
 
+#include "base/json.h"
 #include "base/text.h"
 #include "train/host.h"
 #include "train/inputs.h"
@@ -166,6 +167,37 @@ static void skip(zr__run *r)
     r->resume.next++;
 }
 
+/** Rank 0: the number of steps after which the run has left weights, as run.json says; -1: not known. */
+static int64_t steps_of_weights(const zr__run *r)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    int64_t steps = -1;
+    if (zr__path_join(path, r->dir.path, "run.json") == ZR_OK && zr__json_read_file(path, &text, &bytes) == ZR_OK &&
+        zr__json_parse(text, bytes, path, &root) == ZR_OK && json_is_integer(json_object_get(root, "steps")))
+        steps = json_integer_value(json_object_get(root, "steps"));
+    json_decref(root);
+    zr_free(text);
+    return steps;
+}
+
+/** Refuse to go on from a checkpoint where the run has left weights of a later step: they would be replaced, and the
+ * metrics of the steps between would be cut. */
+static zr_status check_later(const zr__run *r, const char *name, int64_t step)
+{
+    char shown[SHOWN_BYTES];
+    const char *weights = zr__run_dir_weights(&r->dir);
+    const int64_t steps = weights ? steps_of_weights(r) : -1;
+    ZR_CHECK(
+        steps <= step, ZR_ERR_CREATE,
+        "train.output_dir %s holds weights after step %lld (%s), and its newest checkpoint that can be used is %s: "
+        "going on from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
+        "(model.init) in another train.output_dir",
+        zr__text_escape(r->config->train.output_dir, shown, sizeof(shown)), (long long)steps, weights, name, weights);
+    return ZR_OK;
+}
+
 /** Rank 0: from the next one on, the first that can be read. step -1: there is none at all. */
 static zr_status choose(zr__run *r)
 {
@@ -177,7 +209,8 @@ static zr_status choose(zr__run *r)
         if (is_damage(st)) continue;
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
-        return check_run(r, name, step, &r->resume.from);
+        ZR_TRY(check_run(r, name, step, &r->resume.from));
+        return check_later(r, name, step);
     }
     r->resume.step = -1;
     ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,

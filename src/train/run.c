@@ -19,11 +19,27 @@ enum { SCALE_BYTES = 128 };
 
 static void log_line(zr__run *r, const char *line, int bytes)
 {
-    if (zr__run_dir_log(&r->dir, line, (size_t)bytes)) return;
-    char text[160];
-    snprintf(text, sizeof(text), "metrics.jsonl cannot be written: %s; training goes on without it",
-             strerror(r->dir.log_error));
-    zr__run_note(r, text);
+    char text[192];
+    zr__metrics_file *m = &r->dir.metrics;
+    const int64_t waiting = m->n_kept;
+    switch (zr__metrics_write(m, line, (size_t)bytes)) {
+    case ZR_METRICS_KEPT:
+        snprintf(text, sizeof(text),
+                 "metrics.jsonl cannot be written: %s; its lines are kept in memory until it can be",
+                 strerror(m->error));
+        break;
+    case ZR_METRICS_LOST:
+        snprintf(text, sizeof(text), "metrics.jsonl still cannot be written: %s; from step %lld on its lines are lost",
+                 strerror(m->error), (long long)r->result->steps);
+        break;
+    case ZR_METRICS_AGAIN:
+        snprintf(text, sizeof(text), "metrics.jsonl is written again, with the %lld lines that were kept",
+                 (long long)waiting);
+        break;
+    default:
+        return;
+    }
+    zr__run_warn(r, text);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -79,7 +95,7 @@ static zr_status open_outputs(zr__run *r)
 /** All ranks have them, and rank 0 has found what they hold already. */
 static zr_status share_outputs(zr__run *r)
 {
-    double made[2] = {r->made.evaluation, r->made.sample};
+    double made[3] = {r->made.evaluation, r->made.sample, r->comm->rank == 0 ? -r->made.best_loss : -INFINITY};
     if (!r->resume.there) {
         zr_status st = zr__run_same_dir(r);
         if (st != ZR_OK && r->comm->rank == 0) {
@@ -88,8 +104,8 @@ static zr_status share_outputs(zr__run *r)
         }
         return st;
     }
-    ZR_TRY(zr__run_highest(r, made, 2));
-    r->made = (zr__run_made){made[0] > 0, made[1] > 0};
+    ZR_TRY(zr__run_highest(r, made, 3));
+    r->made = (zr__run_made){made[0] > 0, made[1] > 0, -made[2]};
     return ZR_OK;
 }
 
@@ -436,10 +452,13 @@ static zr_status evaluate(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
     r->result->val_loss = line.val_loss;
     r->suspect |= !isfinite(line.val_loss);
-    if (r->comm->rank != 0) return ZR_OK;
-    log_line(r, text, zr__metrics_eval(&line, text));
-    if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
-    return ZR_OK;
+    if (r->comm->rank == 0) {
+        log_line(r, text, zr__metrics_eval(&line, text));
+        if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
+    }
+    if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;
+    r->made.best_loss = line.val_loss;
+    return zr__run_keep_best(r);
 }
 
 static bool eval_is_due(const zr__run *r)
@@ -462,8 +481,9 @@ static zr_status sample(zr__run *r)
 /** At the end too: the run may be lengthened. */
 static bool save_is_due(const zr__run *r)
 {
-    int64_t step = r->result->steps, interval = r->config->train.save_interval;
-    return interval > 0 && (step == r->config->train.steps || step % interval == 0);
+    const int64_t step = r->result->steps, interval = r->config->train.save_interval;
+    if (step == r->config->train.steps) return interval > 0 || r->config->train.save_end;
+    return interval > 0 && step % interval == 0;
 }
 
 /** What is due at the same step: the checkpoint is written, then all are asked, then the step is evaluated. So a run
@@ -504,6 +524,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
                  .scaler = zr_loss_scaler_create(config),
                  .resume = {.asked = resume, .step = -1},
                  .saved_step = -1,
+                 .made = {.best_loss = INFINITY},
                  .dir = ZR_RUN_DIR_INIT};
     result->loss = result->val_loss = result->noise_scale = NAN;
     r.peak_before_bytes = zr__host_peak_bytes();

@@ -40,7 +40,7 @@ typedef struct zr__run {
     zr__resume resume;
     int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* what was chosen of what was left open; "": nothing */
-    zr__run_made made;                     /* what was due at from_step and was made before */
+    zr__run_made made;                     /* before this run; best_loss: of its own evaluations too */
     int64_t saved_step;                    /* of the newest checkpoint, -1: none */
     struct zr__save *behind;               /* the checkpoint on its way behind steps, NULL: none is */
     double step_sec, save_sec;             /* what one takes, by the last ones; 0: none was made */
@@ -68,6 +68,8 @@ void zr__run_enter(const zr__run *r, zr__phase phase);
 
 /** Tell rank 0's observer; one line. */
 void zr__run_note(const zr__run *r, const char *text);
+/** The same of a loss: it is told to those too who want no notes. */
+void zr__run_warn(const zr__run *r, const char *text);
 
 /** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
 zr_status zr__run_agreed(zr__run *r, zr_status st);
@@ -113,6 +115,10 @@ void zr__run_release(zr__run *r);
 /** The end of a run whose training ended with `st`, and began when zr_clock_sec was `begin`: save the weights where
  * they are good, and what was measured; the status of the run, with where the weights are. Collective. */
 ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
+
+/** Write the weights as best/, in place of earlier ones. A failure is told, and the run goes on: at its end it fails.
+ *  Collective. */
+ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
 
 /** The first sample of a step (from 0). */
 int64_t zr__run_sample(const zr__run *r, int64_t step);

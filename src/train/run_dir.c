@@ -21,7 +21,7 @@
 
 /* Any of these means that a run has been here. In model.tmp there may be weights that are whole. */
 static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model",
-                                     "model.tmp",   "model.old",  "latest"};
+                                     "model.tmp",   "model.old",  "latest",   "best"};
 
 /** Longest part of `path` that exists, into `parent`. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
@@ -118,14 +118,16 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
     return ZR_OK;
 }
 
+static zr_status metrics_path(const zr__run_dir *dir, char path[PATH_MAX])
+{
+    return zr__path_join(path, dir->path, METRICS_NAME);
+}
+
 static zr_status open_metrics(zr__run_dir *dir)
 {
-    char path[PATH_MAX], shown[SHOWN_BYTES];
-    ZR_TRY(zr__path_join(path, dir->path, METRICS_NAME));
-    dir->metrics = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    ZR_CHECK(dir->metrics >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(errno));
-    return ZR_OK;
+    char path[PATH_MAX];
+    ZR_TRY(metrics_path(dir, path));
+    return zr__metrics_create(&dir->metrics, path);
 }
 
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
@@ -174,8 +176,8 @@ zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
-    if (dir->metrics >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
-    if (dir->metrics >= 0 && zr__path_join(path, dir->path, "config.json") == ZR_OK) unlink(path);
+    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
+    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, "config.json") == ZR_OK) unlink(path);
     zr__run_dir_close(dir);
 }
 
@@ -225,61 +227,11 @@ const char *zr__run_dir_weights(const zr__run_dir *dir)
     return NULL;
 }
 
-/** What begins a line of metrics.jsonl: the first bytes of it, and how long it is. */
-typedef struct line_start {
-    char text[64];
-    int64_t bytes;
-    bool whole;
-} line_start;
-
-static line_start next_line(FILE *file)
-{
-    line_start line = {.bytes = 0};
-    for (int c; !line.whole && (c = getc(file)) != EOF; line.bytes++) {
-        if (line.bytes < (int64_t)sizeof(line.text) - 1) line.text[line.bytes] = (char)c;
-        line.whole = c == '\n';
-    }
-    return line;
-}
-
-/** Where the lines of the steps up to `step` end; *made: what of that step is among them. */
-static int64_t find_end(FILE *file, int64_t step, zr__run_made *made)
-{
-    int64_t end = 0;
-    *made = (zr__run_made){false, false};
-    for (line_start line = next_line(file); line.whole; line = next_line(file)) {
-        long long its = 0;
-        if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
-        made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
-        made->sample |= its == step && strstr(line.text, "\"sample\"");
-        end += line.bytes;
-    }
-    return end;
-}
-
-/** The steps behind `step` are made again. */
-static zr_status cut_metrics(zr__run_dir *dir, int64_t step, zr__run_made *made)
-{
-    char path[PATH_MAX], shown[SHOWN_BYTES];
-    struct stat st;
-    ZR_TRY(zr__path_join(path, dir->path, METRICS_NAME));
-    zr__text_escape(path, shown, sizeof(shown));
-    dir->metrics = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    ZR_CHECK(dir->metrics >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
-    ZR_CHECK(fstat(dir->metrics, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
-    FILE *file = fopen(path, "re");
-    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
-    int64_t end = find_end(file, step, made);
-    bool failed = ferror(file);
-    fclose(file);
-    ZR_CHECK(!failed && ftruncate(dir->metrics, end) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", shown,
-             (long long)step, strerror(errno));
-    return ZR_OK;
-}
-
 zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made)
 {
-    ZR_TRY(cut_metrics(dir, step, made));
+    char path[PATH_MAX];
+    ZR_TRY(metrics_path(dir, path));
+    ZR_TRY(zr__metrics_continue(&dir->metrics, path, step, made));
     ZR_TRY(zr__run_dir_write(dir, "config.json", config));
     return ZR_OK;
 }
@@ -313,31 +265,10 @@ zr_status zr__run_dir_find(zr__run_dir *dir)
     return ZR_OK;
 }
 
-/** A line that did not fit on the disk goes whole. */
-bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes)
-{
-    if (dir->log_failed || dir->metrics < 0) return true;
-    ssize_t n = 0;
-    do {
-        n = write(dir->metrics, line, bytes);
-    } while (n < 0 && errno == EINTR);
-    dir->log_failed = n != (ssize_t)bytes;
-    dir->log_error = n < 0 ? errno : ENOSPC; /* what takes a part of a line has no room for more */
-    off_t end = n > 0 && dir->log_failed ? lseek(dir->metrics, 0, SEEK_END) : -1;
-    if (end >= n && ftruncate(dir->metrics, end - n) != 0) return false;
-    return !dir->log_failed;
-}
-
-void zr__run_dir_sync_log(const zr__run_dir *dir)
-{
-    if (dir->metrics >= 0) (void)fsync(dir->metrics);
-}
-
 void zr__run_dir_close(zr__run_dir *dir)
 {
     char lock[PATH_MAX];
-    if (dir->metrics >= 0) close(dir->metrics);
-    dir->metrics = -1;
+    zr__metrics_close(&dir->metrics);
     if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
         zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK)
         unlink(lock);

@@ -7,6 +7,7 @@
 
 #include "base/folder.h"
 #include "train/lock.h"
+#include "train/metrics_file.h"
 
 #include <limits.h>
 
@@ -16,14 +17,12 @@ typedef struct zr__run_dir {
     bool locked;
     uint64_t key;                    /* of the lock while it is held */
     char gone[ZR_LOCK_HOLDER_BYTES]; /* whose lock was left there and is taken over, "" */
-    int metrics;                     /* file descriptor, -1: closed */
-    int log_error;                   /* errno of that */
-    bool log_failed;                 /* metrics could not be written; noted once, training goes on */
+    zr__metrics_file metrics;
 } zr__run_dir;
 
 #define ZR_RUN_DIR_INIT                                                                                                \
     {                                                                                                                  \
-        .place = -1, .metrics = -1                                                                                     \
+        .place = -1, .metrics = ZR_METRICS_FILE_INIT                                                                                    \
     }
 
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
@@ -39,11 +38,6 @@ ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, cons
 /** Open the directory of a run that is to be continued, and lock it. *there false: nothing of a run is in it, and
  * nothing was done; zr__run_dir_open is for it. ZR_ERR_CREATE, also when what is there is no run. */
 ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
-
-/** What of a step is in metrics.jsonl beside its own line. */
-typedef struct zr__run_made {
-    bool evaluation, sample;
-} zr__run_made;
 
 /** Once nothing can refuse the run any more: cut metrics.jsonl behind `step` and write config.json anew. *made: what of
  *  that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
@@ -67,12 +61,6 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
 /** Where it is now, into dir->path: it may have been renamed while training. One that was removed is made again.
  *  ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
-
-/** Append one line (with its newline) to metrics.jsonl in one write. False the first time it fails. */
-bool zr__run_dir_log(zr__run_dir *dir, const char *line, size_t bytes);
-
-/** Bring metrics.jsonl to the disk, if that can be. */
-void zr__run_dir_sync_log(const zr__run_dir *dir);
 
 /** Close and unlock. A lock that is another job's by now stays. */
 void zr__run_dir_close(zr__run_dir *dir);

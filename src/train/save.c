@@ -111,7 +111,7 @@ static void give_up(const zr__save *s)
 static zr_status commit(const zr__save *s)
 {
     char text[WHY_BYTES + 128];
-    zr__run_dir_sync_log(&s->run->dir);
+    if (zr__metrics_sync(&s->run->dir.metrics) != ZR_OK) zr__run_warn(s->run, zr_error_message());
     zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
     if (st != ZR_ERR_CREATE) return st;
     snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",
@@ -198,15 +198,18 @@ static zr_status end_save(zr__save **s, zr_status st)
     return st;
 }
 
-/** Training goes on without one that could not be written, where all know of it. */
+/** Training goes on without one that could not be written, where all know of it. One that only train.save_end, which is
+ * the default, wanted is no reason for the run to fail: its weights are written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char why[WHY_BYTES], text[WHY_BYTES + 160];
+    const bool last = step == r->config->train.steps, wanted = !last || r->config->train.save_interval > 0;
     if (st == ZR_OK || !r->result->agreed) return st;
     snprintf(why, sizeof(why), "%s", zr_error_message());
-    snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; training goes on: %.1000s",
-             (long long)step, why);
-    zr__run_note(r, text);
+    snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; %s: %.1000s", (long long)step,
+             last ? "the weights alone are" : "training goes on", why);
+    zr__run_warn(r, text);
+    if (!wanted) return ZR_OK;
     if (st != ZR_ERR_DIVERGED && !r->save_failure[0]) /* weights that are not finite are found again at the end */
         snprintf(r->save_failure, sizeof(r->save_failure), "the checkpoint of step %lld could not be written: %.400s",
                  (long long)step, why);

@@ -1,0 +1,198 @@
+#include "train/metrics_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A path in a message. */
+#define SHOWN_BYTES 512
+
+zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
+{
+    char shown[SHOWN_BYTES];
+    m->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+             strerror(errno));
+    return ZR_OK;
+}
+
+/* ---- a file that is there --------------------------------------------------------------------- */
+
+/** The beginning of a line: its first bytes, and the length of all of it. */
+typedef struct line_start {
+    char text[64];
+    int64_t bytes;
+    bool whole;
+} line_start;
+
+static line_start next_line(FILE *file)
+{
+    line_start line = {.bytes = 0};
+    for (int c; !line.whole && (c = getc(file)) != EOF; line.bytes++) {
+        if (line.bytes < (int64_t)sizeof(line.text) - 1) line.text[line.bytes] = (char)c;
+        line.whole = c == '\n';
+    }
+    return line;
+}
+
+/** Read the loss of an evaluation's line; infinity: it is none, or its loss is not finite. */
+static double val_loss_of(const char *line)
+{
+    static const char key[] = "\"val_loss\":";
+    const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
+    if (!end) return INFINITY;
+    at += sizeof(key) - 1;
+    json_t *value = json_loadb(at, (size_t)(end - at), JSON_DECODE_ANY, NULL);
+    const double loss = json_is_number(value) ? json_number_value(value) : INFINITY;
+    json_decref(value);
+    return loss;
+}
+
+/** Find where the lines of the steps up to `step` end; *made: what stands in them. */
+static int64_t find_end(FILE *file, int64_t step, zr__run_made *made)
+{
+    int64_t end = 0;
+    *made = (zr__run_made){.best_loss = INFINITY};
+    for (line_start line = next_line(file); line.whole; line = next_line(file)) {
+        long long its = 0;
+        if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
+        made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
+        made->sample |= its == step && strstr(line.text, "\"sample\"");
+        if (strncmp(line.text, "{\"step\":", 8) == 0) made->best_loss = fmin(made->best_loss, val_loss_of(line.text));
+        end += line.bytes;
+    }
+    return end;
+}
+
+static zr_status check_own(int fd, const char *shown)
+{
+    struct stat st;
+    ZR_CHECK(fstat(fd, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
+    ZR_CHECK(st.st_nlink == 1, ZR_ERR_CREATE,
+             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
+             shown, (unsigned long long)st.st_nlink);
+    return ZR_OK;
+}
+
+zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made)
+{
+    char shown[SHOWN_BYTES];
+    zr__text_escape(path, shown, sizeof(shown));
+    m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
+    ZR_TRY(check_own(m->fd, shown));
+    const int copy = dup(m->fd);
+    FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
+    if (!file && copy >= 0) close(copy);
+    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
+    m->bytes = find_end(file, step, made);
+    bool failed = ferror(file);
+    fclose(file);
+    ZR_CHECK(!failed && ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", shown,
+             (long long)step, strerror(errno));
+    return ZR_OK;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------ */
+
+/** Find where the next line begins; the part of a line that a write has left there is removed. */
+static bool find_place(zr__metrics_file *m)
+{
+    struct stat st;
+    if (fstat(m->fd, &st) != 0) return false;
+    if (m->torn && st.st_size > m->bytes && ftruncate(m->fd, m->bytes) != 0) return false;
+    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size; /* others may have written to it, or cut it */
+    m->torn = false;
+    return true;
+}
+
+static ssize_t write_once(int fd, const char *bytes, size_t n)
+{
+    ssize_t done;
+    do done = write(fd, bytes, n);
+    while (done < 0 && errno == EINTR);
+    return done;
+}
+
+/** Append lines whole, or leave the file as it was. */
+static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
+{
+    const ssize_t n = find_place(m) ? write_once(m->fd, lines, bytes) : -1;
+    if (n == (ssize_t)bytes) return true;
+    m->error = n < 0 ? errno : ENOSPC; /* a file system that takes a part has no room for more */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* the next write tries again */
+    return false;
+}
+
+static bool append_kept(zr__metrics_file *m)
+{
+    if (m->n_kept > 0 && !append(m, m->kept.data, m->kept.length)) return false;
+    m->n_kept = 0;
+    zr__text_clear(&m->kept);
+    return true;
+}
+
+/** Keep a line for later; false: there is no room. */
+static bool keep(zr__metrics_file *m, const char *line, size_t bytes)
+{
+    const size_t before = m->kept.length;
+    if (before + bytes > ZR_METRICS_KEPT_BYTES) return false;
+    zr__text_append(&m->kept, line, bytes);
+    if (m->kept.failed) m->kept.failed = false;
+    if (m->kept.length == before) return false;
+    m->n_kept++;
+    return true;
+}
+
+zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t bytes)
+{
+    const bool waiting = m->n_kept > 0;
+    if (m->fd < 0) return ZR_METRICS_NO_NEWS;
+    if (append_kept(m) && append(m, line, bytes)) return waiting ? ZR_METRICS_AGAIN : ZR_METRICS_NO_NEWS;
+    if (keep(m, line, bytes)) return waiting ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT;
+    return m->n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
+}
+
+/* ---- end -------------------------------------------------------------------------------------- */
+
+zr_status zr__metrics_sync(const zr__metrics_file *m)
+{
+    /* Some file systems cannot sync and say EINVAL: there is nothing more to do. */
+    ZR_CHECK(m->fd < 0 || fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO,
+             "metrics.jsonl may not be on the disk: fsync: %s", strerror(errno));
+    return ZR_OK;
+}
+
+static zr_status finish(zr__metrics_file *m)
+{
+    struct stat st;
+    const bool written = append_kept(m);
+    const int64_t lost = m->n_lost + m->n_kept;
+    ZR_CHECK(written && lost == 0, ZR_ERR_IO, "metrics.jsonl lacks %lld line%s that could not be written: %s",
+             (long long)lost, lost == 1 ? "" : "s", strerror(m->error));
+    ZR_CHECK(fstat(m->fd, &st) != 0 || st.st_nlink > 0, ZR_ERR_IO,
+             "metrics.jsonl was removed while the run wrote it, and its lines with it");
+    return zr__metrics_sync(m);
+}
+
+zr_status zr__metrics_end(zr__metrics_file *m)
+{
+    zr_status st = m->fd >= 0 ? finish(m) : ZR_OK;
+    zr__metrics_close(m);
+    return st;
+}
+
+void zr__metrics_close(zr__metrics_file *m)
+{
+    if (m->fd < 0) return;
+    (void)append_kept(m);
+    close(m->fd);
+    m->fd = -1;
+    m->n_kept = 0;
+    zr__text_clear(&m->kept);
+}

@@ -1,0 +1,115 @@
+#TEST timeout=120
+# What a run leaves at its end: the checkpoint of its last step, by which it is trained longer, weights that no resume
+# replaces by earlier ones, nothing written through a link; and what it says where the disk does not take all of it.
+. tests/command.inc
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 16, "n_positions": 16, "dropout": 0.1},
+ "data": {"train": "text.txt"}, "train_batch_size": 8, "gradient_clipping": 1.0,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "train": {"steps": 8, "eval_interval": 0, "threads": 1}}
+END
+train() { dir=$1; shift; "$ZR" train c.json --train.output_dir="$dir" "$@"; }
+
+check "a run without save_interval" train run
+check "... has a checkpoint of its last step" test "$(ls run | tr '\n' ' ')" = "config.json latest loss.svg metrics.jsonl model run.json step-00000008 "
+check "... says so" grep -q 'step 8 .*saved step-00000008' err
+check "it is trained longer" train run --resume --train.steps=14
+check "... going on after its last step" grep -q 'goes on after step 8 of 14' err
+train whole --quiet --train.steps=14 >out 2>err
+check "... as if it had been so long from the start" same run whole
+check "the run's own configuration keeps the key" grep -q '"save_end": *true' run/config.json
+
+check "train.save_end false" train none --train.save_end=false
+check "... leaves no checkpoint" test ! -e none/step-00000008 -a ! -e none/latest -a -f none/model/model.safetensors
+check "... so it is not trained longer" code 73 train none --resume --train.steps=14
+check "... but with save_interval it has one" train both --quiet --train.save_end=false --train.save_interval=5
+check "... of the last step too" test -d both/step-00000005 -a -d both/step-00000008
+
+# The best of evaluations that get better and worse again, also when a run goes on behind the best.
+head -n 30 text.txt | tr a-m n-z >val.txt
+best() { "$ZR" train c.json --quiet --data.val=val.txt --train.eval_interval=2 --train.keep_best=true --train.save_interval=8 "$@"; }
+losses() { sed -n 's/.*"val_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+of_best() { "$ZR" eval "$1/best" --data val.txt --json | sed -n 's/.*"loss": *\([^,}]*\).*/\1/p'; }
+check "the best weights are kept" best --train.steps=40 --train.output_dir=bests
+lowest=$(losses bests | sort -g | head -n 1)
+check "... of an evaluation that is not the last" test "$lowest" != "$(losses bests | tail -n 1)"
+check "... and have its loss" test "$(of_best bests | cut -c1-7)" = "$(echo "$lowest" | cut -c1-7)"
+cp -r bests/best best.kept
+check "a run that goes on and gets no better" best --resume --train.steps=44 --train.output_dir=bests
+check "... leaves them" sh -c 'test "$1" = "$2" && diff -r best.kept bests/best' - "$lowest" "$(losses bests | sort -g | head -n 1)"
+check "keep_best without an evaluation" fails 78 'train.keep_best: .*(there is no data.val)' "$ZR" train c.json --train.keep_best=true
+check "... or with an interval of 0" fails 78 'train.keep_best: .*(train.eval_interval is 0)' "$ZR" train c.json \
+    --data.val=val.txt --train.keep_best=true
+if [ "$(id -u)" = 0 ] && mkdir best.small && mount -t tmpfs -o size=100k tmpfs best.small 2>/dev/null; then
+    check "a disk without room for the best" code 74 best --train.steps=40 --train.save_end=false --train.save_interval=0 \
+        --train.output_dir=best.small/run
+    check "... is said, and the run goes on" grep -q 'note: the best weights so far, of step [0-9]*, could not be written: ' err
+    check "... to its last weights" test -f best.small/run/model/model.safetensors
+    umount best.small
+else
+    skip "a disk without room for the best" "a small file system needs root"
+fi
+
+# Weights of step 14, and no later checkpoint than that of step 8.
+train later --quiet >out 2>err
+check "a run that goes on and leaves weights alone" train later --quiet --resume --train.steps=14 --train.save_end=false
+cp -r later kept
+for steps in 10 14 20; do
+    check "to go on from before its weights, to step $steps" code 73 train later --resume --train.steps=$steps
+    check "... is refused, with what to do" said_once 'holds weights after step 14 (model), .*step-00000008: .*Move model elsewhere'
+    check "... and changes nothing" diff -r kept later
+done
+mv later/model later.model
+check "with the weights elsewhere it goes on" train later --resume --train.steps=10
+check "... from the checkpoint" grep -q 'goes on after step 8 of 10' err
+
+# Links that somebody has put where a run writes lead to files of somebody else.
+mkdir victim
+for f in config.json model.safetensors model.safetensors.tmp; do echo "of somebody else" >victim/$f; done
+cp -r victim victim.kept
+train linked --quiet >out 2>err
+ln -s ../victim linked/model.tmp
+check "a link in the place of model.tmp" train linked --resume --train.steps=10
+check "... is not followed" diff -r victim.kept victim
+check "... and replaced" test -f linked/model/model.safetensors -a ! -e linked/model.tmp -a ! -L linked/model
+ln victim/config.json linked/metrics.hard && mv linked/metrics.jsonl metrics.kept && mv linked/metrics.hard linked/metrics.jsonl
+check "a hard link in the place of metrics.jsonl" code 73 train linked --resume --train.steps=12
+check "... is refused" said_once 'metrics.jsonl has 2 names (hard links), .*put a copy in its place'
+check "... and not written" diff -r victim.kept victim
+cp metrics.kept linked/copy && mv linked/copy linked/metrics.jsonl
+check "a copy does" train linked --quiet --resume --train.steps=12
+
+# Lines of metrics that do not fit: the file ends with the 52nd kB, whose last bytes belong to no line.
+train long --quiet --train.steps=20 >out 2>err
+cp long/metrics.jsonl history
+truncate -s 53248 long/metrics.jsonl
+check "a file that takes no line more" code 74 sh -c 'ulimit -f 104; exec "$0" train c.json --quiet --train.output_dir=long --resume \
+    --train.steps=600' "$ZR"
+check "... keeps what it had" cmp -n "$(wc -c <history)" history long/metrics.jsonl
+check "... and whole lines up to the bound" sh -c 'test -z "$(tail -c 1 long/metrics.jsonl)" && test "$(wc -l <long/metrics.jsonl)" -gt 100'
+check "... is said at once, without notes too" test "$(grep -c 'note: metrics.jsonl cannot be written: .*; its lines are kept in memory' err)" = 1
+check "... and at the end, as a loss" grep -q 'metrics.jsonl lacks [0-9]* lines that could not be written: ' err
+check "... with the weights of the last step" grep -q 'the weights after step 600 are in long/model' err
+
+"$ZR" train c.json --quiet --train.output_dir=gone --train.steps=3000 >out 2>err &
+pid=$!
+await $pid test -s gone/metrics.jsonl
+rm -r gone
+wait $pid
+rc=$?
+check "a directory that is removed while the run trains" test $rc = 74
+check "... is said, with where the weights are" grep -q 'the weights after step 3000 are in gone/model.*metrics.jsonl was removed' err
+check "... and they are there" test -f gone/model/model.safetensors
+
+if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=100k tmpfs small 2>/dev/null; then
+    check "a disk with room for the weights alone" train small/run --quiet
+    check "... has them" test -f small/run/model/model.safetensors -a ! -e small/run/step-00000008 -a ! -e small/run/latest
+    check "... and no half of a checkpoint" sh -c '! ls small/run | grep -q tmp'
+    check "... which is said" grep -q 'note: the checkpoint of step 8 could not be written; the weights alone are: ' err
+    umount small
+else
+    skip "a disk with room for the weights alone" "a small file system needs root"
+fi
+echo "1..$n"

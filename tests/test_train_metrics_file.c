@@ -1,0 +1,195 @@
+//TEST timeout=20
+/* metrics.jsonl on a disk that takes a line, a part of it or nothing: what the file held before stays, lines wait in
+ * memory, and a loss is an error at the end. A limit on the size of files (RLIMIT_FSIZE) stands for the full disk. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tempdir.h"
+#include "train/metrics_file.h"
+
+static const char history[] = "{\"step\":1, \"loss\":1}\n{\"step\":2, \"loss\":1}\n";
+#define HISTORY (sizeof history - 1)
+
+static void most_bytes(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static int no_signal(void **state)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    return tempdir_make(state);
+}
+
+static int no_limit(void **state)
+{
+    (void)state;
+    most_bytes(RLIM_INFINITY);
+    return remove(in_tempdir("m")) == 0 ? 0 : -1;
+}
+
+static void expect_file(const char *name, const char *wanted)
+{
+    static char text[4 << 20];
+    FILE *file = fopen(in_tempdir(name), "rb");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, wanted);
+}
+
+/* The file of an earlier run, with its history. */
+static zr__metrics_file begin(void)
+{
+    zr__metrics_file m = ZR_METRICS_FILE_INIT;
+    zr__run_made made;
+    put_file("m", history, HISTORY);
+    assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 2, &made), ZR_OK);
+    return m;
+}
+
+static zr__metrics_news put(zr__metrics_file *m, const char *line)
+{
+    return zr__metrics_write(m, line, strlen(line));
+}
+
+static void lines_wait_for_room(void **state)
+{
+    (void)state;
+    char wanted[400];
+    for (rlim_t room = 0; room < 12; room++) { /* a part of the line is written, or nothing of it */
+        zr__metrics_file m = begin();
+        most_bytes(HISTORY + room);
+        assert_int_equal(put(&m, "{\"step\":3}\n"), room < 11 ? ZR_METRICS_KEPT : ZR_METRICS_NO_NEWS);
+        snprintf(wanted, sizeof wanted, "%s%s", history, room < 11 ? "" : "{\"step\":3}\n");
+        expect_file("m", wanted);
+        assert_int_equal(put(&m, "{\"step\":4}\n"), room < 11 ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT);
+        expect_file("m", wanted);
+        most_bytes(RLIM_INFINITY);
+        assert_int_equal(put(&m, "{\"step\":5}\n"), ZR_METRICS_AGAIN);
+        assert_int_equal(put(&m, "{\"step\":6}\n"), ZR_METRICS_NO_NEWS);
+        snprintf(wanted, sizeof wanted, "%s{\"step\":3}\n{\"step\":4}\n{\"step\":5}\n{\"step\":6}\n", history);
+        expect_file("m", wanted);
+        assert_int_equal(zr__metrics_end(&m), ZR_OK);
+        expect_file("m", wanted);
+    }
+}
+
+static void lines_are_written_at_the_end(void **state)
+{
+    (void)state;
+    char wanted[400];
+    snprintf(wanted, sizeof wanted, "%s{\"step\":3}\n", history);
+    for (int closed = 0; closed < 2; closed++) {
+        zr__metrics_file m = begin();
+        most_bytes(HISTORY);
+        assert_int_equal(put(&m, "{\"step\":3}\n"), ZR_METRICS_KEPT);
+        most_bytes(RLIM_INFINITY);
+        if (closed)
+            zr__metrics_close(&m);
+        else
+            assert_int_equal(zr__metrics_end(&m), ZR_OK);
+        expect_file("m", wanted);
+    }
+}
+
+static void lost_lines_are_an_error(void **state)
+{
+    (void)state;
+    static char line[1000];
+    enum { FIT = ZR_METRICS_KEPT_BYTES / (sizeof line - 1) };
+    memset(line, 'x', sizeof line - 2);
+    line[sizeof line - 2] = '\n';
+    zr__metrics_file m = begin();
+    most_bytes(HISTORY);
+    for (int i = 0; i < FIT; i++) assert_int_equal(put(&m, line), i == 0 ? ZR_METRICS_KEPT : ZR_METRICS_NO_NEWS);
+    assert_int_equal(put(&m, line), ZR_METRICS_LOST);
+    assert_int_equal(put(&m, line), ZR_METRICS_NO_NEWS);
+    most_bytes(RLIM_INFINITY);
+    assert_int_equal(zr__metrics_end(&m), ZR_ERR_IO);
+    if (!strstr(zr_error_message(), "lacks 2 lines")) fail_msg("%s", zr_error_message());
+    struct stat st;
+    assert_int_equal(stat(in_tempdir("m"), &st), 0); /* what was kept is there */
+    assert_int_equal(st.st_size, HISTORY + FIT * (sizeof line - 1));
+
+    m = begin();
+    most_bytes(HISTORY + 3);
+    assert_int_equal(put(&m, line), ZR_METRICS_KEPT);
+    assert_int_equal(zr__metrics_end(&m), ZR_ERR_IO);
+    if (!strstr(zr_error_message(), "lacks 1 line that could not be written: File too large") &&
+        !strstr(zr_error_message(), "lacks 1 line that could not be written: No space left"))
+        fail_msg("%s", zr_error_message());
+    expect_file("m", history);
+}
+
+/* Only what this run has appended may go: a file that someone has cut meanwhile is not filled with zeros. */
+static void a_file_that_someone_has_cut(void **state)
+{
+    (void)state;
+    zr__metrics_file m = begin();
+    assert_int_equal(truncate(in_tempdir("m"), 0), 0);
+    most_bytes(4);
+    assert_int_equal(put(&m, "{\"step\":3}\n"), ZR_METRICS_KEPT);
+    expect_file("m", "");
+    most_bytes(RLIM_INFINITY);
+    assert_int_equal(put(&m, "{\"step\":4}\n"), ZR_METRICS_AGAIN);
+    assert_int_equal(zr__metrics_end(&m), ZR_OK);
+    expect_file("m", "{\"step\":3}\n{\"step\":4}\n");
+}
+
+static void a_file_that_someone_has_removed(void **state)
+{
+    (void)state;
+    zr__metrics_file m = begin();
+    assert_int_equal(put(&m, "{\"step\":3}\n"), ZR_METRICS_NO_NEWS);
+    assert_int_equal(remove(in_tempdir("m")), 0);
+    assert_int_equal(zr__metrics_end(&m), ZR_ERR_IO);
+    if (!strstr(zr_error_message(), "was removed while the run wrote it")) fail_msg("%s", zr_error_message());
+    put_file("m", "", 0);
+}
+
+/* The history of somebody else behind a planted name is neither cut nor written. */
+static void names_of_other_files(void **state)
+{
+    (void)state;
+    zr__run_made made;
+    put_file("victim", history, HISTORY);
+    for (int hard = 0; hard < 2; hard++) {
+        zr__metrics_file m = ZR_METRICS_FILE_INIT;
+        const char *at = in_tempdir("m");
+        char path[4096];
+        snprintf(path, sizeof path, "%s", in_tempdir("victim"));
+        assert_int_equal(hard ? link(path, at) : symlink(path, at), 0);
+        assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 1, &made), ZR_ERR_CREATE);
+        if (hard && !strstr(zr_error_message(), "has 2 names (hard links)")) fail_msg("%s", zr_error_message());
+        zr__metrics_close(&m);
+        assert_int_equal(zr__metrics_create(&m, in_tempdir("m")), ZR_ERR_CREATE);
+        expect_file("victim", history);
+        assert_int_equal(unlink(in_tempdir("m")), 0);
+    }
+    put_file("m", "", 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(lines_wait_for_room, no_limit),
+                                       cmocka_unit_test_teardown(lines_are_written_at_the_end, no_limit),
+                                       cmocka_unit_test_teardown(lost_lines_are_an_error, no_limit),
+                                       cmocka_unit_test_teardown(a_file_that_someone_has_cut, no_limit),
+                                       cmocka_unit_test_teardown(a_file_that_someone_has_removed, no_limit),
+                                       cmocka_unit_test_teardown(names_of_other_files, no_limit)};
+    return cmocka_run_group_tests(tests, no_signal, tempdir_remove);
+}
