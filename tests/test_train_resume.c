@@ -562,6 +562,7 @@ static void damaged_checkpoints(void **state)
         expect_ok(&t);
     }
     flip("whole/step-00000002/model.safetensors", 5000);
+    nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
     told none = train("whole", 2, true, "train.steps=9");
     assert_int_equal(none.status, ZR_ERR_DATA);
     assert_non_null(strstr(none.message, "no checkpoint is whole, of 4"));
