@@ -33,8 +33,8 @@ static void log_line(zr__run *r, const char *line, int bytes)
                  strerror(m->error), (long long)r->result->steps);
         break;
     case ZR_METRICS_AGAIN:
-        snprintf(text, sizeof(text), "metrics.jsonl is written again, with the %lld lines that were kept",
-                 (long long)waiting);
+        snprintf(text, sizeof(text), "metrics.jsonl is written again, with the %lld line%s that had been kept",
+                 (long long)waiting, waiting == 1 ? "" : "s");
         break;
     default:
         return;
