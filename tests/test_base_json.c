@@ -170,6 +170,34 @@ static void files_are_read_up_to_a_limit(void **state)
     zr_free(written);
 }
 
+static int allocations_left;
+
+static void *allocate_some(size_t bytes)
+{
+    return allocations_left-- > 0 ? malloc(bytes) : NULL;
+}
+
+/* jansson drops characters and names slips that are none: whichever allocation fails, it is the memory's fault. */
+static void memory_that_is_not_there(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a long key, for which more than one piece of memory is wanted\": [1000, \"b\", {}]}";
+    json_t *root;
+    bool read = false;
+    json_set_alloc_funcs(allocate_some, free);
+    for (int n = 0; !read; n++) {
+        assert_true(n < 200);
+        allocations_left = n;
+        const zr_status st = zr__json_parse(text, strlen(text), "f", &root);
+        read = st == ZR_OK;
+        if (!read && st != ZR_ERR_MEMORY) fail_msg("allocation %d: %s", n, zr_error_message());
+        assert_true(read || (!root && strcmp(zr_error_message(), "f: no memory to read it") == 0) || n == 0);
+        if (read) json_decref(root);
+        assert_true(read || n < 100);
+    }
+    json_set_alloc_funcs(malloc, free);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +210,7 @@ int main(void)
         cmocka_unit_test(long_strings_are_printed),
         cmocka_unit_test(files_that_cannot_be_read),
         cmocka_unit_test(files_are_read_up_to_a_limit),
+        cmocka_unit_test(memory_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -73,7 +73,7 @@ wrong() { # BEFORE AFTER SUM: the numbers of metrics.jsonl before the run, and o
     esac
 }
 
-every=90
+every=150
 [ -z "${ZR_LONG-}" ] || every=1
 sweep() { # NAME BEFORE AFTER SUM STEPS OPTION...: each call of each kind, in a run that `prepare` has made ready
     name=$1 before=$2 after=$3 sum=$4 steps=$5

@@ -138,4 +138,13 @@ touch -t 200001010000 longer/model/model.safetensors.index.json
 check "... and one older than a checkpoint" sh -c '"$0" eval longer --json | cut -d, -f1 | cmp - a1' "$ZR"
 rm -r run/model
 check "a run without a model is its newest checkpoint" sh -c '"$0" eval run --json >3 && cut -d, -f1 2 >a; "$0" eval run/step-00000008 --json | cmp - 3' "$ZR"
+
+# Whichever allocation fails, of zr or of jansson, which misreads a text then: it is told as that.
+bad=
+for at in 1 2 5 11 17 23 31 47 80 130 200 261 300; do
+    ZR_FAULT=alloc:$at "$ZR" inspect run --no-norms >out 2>err
+    rc=$?
+    [ $rc = 0 ] || { [ $rc = 71 ] && grep -q 'no memory\|out of memory' err; } || bad="$bad $at:$rc"
+done
+check "allocations that fail end with 71" test -z "$bad"
 echo "1..$n"

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -170,6 +172,48 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
+/* Where an allocation fails while jansson reads a text it leaves characters out, reports a slip that is none, or frees
+ * what it has freed (2.14). So it is left at once, by a jump; memory that it had taken by then is lost. */
+static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
+static json_malloc_t allocate;
+
+static void *allocate_or_leave(size_t bytes)
+{
+    void *memory = allocate(bytes);
+    if (!memory && leave) longjmp(*leave, 1);
+    return memory;
+}
+
+/** Stand in front of what allocates for jansson now: that is the program's to choose. */
+static void watch_allocations(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    json_malloc_t now;
+    json_free_t release;
+    pthread_mutex_lock(&lock);
+    json_get_alloc_funcs(&now, &release);
+    if (now != allocate_or_leave) {
+        allocate = now;
+        json_set_alloc_funcs(allocate_or_leave, release);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
+                        json_error_t *error)
+{
+    char shown[NAME_BYTES];
+    jmp_buf here;
+    watch_allocations();
+    *root = NULL;
+    leave = &here;
+    const bool left = setjmp(here) != 0;
+    if (!left) *root = json_loadb(text, bytes, flags, error);
+    leave = NULL;
+    ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", zr__text_escape(name, shown, sizeof(shown)));
+    return ZR_OK;
+}
+
 zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
 {
     char shown[NAME_BYTES];
@@ -181,7 +225,7 @@ zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const
     if (!zr__json_walk(text, bytes, SIZE_MAX, &trail, &token))
         return fail_at(text, bytes, name, SIZE_MAX, "nested deeper than 64 levels");
     json_error_t error;
-    *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES, name, root, &error));
     if (*root) return ZR_OK;
     size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
     const char *slip = common_slip(text, bytes, stop, &at);

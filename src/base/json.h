@@ -31,7 +31,11 @@ ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **
 /** Parse an object or array; `name` stands for the file in messages. json_decref the root.
  *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
-/** The same of up to `most` bytes. */
+/** Call json_loadb with its flags. *root NULL and ZR_OK: the text is no JSON, as *error says. ZR_ERR_MEMORY, which
+ *  jansson cannot tell from that. */
+ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
+                                     json_error_t *error);
+/** As zr__json_parse, of up to `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
                                            json_t **root);
 

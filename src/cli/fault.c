@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,6 +35,12 @@ void *__wrap_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes)
 {
     return is_due(&allocations) ? NULL : __real_zr_alloc(bytes);
+}
+
+/** Allocate for jansson. */
+static void *allocate_json(size_t bytes)
+{
+    return is_due(&allocations) ? NULL : malloc(bytes);
 }
 
 ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
@@ -71,6 +78,7 @@ zr_status cli_fault_read(void)
     if (!text || !*text) return ZR_OK;
     if (sscanf(text, "alloc:%18lld%n", &n, &used) == 1 && !text[used] && n > 0) {
         atomic_store(&allocations, n);
+        json_set_alloc_funcs(allocate_json, free);
         return ZR_OK;
     }
     if (sscanf(text, "write:%18lld%n", &n, &used) == 1 && !text[used] && n > 0) {

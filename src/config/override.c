@@ -14,7 +14,11 @@ const char *zr__override_key(const char *override, size_t *length, const char **
 
 json_t *zr__override_value(const zr_key *key, const char *value)
 {
-    json_t *json = json_loads(value, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    json_t *json;
+    json_error_t error;
+    if (zr__json_load(value, strlen(value), JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, "the command line", &json,
+                      &error) != ZR_OK)
+        return NULL;
     /* A folder may be called 2024. */
     bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));

@@ -1,8 +1,9 @@
 #include "train/metrics_file.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,14 +41,17 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Read the loss of an evaluation's line; infinity: it is none, or its loss is not finite. */
+/** Read the loss of an evaluation's line; infinity: it is none, or its loss is not finite. Without memory to read it no
+ * later loss is lower. */
 static double val_loss_of(const char *line)
 {
     static const char key[] = "\"val_loss\":";
     const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
     if (!end) return INFINITY;
     at += sizeof(key) - 1;
-    json_t *value = json_loadb(at, (size_t)(end - at), JSON_DECODE_ANY, NULL);
+    json_t *value = NULL;
+    json_error_t error;
+    if (zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error) != ZR_OK) return -INFINITY;
     const double loss = json_is_number(value) ? json_number_value(value) : INFINITY;
     json_decref(value);
     return loss;

@@ -82,7 +82,7 @@ static zr_status find_run_above(zr_stored *stored)
     return ZR_OK;
 }
 
-/** The newest whole checkpoint of stored->run; false: there is none. */
+/** Find the newest whole checkpoint of stored->run; *found false: there is none. */
 static zr_status newest_checkpoint(zr_stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -92,7 +92,9 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
     for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
-        if (st != ZR_OK || zr_manifest_read(stored->path, &manifest) == ZR_OK) continue;
+        if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
+        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue; /* without memory nothing is known of it */
+        st = ZR_OK;
         manifest = NULL;
         if (!stored->passed_over[0])
             snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is passed over: %.440s", name,
