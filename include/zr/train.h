@@ -486,8 +486,9 @@ typedef struct zr_train_result {
  *
  * Every train.save_interval steps, and after the last (train.save_end), a checkpoint is written: OUTPUT_DIR/step-N. One
  * that cannot be written is noted, and the run goes on; it then ends with ZR_ERR_IO, unless with another failure. The
- * last one, where train.save_interval is 0, is no reason to fail. A line of metrics.jsonl that cannot be written is kept
- * in memory, up to 1 MiB of them, and written when that is possible; where lines are lost the run ends with ZR_ERR_IO.
+ * last one, where train.save_interval is 0, is no reason to fail. A line of metrics.jsonl that cannot be written is
+ * kept in memory, up to 1 MiB of them, and written when that is possible; where lines are lost the run ends with
+ * ZR_ERR_IO.
  *
  * With activation_checkpointing.policy auto and no memory.limit the ranks agree on the least of zr_train_host_limit,
  * say so, and save it in the run's configuration.

@@ -48,7 +48,7 @@ zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chu
     int64_t bytes = end - first < ZR_CHUNK_BYTES ? end - first : ZR_CHUNK_BYTES;
     buffer = zr_alloc((size_t)bytes);
     if (!buffer) {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)bytes, file.name);
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)bytes, file.name);
         goto done;
     }
     ZR_TRY_GOTO(st, hash_range(&file, first, end, buffer, &list), done);

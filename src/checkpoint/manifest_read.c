@@ -424,7 +424,7 @@ static zr_status load_open(const zr__file *file, zr_manifest **manifest)
     ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA, "%s: %lld bytes, a manifest has at most %" PRId64,
              file->name, (long long)file->bytes, ZR_MANIFEST_MAX_BYTES);
     char *text = zr_alloc((size_t)file->bytes + 1);
-    ZR_CHECK(text, ZR_ERR_MEMORY, "%lld bytes to read %s", (long long)file->bytes, file->name);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)file->bytes, file->name);
     zr_status st = zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA);
     if (st == ZR_OK) st = zr__manifest_parse(file->name, text, (size_t)file->bytes, manifest);
     zr_free(text);

@@ -221,8 +221,9 @@ static zr_status check_keep_best(const zr_config *config)
 {
     const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
     if (!config->train.keep_best || evaluated) return ZR_OK;
-    return zr__config_refuse(config, "train.keep_best: no weights are the best where nothing is evaluated (%s); give "
-                                     "that too, or leave train.keep_best out",
+    return zr__config_refuse(config,
+                             "train.keep_best: no weights are the best where nothing is evaluated (%s); give "
+                             "that too, or leave train.keep_best out",
                              config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 

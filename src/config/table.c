@@ -152,8 +152,9 @@ static const zr_key table[] = {
     INT("train.keep_last", "2", FIELD(train.keep_last), FROM(1), ALL,
         .help = "the newest checkpoints, which are kept; older ones are removed"),
     BOOL("train.keep_best", "false", FIELD(train.keep_best), ALL,
-         .help = "keep the weights of the evaluation with the lowest val_loss, as a Hugging Face directory: best/ in the "
-                 "run's directory. Wants data.val and an eval_interval"),
+         .help =
+             "keep the weights of the evaluation with the lowest val_loss, as a Hugging Face directory: best/ in the "
+             "run's directory. Wants data.val and an eval_interval"),
     EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),

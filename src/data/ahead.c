@@ -54,7 +54,7 @@ static void *run(void *arg)
 zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t window_tokens, zr__ahead **ahead)
 {
     zr__ahead *a = zr_alloc(sizeof(*a));
-    ZR_CHECK(a, ZR_ERR_MEMORY, "%zu bytes to read data ahead", sizeof(*a));
+    ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes to read data ahead", sizeof(*a));
     *a = (zr__ahead){.read = read, .arg = arg, .room = room, .window_tokens = window_tokens};
     a->window = zr_alloc((size_t)(room * window_tokens) * sizeof(*a->window));
     pthread_mutex_init(&a->lock, NULL);

@@ -115,7 +115,7 @@ static zr_status check(table *x)
 zr_status zr__indexed_read(const char *path, const zr__file *bin, int *token_bytes)
 {
     table *x = zr_alloc(sizeof(*x));
-    ZR_CHECK(x, ZR_ERR_MEMORY, "%zu bytes to read an index", sizeof(*x));
+    ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %zu bytes to read an index", sizeof(*x));
     x->bin = bin;
     zr_status st = zr__file_open(path, false, &x->file);
     if (st == ZR_OK) st = check(x);

@@ -22,7 +22,7 @@ typedef struct zr__run_dir {
 
 #define ZR_RUN_DIR_INIT                                                                                                \
     {                                                                                                                  \
-        .place = -1, .metrics = ZR_METRICS_FILE_INIT                                                                                    \
+        .place = -1, .metrics = ZR_METRICS_FILE_INIT                                                                   \
     }
 
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
