@@ -174,7 +174,7 @@ static int allocations_left;
 
 static void *allocate_some(size_t bytes)
 {
-    return allocations_left-- > 0 ? malloc(bytes) : NULL;
+    return zr__json_allocated(allocations_left-- > 0 ? malloc(bytes) : NULL);
 }
 
 /* jansson drops characters and names slips that are none: whichever allocation fails, it is the memory's fault. */

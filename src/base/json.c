@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,28 +174,11 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
 /* Where an allocation fails while jansson reads a text it leaves characters out, reports a slip that is none, or frees
  * what it has freed (2.14). So it is left at once, by a jump; memory that it had taken by then is lost. */
 static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
-static json_malloc_t allocate;
 
-static void *allocate_or_leave(size_t bytes)
+void *zr__json_allocated(void *memory)
 {
-    void *memory = allocate(bytes);
     if (!memory && leave) longjmp(*leave, 1);
     return memory;
-}
-
-/** Stand in front of what allocates for jansson now: that is the program's to choose. */
-static void watch_allocations(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    json_malloc_t now;
-    json_free_t release;
-    pthread_mutex_lock(&lock);
-    json_get_alloc_funcs(&now, &release);
-    if (now != allocate_or_leave) {
-        allocate = now;
-        json_set_alloc_funcs(allocate_or_leave, release);
-    }
-    pthread_mutex_unlock(&lock);
 }
 
 zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
@@ -204,7 +186,6 @@ zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char
 {
     char shown[NAME_BYTES];
     jmp_buf here;
-    watch_allocations();
     *root = NULL;
     leave = &here;
     const bool left = setjmp(here) != 0;
