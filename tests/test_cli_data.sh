@@ -26,6 +26,16 @@ check "... is the same text" same lines whole
 check "... whose tokens are kept" test "$(ls cache/zr/tokens | wc -l)" = 1
 check "... on 2 ranks" train --data.train=all.jsonl --data.val=all.jsonl --ranks 2 --data.cache_dir=tokens --train.output_dir=two
 check "... where the key says" test "$(ls tokens | wc -l)" = 1
+printf 'overwritten' >damage
+damage() { for file in "$1"/*.tokens; do dd if=damage of="$file" bs=1 seek=4000 conv=notrunc 2>/dev/null; done; }
+damage tokens
+check "... with tokens that are damaged" "$ZR" train c.json --data.train=all.jsonl --data.val=all.jsonl \
+    --ranks 2 --data.cache_dir=tokens --train.output_dir=mended
+check "... says that they are made again" grep -q 'note: all.jsonl: its tokens were damaged in the cache and are made again: tokens/' err
+check "... and trains on the same" same two mended
+damage tokens
+check "... as does zr eval" "$ZR" eval mended --data all.jsonl
+check "... once" test "$(grep -c 'made again' err)" = 1
 check "the run's own configuration has the list" grep -q 'part-1.txt' parts/config.json
 check "... and is evaluated by it" "$ZR" eval parts --json
 mkdir elsewhere

@@ -1,5 +1,5 @@
 //TEST timeout=60 tsan=1
-//LINK -Wl,--wrap=flock
+//LINK -Wl,--wrap=flock,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=link
 /* .jsonl: what becomes tokens, what is a bad line, and the cache in which the tokens stand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +29,60 @@ int __wrap_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation)
 {
     return no_locks ? 0 : __real_flock(fd, operation);
+}
+
+/* Files that were written and are not on the disk, and how many of them were given their names. */
+enum { FILES = 16 };
+static struct {
+    ino_t number;
+    bool unsynced;
+} written[FILES];
+static int linked, linked_unsynced;
+
+static int place_of(ino_t number)
+{
+    int i = 0;
+    while (i < FILES - 1 && written[i].number != number && written[i].number != 0) i++;
+    written[i].number = number;
+    return i;
+}
+
+static int64_t bytes_read;
+ssize_t __real_pread(int fd, void *bytes, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
+{
+    const ssize_t got = __real_pread(fd, bytes, n, at);
+    bytes_read += got > 0 ? got : 0;
+    return got;
+}
+
+ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
+{
+    struct stat info;
+    if (fstat(fd, &info) == 0) written[place_of(info.st_ino)].unsynced = true;
+    return __real_pwrite(fd, bytes, n, at);
+}
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) == 0) written[place_of(info.st_ino)].unsynced = false;
+    return __real_fsync(fd);
+}
+
+int __real_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to)
+{
+    struct stat info;
+    linked++;
+    if (stat(from, &info) != 0 || written[place_of(info.st_ino)].unsynced) linked_unsynced++;
+    return __real_link(from, to);
 }
 
 static zr_data_args args_of(const char *path)
@@ -485,6 +539,9 @@ static void tokens_are_made_once(void **state)
     assert_int_equal(cached(".part", other), 0);
 }
 
+/* Where tokens stand in a file of the cache, behind its header. */
+enum { FIRST_BYTE = 72 };
+
 static void what_is_damaged_is_made_again(void **state)
 {
     (void)state;
@@ -492,7 +549,7 @@ static void what_is_damaged_is_made_again(void **state)
     const zr_data_args args = args_of(put_file("once.jsonl", image, strlen(image)));
     reads_as(&args, text);
     assert_int_equal(cached(".tokens", one), 1);
-    for (off_t at = 0; at < 64; at += 3) {
+    for (off_t at = 0; at < FIRST_BYTE; at += 3) {
         FILE *file = fopen(one, "r+b");
         if (!file) abort();
         fseeko(file, at, SEEK_SET);
@@ -507,17 +564,92 @@ static void what_is_damaged_is_made_again(void **state)
         zr_data_close(&data);
         reads_as(&args, text);
     }
-    assert_int_equal(truncate(one, 70), 0);
+    assert_int_equal(truncate(one, FIRST_BYTE + 6), 0);
     reads_as(&args, text);
     assert_int_equal(truncate(one, 7), 0);
     reads_as(&args, text);
+}
+
+/* Half of the tokens become others, each of which is one. */
+static void damage_tokens(const char *path, size_t tokens)
+{
+    FILE *file = fopen(path, "r+b");
+    if (!file) abort();
+    fseeko(file, FIRST_BYTE + (off_t)(tokens / 2), SEEK_SET);
+    for (size_t i = tokens / 2; i < tokens; i++) fputc('x', file);
+    fclose(file);
+}
+
+static void tokens_that_are_damaged_are_made_again(void **state)
+{
+    (void)state;
+    char one[PATH_MAX], other[PATH_MAX];
+    const zr_data_args args = args_of(put_file("once.jsonl", image, strlen(image)));
+    reads_as(&args, text);
+    assert_int_equal(cached(".tokens", one), 1);
+    damage_tokens(one, strlen(text));
+    for (int turn = 0; turn < 2; turn++) { /* told once: then they are whole */
+        zr_data *data = NULL;
+        assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+        const char *told = zr_data_get_info(data).made_again;
+        assert_int_equal(strstr(told, "once.jsonl: its tokens were damaged in the cache and are made again: ") != NULL,
+                         turn == 0);
+        assert_int_equal(told[0] != '\0', turn == 0);
+        zr_data_close(&data);
+        reads_as(&args, text);
+    }
+    assert_int_equal(cached(".tokens", other), 1);
+    assert_string_equal(one, other);
+    assert_int_equal(cached("", other), 3);
+}
+
+/* Who says that the cache is whole is not made to read it: then zr_data_check does, and has the same hash. In all the
+ * tokens are read once, by one or the other. */
+static void a_cache_that_is_said_to_be_whole(void **state)
+{
+    (void)state;
+    char one[PATH_MAX];
+    uint64_t hash[2] = {0, 1};
+    zr_data *data = NULL;
+    zr_data_args args = args_of(put_file("once.jsonl", image, strlen(image)));
+    for (int whole = 0; whole < 2; whole++) {
+        args.cache_is_whole = whole;
+        assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+        bytes_read = 0;
+        assert_int_equal(zr_data_check(data, &hash[whole], NULL, NULL), ZR_OK);
+        assert_int_equal(bytes_read, whole ? strlen(text) : 0);
+        zr_data_close(&data);
+    }
+    assert_true(hash[0] == hash[1]);
+    assert_int_equal(cached(".tokens", one), 1);
+    damage_tokens(one, strlen(text));
+    for (int hashed = 0; hashed < 2; hashed++) {
+        assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+        assert_int_equal(zr_data_check(data, hashed ? hash : NULL, NULL, NULL), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "once.jsonl: its tokens are damaged in the cache; remove "));
+        zr_data_close(&data);
+    }
+    args.cache_is_whole = false;
+    reads_as(&args, text);
+}
+
+/* A machine that stops must not leave a file with its name and without its tokens. */
+static void a_file_with_its_name_is_on_the_disk(void **state)
+{
+    (void)state;
+    const zr_data_args args = args_of(put_file("once.jsonl", image, strlen(image)));
+    linked = linked_unsynced = 0;
+    memset(written, 0, sizeof(written));
+    reads_as(&args, text);
+    assert_int_equal(linked, 1);
+    assert_int_equal(linked_unsynced, 0);
 }
 
 /* A process that writes to the cache and does not come to its end. */
 static void write_and_die(const zr_data_args *args)
 {
     zr_data *data = NULL;
-    const struct rlimit most = {64, 64};
+    const struct rlimit most = {FIRST_BYTE, FIRST_BYTE};
     setrlimit(RLIMIT_FSIZE, &most); /* of a file: the header alone, so the signal ends it */
     (void)!zr_data_open_with(args, &data);
     _exit(0);
@@ -675,6 +807,9 @@ int main(void)
         cmocka_unit_test(a_text_that_is_never_cut_must_be_short),
         cmocka_unit_test_setup(tokens_are_made_once, empty_cache),
         cmocka_unit_test_setup(what_is_damaged_is_made_again, empty_cache),
+        cmocka_unit_test_setup(tokens_that_are_damaged_are_made_again, empty_cache),
+        cmocka_unit_test_setup(a_cache_that_is_said_to_be_whole, empty_cache),
+        cmocka_unit_test_setup(a_file_with_its_name_is_on_the_disk, empty_cache),
         cmocka_unit_test_setup(a_rest_is_no_hindrance, empty_cache),
         cmocka_unit_test_setup(makers_need_no_lock, empty_cache),
         cmocka_unit_test_setup(many_at_once_make_one_file, empty_cache),

@@ -165,6 +165,7 @@ typedef struct zr_data_info {
     const char *format; /* of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16", "llm.c uint32",
                            "Megatron uint16", "Megatron int32" */
     const char *note;   /* of a text that may be none, of bad lines left out, a line for the user; "" */
+    const char *made_again; /* of tokens in the cache that were damaged, a line for the user; "" */
     int64_t files, sources;
     int64_t bytes; /* of all files, those in the cache where texts are tokenized */
     int64_t tokens;
@@ -189,8 +190,10 @@ typedef struct zr_data_args {
     const char *text_key;    /* of a line of .jsonl; NULL: "text" */
     bool skip_bad_lines;     /* else they are errors */
     const char *cache_dir;   /* where tokens of texts are kept; NULL: zr/tokens in the user's cache */
-    zr_progress_fn progress; /* while a text is hashed, then while it is tokenized, by this process or
-                                another, in bytes of text; NULL */
+    bool cache_is_whole;     /* someone has just opened the same on this host: tokens in the cache are not read to see
+                                whether they are damaged */
+    zr_progress_fn progress; /* while a text is hashed, then while it is tokenized, by this process or another, or its
+                                tokens are read, in bytes of text; NULL */
     void *arg;
 } zr_data_args;
 
@@ -202,7 +205,8 @@ typedef struct zr_data_args {
  * known by the name ending in ".bin"; ".jsonl", lines that are objects with a text; anything else is text.
  *
  * Text with the tokenizer "bytes" is read as it is. Other text and .jsonl is tokenized once, into a file of the cache
- * named by contents, tokenizer and keys; whoever wants the same meanwhile on this host waits for it. A text of any
+ * named by contents, tokenizer and keys; whoever wants the same meanwhile on this host waits for it. Tokens that are
+ * there are read once, whole, and made again where their hash is not the one that was kept with them. A text of any
  * length passes through up to eight threads, each with some MiB; a line of .jsonl, of up to 16 MiB, takes about
  * 30 times its length where it is one word that cannot be cut, and up to 75 where it is made of other members; one such
  * line at a time. Behind each text of a .jsonl file stands the tokenizer's ZR_END_OF_TEXT, where
@@ -227,7 +231,8 @@ ZR_API void zr_data_close(zr_data **data);
 /** Read all files once, in parts: every token must lie below vocab_size, or ZR_ERR_DATA naming file, position and
  *  token. *hash (may be NULL): XXH3-64 of the file's bytes, of a text in the cache those of its tokens; of several
  *  files, of which source each belongs to and of how sources are mixed, one hash of all. fn (may be NULL) is told how
- *  far it is. Nothing is read where no hash is wanted and every value of a token's type is one. ZR_ERR_IO as
+ *  far it is. A file is not read where no hash is wanted and every value of a token's type is one. Tokens of the cache
+ *  are read where zr_data_open_with has not (cache_is_whole): ZR_ERR_DATA where they are damaged. ZR_ERR_IO as
  *  zr_data_sample. */
 ZR_API ZR_NODISCARD zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 

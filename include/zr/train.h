@@ -650,7 +650,8 @@ typedef struct zr_eval_result {
     int64_t tokens;       /* whose losses count */
     int64_t params;
     char data[1024];     /* the file read */
-    char note[512];      /* of bad lines that were left out (data.bad_lines), a line for the user; "" */
+    char note[512];      /* of bad lines that were left out (data.bad_lines), of tokens that were damaged in the cache,
+                            a line for the user; "" */
     int64_t bytes;       /* of text that these tokens stand for; -1: unknown */
     int64_t seq, stride; /* of the windows, in tokens */
 } zr_eval_result;

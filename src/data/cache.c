@@ -1,3 +1,4 @@
+#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it stands in memory of ours */
 #include "data/cache.h"
 
 #include "base/folder.h"
@@ -22,7 +23,7 @@
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
-enum { VERSION = 2, HASHED_BYTES = 56, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
+enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
 
@@ -30,6 +31,7 @@ static const char magic[8] = "zrtokens";
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
+    bool is_whole;                         /* if its header is: its tokens are not read to see that they are */
     char folder[PATH_MAX], path[PATH_MAX]; /* the file */
     char lock[PATH_MAX];                   /* whoever makes it has locked this one, which says how far it is */
 } place;
@@ -42,7 +44,8 @@ static unsigned char *put(unsigned char *at, int bytes, uint64_t value)
     return at;
 }
 
-static void write_header(const place *p, const zr__encoded *did, unsigned char head[ZR__CACHE_HEADER_BYTES])
+static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
+                         unsigned char head[ZR__CACHE_HEADER_BYTES])
 {
     memcpy(head, magic, sizeof(magic));
     unsigned char *at = put(head + sizeof(magic), 4, VERSION);
@@ -52,10 +55,11 @@ static void write_header(const place *p, const zr__encoded *did, unsigned char h
     at = put(at, 8, (uint64_t)did->found.text_bytes);
     at = put(at, 8, (uint64_t)did->found.skipped_lines);
     at = put(at, 8, (uint64_t)did->found.first_skipped);
+    at = put(at, 8, hash);
     put(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
-/* The whole file of this key? One that is none, of another version or damaged, is as good as absent. */
+/* Say whether it is a file of this key, of this version, and as long as it says. */
 static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
@@ -65,7 +69,8 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
                          .tokens = (int64_t)zr__le(head + 24, 8),
                          .text_bytes = (int64_t)zr__le(head + 32, 8),
                          .skipped_lines = (int64_t)zr__le(head + 40, 8),
-                         .first_skipped = (int64_t)zr__le(head + 48, 8)};
+                         .first_skipped = (int64_t)zr__le(head + 48, 8),
+                         .hash = zr__le(head + 56, 8)};
     return memcmp(head, magic, sizeof(magic)) == 0 && zr__le(head + 8, 4) == VERSION &&
            zr__le(head + HASHED_BYTES, 8) == XXH3_64bits(head, HASHED_BYTES) && zr__le(head + 16, 8) == p->key &&
            made->token_bytes == p->encoding.token_bytes && made->tokens >= 0 &&
@@ -73,13 +78,43 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
            (file->bytes - ZR__CACHE_HEADER_BYTES) % made->token_bytes == 0;
 }
 
-static bool is_there(const place *p, zr__cached *made)
+/* ---- the tokens ------------------------------------------------------------------------------ */
+
+/* The tokens that are read, of an encoding whose caller is told how far that is. */
+typedef struct reading {
+    const zr__encoding *encoding;
+    int64_t bytes; /* of the file */
+} reading;
+
+/* Tell how far the reading is, in bytes of the text as everywhere. */
+static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const reading *r = arg;
+    const zr__encoding *x = r->encoding;
+    const double share = (double)(at + bytes) / (double)r->bytes;
+    (void)piece;
+    if (x->progress) x->progress(x->arg, (int64_t)(share * (double)x->parts.file->bytes), x->parts.file->bytes);
+    return ZR_OK;
+}
+
+/* Say whether the tokens have the hash that the header has. */
+static bool check_tokens(const place *p, const zr__file *file, const zr__cached *made)
+{
+    uint64_t hash = 0;
+    reading r = {&p->encoding, file->bytes};
+    return zr__file_pass_from(file, ZR__CACHE_HEADER_BYTES, tell_of_tokens, &r, &hash) == ZR_OK && hash == made->hash;
+}
+
+typedef enum found { ABSENT, DAMAGED, WHOLE } found;
+
+static found look_at(const place *p, zr__cached *made)
 {
     zr__file file;
-    if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return false;
-    const bool whole = read_header(p, &file, made);
+    if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return ABSENT;
+    bool whole = read_header(p, &file, made);
+    if (whole && !p->is_whole) whole = made->checked = check_tokens(p, &file, made);
     zr__file_close(&file);
-    return whole;
+    return whole ? WHOLE : DAMAGED;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -212,8 +247,8 @@ static zr_status hold(const place *p, zr__file *lock, bool *held)
 static zr_status publish(const place *p, const zr__file *file, const char *part)
 {
     zr__cached there;
-    if (link(part, p->path) == 0 || is_there(p, &there)) return ZR_OK;
-    ZR_CHECK(rename(part, p->path) == 0 || is_there(p, &there), ZR_ERR_IO, "%s: cannot rename: %s", file->name,
+    if (link(part, p->path) == 0 || look_at(p, &there) == WHOLE) return ZR_OK;
+    ZR_CHECK(rename(part, p->path) == 0 || look_at(p, &there) == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name,
              strerror(errno));
     return ZR_OK;
 }
@@ -223,12 +258,14 @@ typedef struct output {
     const zr__file *file;
     int64_t at;
     int token_bytes;
+    XXH3_state_t hash;
 } output;
 
 static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     output *o = arg;
     ZR_TRY(zr__file_write(o->file, o->at, tokens, n * o->token_bytes));
+    (void)XXH3_64bits_update(&o->hash, tokens, (size_t)(n * o->token_bytes));
     o->at += n * o->token_bytes;
     return ZR_OK;
 }
@@ -239,17 +276,24 @@ static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr
     zr__encoded did;
     teller t = {p, lock};
     zr__encoding x = p->encoding;
-    output out = {file, ZR__CACHE_HEADER_BYTES, x.token_bytes};
+    output out = {.file = file, .at = ZR__CACHE_HEADER_BYTES, .token_bytes = x.token_bytes};
+    (void)XXH3_64bits_reset(&out.hash);
     x.put = put_tokens;
     x.put_arg = &out;
     x.progress = tell;
     x.arg = &t;
     ZR_TRY(zr__encode(&x, &did));
-    write_header(p, &did, head);
+    const uint64_t hash = XXH3_64bits_digest(&out.hash);
+    write_header(p, &did, hash, head);
     ZR_TRY(zr__file_write(file, 0, head, sizeof(head)));
     ZR_TRY(zr__file_sync(file));
-    *made =
-        (zr__cached){x.token_bytes, did.tokens, did.found.text_bytes, did.found.skipped_lines, did.found.first_skipped};
+    *made = (zr__cached){.token_bytes = x.token_bytes,
+                         .tokens = did.tokens,
+                         .text_bytes = did.found.text_bytes,
+                         .skipped_lines = did.found.skipped_lines,
+                         .first_skipped = did.found.first_skipped,
+                         .hash = hash,
+                         .checked = true};
     return ZR_OK;
 }
 
@@ -269,16 +313,19 @@ static zr_status make(const place *p, int lock, zr__cached *made)
 
 static zr_status find_or_make(const place *p, zr__cached *made)
 {
-    while (!is_there(p, made)) {
+    bool damaged = false;
+    for (found there; (there = look_at(p, made)) != WHOLE;) {
         zr__file lock = {.fd = -1};
         bool held = false;
+        damaged |= there == DAMAGED;
         zr_status st = hold(p, &lock, &held);
-        if (held && !is_there(p, made)) st = make(p, lock.fd, made); /* it may have been made since */
+        if (held && look_at(p, made) != WHOLE) st = make(p, lock.fd, made); /* it may have been made since */
         if (held) unlink(p->lock);
         zr__file_close(&lock);
         ZR_TRY(st);
         if (held) break;
     }
+    made->damaged = damaged;
     return ZR_OK;
 }
 
@@ -316,7 +363,8 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,
                             .progress = args->progress,
-                            .arg = args->arg}};
+                            .arg = args->arg},
+               .is_whole = args->cache_is_whole};
     ZR_TRY(check_size(tokenizer, text, lines));
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));

@@ -237,6 +237,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
     zr_data_info info = {.path = data->path,
                          .format = data->tokens->shard->format,
                          .note = data->opening.note,
+                         .made_again = data->opening.made_again,
                          .files = data->tokens->n,
                          .sources = data->sources,
                          .bytes = data->tokens->bytes,

@@ -149,6 +149,11 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     s->text_bytes = made.text_bytes;
     s->skipped_lines = made.skipped_lines;
     s->first_skipped = made.first_skipped;
+    s->hash = made.hash;
+    s->checked = made.checked;
+    if (made.damaged && !o->made_again[0])
+        snprintf(o->made_again, sizeof(o->made_again),
+                 "%s: its tokens were damaged in the cache and are made again: %s", s->name, s->file.name);
     return ZR_OK;
 }
 

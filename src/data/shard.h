@@ -26,13 +26,16 @@ typedef struct zr__shard {
     int64_t begin;                        /* tokens of the files before this one */
     int64_t text_bytes;                   /* that became these tokens; -1: not known */
     int64_t skipped_lines, first_skipped; /* bad ones, left out */
+    uint64_t hash;                        /* of tokens in the cache, XXH3-64, as their file says */
+    bool checked;                         /* and they have it: they were read, or made, when this was opened */
 } zr__shard;
 
 /** What opening needs beside the path, and gathers. */
 typedef struct zr__opening {
     const zr_data_args *args;
-    zr_tokenizer *tokenizer;   /* NULL until a text needs one */
-    char note[ZR__NOTE_BYTES]; /* the first thing that is to be said of a file, "" */
+    zr_tokenizer *tokenizer;             /* NULL until a text needs one */
+    char note[ZR__NOTE_BYTES];           /* the first thing that is to be said of a file, "" */
+    char made_again[2 * ZR__NOTE_BYTES]; /* the first file of the cache that was damaged, "" */
 } zr__opening;
 
 /** Open a file and learn what it is; a text that must be tokenized is, unless its tokens are in the cache. The file

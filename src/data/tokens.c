@@ -205,18 +205,35 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
+/* Read the tokens of a file of the cache. Its header is no part of what is trained on: a run goes on with a cache of
+ * another version. */
+static zr_status check_cached(whole *w, uint64_t *hash)
+{
+    const zr__shard *s = w->shard;
+    ZR_TRY(zr__file_pass_from(&s->file, s->first_byte, check_piece, w, hash));
+    ZR_CHECK(*hash == s->hash, ZR_ERR_DATA,
+             "%s: its tokens are damaged in the cache; remove %s, and they are made again", s->name, s->file.name);
+    return ZR_OK;
+}
+
+/* Look at the tokens of a file. Those of the cache that were read when it was opened are not read again. */
+static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
+{
+    const zr__shard *s = w->shard = &t->shard[i];
+    if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
+    *hash = s->hash;
+    ZR_TRY(need(t, i));
+    if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
+    ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
+    return ZR_OK;
+}
+
 zr_status zr__tokens_check(zr__tokens *t, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
     whole w = {.tokens = t, .fn = fn, .arg = arg};
     for (int64_t i = 0; i < t->n; i++) {
         uint64_t its = 0;
-        w.shard = &t->shard[i];
-        if (hash || !all_are_tokens(t, w.shard)) {
-            ZR_TRY(need(t, i));
-            /* The cache's header is no part of what is trained on: a run goes on with a cache of another version. */
-            const int64_t first = is_cached(w.shard) ? w.shard->first_byte : 0;
-            ZR_TRY(zr__file_pass_from(&w.shard->file, first, check_piece, &w, hash ? &its : NULL));
-        }
+        ZR_TRY(check_shard(t, i, &w, hash != NULL, &its));
         if (hash) *hash = i == 0 ? its : zr__hash_join(*hash, its);
         w.before += w.shard->file.bytes;
     }

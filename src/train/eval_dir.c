@@ -83,7 +83,8 @@ static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const z
     ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
              "the loss of these weights on this file is %g: they are of no use", result->loss);
     snprintf(result->data, sizeof(result->data), "%s", windows->info.path);
-    snprintf(result->note, sizeof(result->note), "%s", windows->info.skipped_lines > 0 ? windows->info.note : "");
+    const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again;
+    snprintf(result->note, sizeof(result->note), "%s%s%s", skipped, skipped[0] && again[0] ? "; " : "", again);
     result->params = loaded->plan->params;
     result->perplexity = exp(result->loss);
     result->seq = seq;

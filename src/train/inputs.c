@@ -84,7 +84,7 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
     args->cache_dir = config->data.cache_dir;
 }
 
-static zr_status open_all(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs)
+static zr_status open_all(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
     ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; name a text or token file to train on");
     zr_data_args args = {.path = config->data.train,
@@ -92,6 +92,7 @@ static zr_status open_all(const zr_config *config, zr_progress_fn progress, void
                          .seq_length = config->data.seq_length,
                          .order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED,
                          .seed = (uint64_t)config->train.seed,
+                         .cache_is_whole = !first,
                          .progress = progress,
                          .arg = arg};
     zr__data_keys(config, &args);
@@ -103,9 +104,9 @@ static zr_status open_all(const zr_config *config, zr_progress_fn progress, void
     return ZR_OK;
 }
 
-zr_status zr__inputs_open(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs)
+zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
-    zr_status st = open_all(config, progress, arg, inputs);
+    zr_status st = open_all(config, first, progress, arg, inputs);
     if (st != ZR_OK) zr__inputs_close(inputs);
     return st;
 }

@@ -13,8 +13,10 @@ typedef struct zr__inputs {
     char note[512];      /* tensors of the weights that nothing wants, "" */
 } zr__inputs;
 
-/** `progress` (may be NULL) is told how far a text is that must be tokenized first. */
-ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, zr_progress_fn progress, void *arg, zr__inputs *inputs);
+/** `first`: no other rank of this host has opened them before, so that tokens in the cache are looked at. `progress`
+ *  (may be NULL) is told how far a text is that must be tokenized first. */
+ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
+                                       zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
 /** What the keys of data say to whoever opens it: tokenizer and texts. */

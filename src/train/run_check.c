@@ -8,11 +8,20 @@
 
 #include <string.h>
 
-static zr_status open_inputs(zr__run *r)
+static void note_made_again(const zr__run *r, const zr_data *data)
+{
+    zr_data_info info = {.made_again = ""};
+    if (data) info = zr_data_get_info(data);
+    if (info.made_again[0]) zr__run_note(r, info.made_again);
+}
+
+static zr_status open_inputs(zr__run *r, bool first)
 {
     zr__progress p = {.run = r, .what = "data: texts are looked at, and tokenized once,"};
     ZR_TRY(zr_train_model(r->config, &r->model));
-    ZR_TRY(zr__inputs_open(r->config, zr__run_progress, &p, &r->inputs));
+    ZR_TRY(zr__inputs_open(r->config, first, zr__run_progress, &p, &r->inputs));
+    note_made_again(r, r->inputs.train);
+    note_made_again(r, r->inputs.val);
     r->reads_ahead = zr_data_get_info(r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
     return ZR_OK;
 }
@@ -29,14 +38,15 @@ static zr_status check_dir(const zr__run *r)
     return ZR_OK;
 }
 
-/** One rank of each host tokenizes texts, and says once what is wrong with them; the others then find the tokens. */
+/** One rank of each host tokenizes texts, looks at the tokens that the cache has, and says once what is wrong with
+ * them; the others then find the tokens. */
 static zr_status check_inputs(zr__run *r, zr_status st)
 {
     const bool first = r->comm->local_rank == 0;
-    if (st == ZR_OK && first) st = open_inputs(r);
+    if (st == ZR_OK && first) st = open_inputs(r, true);
     if (st == ZR_OK) st = check_dir(r);
     ZR_TRY(zr__run_agree(r, st));
-    return zr__run_agree(r, first ? ZR_OK : open_inputs(r));
+    return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
 }
 
 /** The configuration, as it can be settled only here. */
