@@ -1,5 +1,5 @@
 //TEST timeout=20 needs=/proc/self
-//LINK -Wl,--wrap=open
+//LINK -Wl,--wrap=open,--wrap=unlink
 /* The directory of a run: another job that comes and goes between the look at it and its lock, locks whose process is
  * gone, and metrics that are cut. */
 #include <setjmp.h>
@@ -8,10 +8,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #include "tempdir.h"
 #include "train/run_dir.h"
@@ -34,6 +40,43 @@ int __wrap_open(const char *path, int flags, ...)
         left_behind = NULL;
     }
     return __real_open(path, flags, mode);
+}
+
+/* A folder out of which nothing can be removed. */
+static bool keeps_all;
+int __real_unlink(const char *path);
+int __wrap_unlink(const char *path);
+int __wrap_unlink(const char *path)
+{
+    if (!keeps_all) return __real_unlink(path);
+    errno = EACCES;
+    return -1;
+}
+
+/* A disk that has room for files of so many bytes. */
+static void set_room(rlim_t bytes)
+{
+    struct rlimit most;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &most), 0);
+    signal(SIGXFSZ, SIG_IGN); /* it is an error then */
+    most.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &most), 0);
+}
+
+/* Each of these alone, and a run has been there. */
+static void rests_of_a_run_are_not_written_over(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"left/config.json", "left/metrics.jsonl", "left/run.json", "left/model",
+                                        "left/model.tmp",   "left/model.old",     "left/latest",   "left/best"};
+    assert_int_equal(mkdir(in_tempdir("left"), 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        put_file(names[i], "theirs", 6);
+        assert_int_equal(zr__run_dir_check(in_tempdir("left")), ZR_ERR_CREATE);
+        if (!strstr(zr_error_message(), strchr(names[i], '/') + 1)) fail_msg("%s: %s", names[i], zr_error_message());
+        assert_int_equal(remove(in_tempdir(names[i])), 0);
+        assert_int_equal(zr__run_dir_check(in_tempdir("left")), ZR_OK);
+    }
 }
 
 static void a_run_between_look_and_lock(void **state)
@@ -136,8 +179,6 @@ static void locks_that_were_left(void **state)
         assert_true(zr__lock_key(in_tempdir("lock")) != key);
         assert_false(taken(gone));
     }
-    put_file("lock", "", 0); /* not written yet: somebody is about to */
-    assert_false(taken(gone));
     snprintf(host, sizeof host, "%.*s, process 999999999\n", (int)strcspn(mine, ","), mine);
     put_file("lock", host, strlen(host)); /* whose processes these numbers are of is not said */
     assert_false(taken(gone));
@@ -146,6 +187,163 @@ static void locks_that_were_left(void **state)
     assert_int_equal(symlink("theirs", in_tempdir("lock")), 0);
     assert_false(taken(gone));
     remove(in_tempdir("lock"));
+}
+
+/* This process's lock, as that of a process that is gone. */
+static void put_dead_lock(char text[1024])
+{
+    char gone[ZR_LOCK_HOLDER_BYTES];
+    remove(in_tempdir("lock"));
+    assert_true(taken(gone));
+    read_back("lock", text, 1024);
+    put_lock(text, "process ", "999999999");
+    read_back("lock", text, 1024);
+}
+
+/* A name that does not fit on the disk leaves the lock that was there, which the next job takes over. */
+static void a_full_disk_keeps_the_name_in_a_lock(void **state)
+{
+    (void)state;
+    char dead[1024], now[1024], gone[ZR_LOCK_HOLDER_BYTES];
+    put_dead_lock(dead);
+    for (rlim_t room = 0; room < 60; room += 20) {
+        set_room(room);
+        assert_int_equal(zr__lock_take(in_tempdir("lock"), gone), ZR_ERR_CREATE);
+        set_room(RLIM_INFINITY);
+        if (!strstr(zr_error_message(), "cannot write ")) fail_msg("%s", zr_error_message());
+        read_back("lock", now, sizeof now);
+        assert_string_equal(now, dead);
+    }
+    assert_true(taken(gone));
+    assert_non_null(strstr(gone, "process 999999999"));
+    remove(in_tempdir("lock"));
+    set_room(20); /* nor does a new one stay without a name */
+    assert_int_equal(zr__lock_take(in_tempdir("lock"), gone), ZR_ERR_CREATE);
+    set_room(RLIM_INFINITY);
+    assert_int_equal(access(in_tempdir("lock"), F_OK), -1);
+}
+
+/* A shorter name leaves nothing of a longer one. */
+static void a_lock_that_is_taken_over_is_as_long_as_it_is(void **state)
+{
+    (void)state;
+    char dead[1024], now[1024], gone[ZR_LOCK_HOLDER_BYTES];
+    put_dead_lock(dead);
+    FILE *file = fopen(in_tempdir("lock"), "ab");
+    assert_non_null(file);
+    fputs("a line more\n", file);
+    fclose(file);
+    assert_true(taken(gone));
+    read_back("lock", now, sizeof now);
+    assert_null(strstr(now, "a line more"));
+}
+
+/* Of two that find it at once the second one leaves it to the first. */
+static void a_lock_that_another_takes_over(void **state)
+{
+    (void)state;
+    char dead[1024], now[1024], gone[ZR_LOCK_HOLDER_BYTES];
+    put_dead_lock(dead);
+    int fd = open(in_tempdir("lock"), O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_false(taken(gone));
+    read_back("lock", now, sizeof now);
+    assert_string_equal(now, dead);
+    close(fd);
+    assert_true(taken(gone));
+}
+
+/* A process that has ended and is not collected yet has nothing any more. */
+static void a_lock_of_a_process_that_has_ended(void **state)
+{
+    (void)state;
+    char mine[1024], gone[ZR_LOCK_HOLDER_BYTES], path[64], word[64], line[1024] = "";
+    siginfo_t info;
+    remove(in_tempdir("lock"));
+    assert_true(taken(gone));
+    read_back("lock", mine, sizeof mine);
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)child);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    line[fread(line, 1, sizeof line - 1, file)] = '\0';
+    fclose(file);
+    const char *at = strrchr(line, ')') + 1; /* field 22 is when it was started */
+    for (int field = 2; field < 21; field++) at = strchr(at + 1, ' ');
+    snprintf(word, sizeof word, "%llu", strtoull(at, NULL, 10));
+    put_lock(mine, "started ", word);
+    read_back("lock", mine, sizeof mine);
+    snprintf(word, sizeof word, "%ld", (long)child);
+    put_lock(mine, "process ", word);
+    assert_true(taken(gone));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* The lock was made so many seconds ago. */
+static void set_age(time_t sec)
+{
+    const struct timespec then[2] = {{.tv_sec = time(NULL) - sec}, {.tv_sec = time(NULL) - sec}};
+    assert_int_equal(utimensat(AT_FDCWD, in_tempdir("lock"), then, 0), 0);
+}
+
+/* Whoever made it is about to write its name, or never will. */
+static void a_lock_without_a_name(void **state)
+{
+    (void)state;
+    char now[1024], gone[ZR_LOCK_HOLDER_BYTES];
+    put_file("lock", "", 0);
+    assert_false(taken(gone));
+    assert_non_null(strstr(zr_error_message(), "has not written its name into"));
+    assert_non_null(strstr(zr_error_message(), "start again 10 seconds from now, and its lock is taken over"));
+    set_age(60);
+    int fd = open(in_tempdir("lock"), O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_false(taken(gone)); /* another one is at it */
+    close(fd);
+    assert_true(taken(gone));
+    assert_string_equal(gone, "its lock has no name");
+    read_back("lock", now, sizeof now);
+    assert_true(strncmp(now, "host ", 5) == 0);
+    put_file("lock", "no name of a process\n", 21); /* this is not empty, and whose it is cannot be known */
+    set_age(60);
+    assert_false(taken(gone));
+    remove(in_tempdir("lock"));
+}
+
+/* A lock that cannot be removed has no name any more, so that other hosts need not ask whose it was. */
+static void a_lock_that_stays(void **state)
+{
+    (void)state;
+    char gone[ZR_LOCK_HOLDER_BYTES];
+    remove(in_tempdir("lock"));
+    assert_true(taken(gone));
+    keeps_all = true;
+    zr__lock_release(in_tempdir("lock"));
+    keeps_all = false;
+    struct stat info;
+    assert_int_equal(stat(in_tempdir("lock"), &info), 0);
+    assert_int_equal(info.st_size, 0);
+    set_age(60);
+    assert_true(taken(gone));
+    zr__lock_release(in_tempdir("lock"));
+    assert_int_equal(access(in_tempdir("lock"), F_OK), -1);
+}
+
+/* A run removes no lock but its own. */
+static void a_lock_that_has_become_another_jobs(void **state)
+{
+    (void)state;
+    zr__run_dir dir = ZR_RUN_DIR_INIT;
+    char mine[1024];
+    assert_int_equal(zr__run_dir_open(&dir, in_tempdir("taken"), "{}"), ZR_OK);
+    read_back("taken/lock", mine, sizeof mine);
+    put_lock(mine, "key ", "0000000000000001");
+    assert_int_equal(rename(in_tempdir("lock"), in_tempdir("taken/lock")), 0);
+    zr__run_dir_close(&dir);
+    assert_int_equal(access(in_tempdir("taken/lock"), F_OK), 0);
+    assert_true(zr__lock_key(in_tempdir("taken/lock")) == 1);
 }
 
 /* ---- metrics ---------------------------------------------------------------------------------- */
@@ -169,6 +367,8 @@ static void metrics_are_cut(void **state)
                 {5, {one, two, eval}, 3, {false, false, 1.5}},
                 {2, {one, two, eval, two}, 4, {true, false, 1.5}},
                 {1, {half}, 0, {false, false, INFINITY}},
+                {3, {one, two, half}, 2, {false, false, INFINITY}},
+                {3, {half}, 0, {false, false, INFINITY}},
                 {2, {one, two, eval, "{\"step\":3}\n"}, 3, {true, false, 1.5}},
                 {2, {one, two, eval, sample}, 4, {true, true, 1.5}},
                 {2, {one, two, sample, "{\"step\":3}\n"}, 3, {false, true, INFINITY}},
@@ -199,8 +399,17 @@ static void metrics_are_cut(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_between_look_and_lock),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rests_of_a_run_are_not_written_over),
+                                       cmocka_unit_test(a_run_between_look_and_lock),
                                        cmocka_unit_test(a_directory_that_is_renamed_before_it_is_closed),
-                                       cmocka_unit_test(locks_that_were_left), cmocka_unit_test(metrics_are_cut)};
+                                       cmocka_unit_test(locks_that_were_left),
+                                       cmocka_unit_test(a_full_disk_keeps_the_name_in_a_lock),
+                                       cmocka_unit_test(a_lock_that_is_taken_over_is_as_long_as_it_is),
+                                       cmocka_unit_test(a_lock_that_another_takes_over),
+                                       cmocka_unit_test(a_lock_of_a_process_that_has_ended),
+                                       cmocka_unit_test(a_lock_without_a_name),
+                                       cmocka_unit_test(a_lock_that_stays),
+                                       cmocka_unit_test(a_lock_that_has_become_another_jobs),
+                                       cmocka_unit_test(metrics_are_cut)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -13,10 +13,14 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
+
+/* A lock is written as soon as it is made: one that is empty for longer is nobody's. */
+enum { EMPTY_SEC = 10 };
 
 /** A process, as it is told from any that had or will have its number. */
 typedef struct holder {
@@ -138,15 +142,20 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     close(fd);
 }
 
-static zr_status write_all(int fd, const char *path, const holder *me)
+/** Write the name of this process. The size comes last: on a full disk what was there is still there, and `before` is
+ * put back over a part that was written, so that the lock never loses its name. */
+static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES], shown[SHOWN_BYTES];
-    int n = write_text(me, text);
+    const int n = write_text(me, text);
     errno = 0;
-    ssize_t put = ftruncate(fd, 0) == 0 ? write(fd, text, (size_t)n) : -1;
-    ZR_CHECK(put == n, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             put < 0 ? strerror(errno) : "no room");
-    return ZR_OK;
+    const ssize_t put = write(fd, text, (size_t)n); /* nothing was read or written from here before */
+    if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
+    const int error = errno;
+    const size_t old = strlen(before);
+    if (put > 0 && pwrite(fd, before, old, 0) == (ssize_t)old) (void)!ftruncate(fd, (off_t)old);
+    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+                   error ? strerror(error) : "no room");
 }
 
 /** Say whose it is. */
@@ -154,12 +163,18 @@ static zr_status in_use(const char *path)
 {
     char who[TEXT_BYTES], dir[SHOWN_BYTES], shown[SHOWN_BYTES], folder[SHOWN_BYTES];
     const char *slash = strrchr(path, '/');
+    struct stat info;
     read_lock(path, who);
     who[strcspn(who, "\n")] = '\0';
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    zr__text_escape(folder, dir, sizeof(dir));
+    zr__text_escape(path, shown, sizeof(shown));
+    ZR_CHECK(lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > 0, ZR_ERR_CREATE,
+             "train.output_dir %s is in use by another job, which has not written its name into %s yet; if it is gone, "
+             "start again %d seconds from now, and its lock is taken over",
+             dir, shown, EMPTY_SEC);
     return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
-                   zr__text_escape(folder, dir, sizeof(dir)), who[0] ? who : "its lock says no name",
-                   zr__text_escape(path, shown, sizeof(shown)));
+                   dir, who[0] ? who : "its lock says no name", shown);
 }
 
 static bool is_file(int fd, const char *path)
@@ -169,6 +184,13 @@ static bool is_file(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
+/** Say whether it has been empty for so long that nobody will write a name into it. */
+static bool is_abandoned(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
+}
+
 /** Two that find the same lock left behind take turns: the second one finds the first one's name in it. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
@@ -176,10 +198,23 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     bool mine = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_file(fd, path);
     read_all(fd, text);
     holder its = read_text(text);
-    if (!mine || !is_gone(&its, me)) return in_use(path);
-    ZR_TRY(write_all(fd, path, me));
-    snprintf(gone, ZR_LOCK_HOLDER_BYTES, "%.*s", (int)strcspn(text, "\n"), text);
+    if (!mine || (!is_gone(&its, me) && !is_abandoned(fd))) return in_use(path);
+    ZR_TRY(write_all(fd, path, me, text));
+    snprintf(gone, ZR_LOCK_HOLDER_BYTES, "%.*s", text[0] ? (int)strcspn(text, "\n") : TEXT_BYTES,
+             text[0] ? text : "its lock has no name");
     return ZR_OK;
+}
+
+/** Give a new lock its name. Whoever finds it empty looks at it under flock, for a moment: this process may have been
+ *  stopped for so long that the lock is another's by now. */
+static zr_status fill(int fd, const char *path, const holder *me)
+{
+    struct stat info;
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+    if (!is_file(fd, path) || fstat(fd, &info) != 0 || info.st_size > 0) return in_use(path);
+    zr_status st = write_all(fd, path, me, "");
+    if (st != ZR_OK) unlink(path);
+    return st;
 }
 
 zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
@@ -193,10 +228,14 @@ zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
     if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
     ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
              strerror(errno));
-    zr_status st = made ? write_all(fd, path, &me) : take_over(fd, path, &me, gone);
+    zr_status st = made ? fill(fd, path, &me) : take_over(fd, path, &me, gone);
     close(fd);
-    if (made && st != ZR_OK) unlink(path);
     return st;
+}
+
+void zr__lock_release(const char *path)
+{
+    if (unlink(path) != 0) (void)!truncate(path, 0);
 }
 
 uint64_t zr__lock_key(const char *path)

@@ -271,7 +271,7 @@ void zr__run_dir_close(zr__run_dir *dir)
     zr__metrics_close(&dir->metrics);
     if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
         zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK)
-        unlink(lock);
+        zr__lock_release(lock);
     dir->locked = false;
     if (dir->place >= 0) close(dir->place);
     dir->place = -1;
