@@ -148,10 +148,42 @@ static void control_bytes_are_escaped(void **state)
     assert_string_equal(zr__text_escape("a\xc2\x9b"
                                         "31m",
                                         out, sizeof(out)),
-                        "a\xc2\\x9b31m");
+                        "a\\xc2\\x9b31m");
+    assert_string_equal(zr__text_escape("a\xffz\x9b"
+                                        "31m",
+                                        out, sizeof(out)),
+                        "a\xffz\\x9b31m");
     assert_string_equal(zr__text_escape("123é678", small, sizeof(small)), "123...");
     assert_string_equal(zr__text_escape("1234567", small, sizeof(small)), "1234567");
     assert_string_equal(zr__text_escape("12345678", small, sizeof(small)), "1234...");
+}
+
+/* A name is read as it is written, from its first character to its last. */
+static void characters_that_are_not_shown_are_escaped(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t first, last;
+    } hidden[] = {{0x80, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
+    char out[64], small[8];
+    for (uint32_t c = 0x80; c < 0x10000; c++) {
+        if (c >= 0xd800 && c < 0xe000) continue; /* no characters */
+        char text[8] = "", wanted[32] = "";
+        bool is = false;
+        if (c < 0x800)
+            snprintf(text, sizeof text, "%c%c", (int)(0xc0 | c >> 6), (int)(0x80 | (c & 0x3f)));
+        else
+            snprintf(text, sizeof text, "%c%c%c", (int)(0xe0 | c >> 12), (int)(0x80 | (c >> 6 & 0x3f)),
+                     (int)(0x80 | (c & 0x3f)));
+        for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) is |= c >= hidden[i].first && c <= hidden[i].last;
+        for (size_t i = 0; i < strlen(text); i++) snprintf(wanted + 4 * i, 5, "\\x%02x", (unsigned char)text[i]);
+        assert_string_equal(zr__text_escape(text, out, sizeof out), is ? wanted : text);
+    }
+    assert_string_equal(zr__text_escape("txt\xe2\x80\xae"
+                                        "cod.\xf0\x9f\x98\x80",
+                                        out, sizeof(out)),
+                        "txt\\xe2\\x80\\xaecod.\xf0\x9f\x98\x80");
+    assert_string_equal(zr__text_escape("12\xe2\x80\xae", small, sizeof(small)), "12...");
 }
 
 static void growing(void **state)
@@ -224,6 +256,7 @@ int main(void)
         cmocka_unit_test(distances),
         cmocka_unit_test(nearest_names),
         cmocka_unit_test(control_bytes_are_escaped),
+        cmocka_unit_test(characters_that_are_not_shown_are_escaped),
         cmocka_unit_test(growing),
         cmocka_unit_test(utf8_characters),
         cmocka_unit_test(json_strings),

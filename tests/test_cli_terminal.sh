@@ -35,10 +35,30 @@ if command -v script >/dev/null; then
     check "... and then what it found" grep -q '^loss  ' screen
     check "... and is quiet when asked" on 80 "'$ZR' eval run --quiet"
     check "... then without progress" test "$(grep -c ' of .*tok' screen)" = 0
+    printf 'a\033[31mb\303\204\302\233c\342\200\256d\te\r' >prompt
+    check "generate on a terminal" on 80 "'$ZR' generate run --prompt \"\$(cat prompt)\" --tokens 1"
+    check "... shows what a terminal would obey" grep -qF 'a\x1b[31mbÄ\xc2\x9bc\xe2\x80\xaed	e\x0d' raw
+    awk 'BEGIN { for (i = 0; i < 4000; i++) printf "\033" }' >escapes.txt
+    printf '\033\033\033\n' >as_is
+    printf '\033' >escape
+    check "... of a model that writes escapes" "$ZR" train c.json --quiet --data.train=escapes.txt --data.val=escapes.txt \
+        --train.steps=40 --optimizer.params.lr=0.05 --train.output_dir=escapes
+    set -- "$ZR" generate escapes --prompt "$(cat escape)" --tokens 2 --temperature 0
+    check "... in a pipe as they are" sh -c '"$@" | cmp - as_is' sh "$@"
+    check "... and in JSON as always" prints '"text":"\\u001b\\u001b"' "$@" --json
+    check "... on a terminal shown" on 80 "'$ZR' generate escapes --prompt \"\$(cat escape)\" --tokens 2 --temperature 0"
+    check "... all of them" grep -qF '\x1b\x1b\x1b' raw
+    check "... and none obeyed" sh -c '! grep -q "$(cat escape)" raw'
+    awk 'BEGIN { for (i = 0; i < 2000; i++) printf "\303\204" }' >umlauts.txt
+    check "... of a model that writes a byte at a time" "$ZR" train c.json --quiet --data.train=umlauts.txt \
+        --data.val=umlauts.txt --train.steps=200 --train.eval_interval=200 --optimizer.params.lr=0.02 --train.output_dir=umlauts
+    check "... on a terminal" on 80 "'$ZR' generate umlauts --prompt Ä --tokens 4 --temperature 0"
+    check "... whole characters" grep -qF 'ÄÄÄ' raw
 else
     skip "a terminal" "no script (util-linux)"
     "$ZR" train c.json --quiet
 fi
+check "a message with a name that turns text" fails 66 'a\\xe2\\x80\\xaeb' "$ZR" eval "$(printf 'a\342\200\256b')"
 check "eval of some batches" "$ZR" eval run --batches 3 --json
 check "... are those of the run" sh -c 'grep -o "\"tokens\":96" out && tail -n 1 run/metrics.jsonl >&2 &&
     awk -F"[:,]" "FNR == NR { a = \$2; next } /val_loss/ { b = \$4 } END { exit !(a - b < 1e-5 && b - a < 1e-5) }" out run/metrics.jsonl'

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* of a character of four bytes */
+
 /* Room for so many bytes more and the end. */
 static bool reserve(zr__text *text, size_t more)
 {
@@ -220,30 +222,6 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
     return best;
 }
 
-const char *zr__text_escape(const char *text, char *out, size_t size)
-{
-    size_t used = 0, cut = 0; /* cut: the last end that leaves room for dots */
-    if (size == 0) return out;
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        char piece[5] = {(char)*at, 0};
-        bool inner = (*at & 0xC0) == 0x80; /* of a character of several bytes */
-        bool control = inner && *at < 0xA0 && at > (const unsigned char *)text && at[-1] == 0xC2;
-        if (*at == '\\')
-            snprintf(piece, sizeof(piece), "\\\\");
-        else if (*at < 0x20 || *at == 0x7F || control)
-            snprintf(piece, sizeof(piece), "\\x%02x", *at);
-        if (used + 4 <= size && !inner) cut = used;
-        if (used + strlen(piece) >= size) {
-            snprintf(out + cut, size - cut, "...");
-            return out;
-        }
-        memcpy(out + used, piece, strlen(piece));
-        used += strlen(piece);
-    }
-    out[used] = '\0';
-    return out;
-}
-
 int64_t zr__text_utf8(const char *string, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
@@ -260,6 +238,54 @@ int64_t zr__text_utf8(const char *string, int64_t bytes)
     bool surrogate = text[0] == 0xed && text[1] > 0x9f;
     bool beyond = text[0] == 0xf4 && text[1] > 0x8f;
     return overlong || surrogate || beyond ? 0 : n;
+}
+
+/* Say whether a character of more than one byte is not shown. */
+static bool is_hidden(uint32_t c)
+{
+    return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069);
+}
+
+int64_t zr__text_hidden(const char *string, int64_t bytes)
+{
+    const unsigned char *text = (const unsigned char *)string;
+    const int64_t n = zr__text_utf8(string, bytes);
+    if (n < 2) return text[0] < 0x20 || (text[0] >= 0x7f && text[0] < 0xa0);
+    uint32_t c = text[0] & 0x7fu >> n;
+    for (int64_t i = 1; i < n; i++) c = c << 6 | (text[i] & 0x3fu);
+    return is_hidden(c) ? n : 0;
+}
+
+/* Write the character at `text`, or a byte that begins none, into `piece` as messages show it; return its bytes. */
+static int64_t escape_one(const char *text, char piece[ESCAPED_BYTES])
+{
+    const int64_t left = (int64_t)strnlen(text, 4), hidden = zr__text_hidden(text, left);
+    const int64_t n = hidden > 0 ? hidden : zr__text_utf8(text, left);
+    if (hidden > 0)
+        for (int64_t i = 0; i < n; i++) snprintf(piece + 4 * i, 5, "\\x%02x", (unsigned char)text[i]);
+    else
+        snprintf(piece, ESCAPED_BYTES, *text == '\\' ? "\\\\" : "%.*s", n > 0 ? (int)n : 1, text);
+    return n > 0 ? n : 1;
+}
+
+const char *zr__text_escape(const char *text, char *out, size_t size)
+{
+    size_t used = 0, cut = 0; /* cut: the last end that leaves room for dots */
+    char piece[ESCAPED_BYTES];
+    if (size == 0) return out;
+    while (*text) {
+        text += escape_one(text, piece);
+        if (used + 4 <= size) cut = used;
+        if (used + strlen(piece) >= size) {
+            snprintf(out + cut, size - cut, "...");
+            return out;
+        }
+        memcpy(out + used, piece, strlen(piece));
+        used += strlen(piece);
+    }
+    out[used] = '\0';
+    return out;
 }
 
 int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES])

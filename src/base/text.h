@@ -48,12 +48,17 @@ int zr__text_distance(const char *a, const char *b);
 /** The name closest to `wanted` when close enough to be meant, or NULL. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
 
-/** `text` with control characters (those beyond ASCII too) and backslashes escaped ("\x1b"), cut with "..."
- *  to `size` between two characters. Other bytes above ASCII stay. Returns `out`. */
+/** `text` with backslashes and all that zr__text_hidden tells of escaped, each byte as "\x1b", cut with "..." to `size`
+ *  between two characters. Other bytes above ASCII stay. Returns `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
 /** Bytes of the UTF-8 character that begins at text, of which `bytes` are there; 0: none does. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);
+
+/** Bytes of what begins at text, of which `bytes` are there, where a terminal would obey it and not show it: a control
+ *  character, of ASCII or beyond, also as a byte alone, or one that sets the direction of text or ends a line or
+ *  paragraph. 0: it is none. */
+int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8
 /** Bytes at the beginning that stand in a JSON string as they are; `escape`: what stands for the byte behind them, ""

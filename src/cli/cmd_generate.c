@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { SAMPLES_MOST = 1000000 };
 
@@ -14,9 +15,10 @@ typedef struct one {
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
+    bool shown; /* on a terminal */
     bool begun; /* a sample's prompt is printed; nothing is before the weights have been read */
     int64_t sample;
-    zr__text text; /* collected, of all samples */
+    zr__text text; /* collected, of all samples; of a terminal, a character that is not whole yet */
     one *made;     /* (samples) of --json */
 } sink;
 
@@ -27,27 +29,62 @@ static zr_status collect(sink *s, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-static void begin_sample(sink *s)
+/** Return how many bytes a character has that begins with `lead`. */
+static int64_t character_bytes(unsigned char lead)
+{
+    return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
+}
+
+/** Print for a terminal: what it would obey, but for newlines and tabs, is written as \xNN. A character that is not
+ *  whole is left unless the text `ends`. Returns the bytes that were printed. */
+static int64_t print_shown(const char *text, int64_t bytes, bool ends)
+{
+    int64_t at = 0;
+    while (at < bytes && (ends || character_bytes((unsigned char)text[at]) <= bytes - at)) {
+        const bool space = text[at] == '\n' || text[at] == '\t';
+        const int64_t hidden = space ? 0 : zr__text_hidden(text + at, bytes - at);
+        const int64_t character = zr__text_utf8(text + at, bytes - at), end = at + (character > 0 ? character : 1);
+        for (; at < end; at++) printf(hidden > 0 ? "\\x%02x" : "%c", (unsigned char)text[at]);
+    }
+    return at;
+}
+
+static zr_status print(sink *s, const char *text, int64_t bytes, bool ends)
+{
+    if (!s->shown) {
+        fwrite(text, 1, (size_t)bytes, stdout);
+        return ZR_OK;
+    }
+    ZR_TRY(collect(s, text, bytes));
+    zr__text_drop(&s->text, (size_t)print_shown(s->text.data, (int64_t)s->text.length, ends));
+    return ZR_OK;
+}
+
+static zr_status begin_sample(sink *s)
 {
     uint64_t seed = s->args->seed + (uint64_t)s->sample;
     if (s->args->samples > 1) printf("%s==> seed %llu <==\n", s->sample ? "\n" : "", (unsigned long long)seed);
-    fputs(s->args->prompt, stdout);
     s->begun = true;
+    return print(s, s->args->prompt, s->args->prompt_bytes, false);
+}
+
+static zr_status write_out(sink *s, const char *text, int64_t bytes, bool ends)
+{
+    if (!s->begun) ZR_TRY(begin_sample(s));
+    ZR_TRY(print(s, text, bytes, ends));
+    return cli_flush();
 }
 
 static zr_status emit(void *arg, const char *text, int64_t bytes)
 {
     sink *s = arg;
-    if (s->collect) return collect(s, text, bytes);
-    if (!s->begun) begin_sample(s);
-    fwrite(text, 1, (size_t)bytes, stdout);
-    return cli_flush();
+    return s->collect ? collect(s, text, bytes) : write_out(s, text, bytes, false);
 }
 
 static zr_status end_sample(void *arg, const zr_generated *did)
 {
     sink *s = arg;
-    if (!s->collect) ZR_TRY(emit(s, "\n", 1));
+    if (!s->collect) ZR_TRY(write_out(s, "\n", 1, true));
     if (s->collect) s->made[s->sample] = (one){*did, (int64_t)s->text.length};
     s->sample++;
     s->begun = false;
@@ -81,7 +118,7 @@ static void print_json(const sink *s)
 
 static zr_status generate(const char *dir, const zr_generate_args *args, bool json)
 {
-    sink s = {.args = args, .collect = json};
+    sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
     if (json) {
         s.made = zr_alloc((size_t)args->samples * sizeof(*s.made));
         ZR_CHECK(s.made, ZR_ERR_MEMORY, "no memory for %lld samples", (long long)args->samples);

@@ -10,13 +10,19 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Control bytes as \xNN; the library has already escaped what came out of files, so backslashes stay. */
+/** Write what a terminal would obey as \xNN; the library has already escaped what came out of files, so backslashes
+ *  stay. */
 static void printable(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
+    int64_t hidden = 0, left = 0; /* left: of the character, which is hidden or not */
     for (size_t i = 0; i < bytes && n + 5 < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        n += (size_t)snprintf(out + n, size - n, c < 0x20 || c == 0x7f ? "\\x%02x" : "%c", c);
+        if (left == 0) {
+            hidden = zr__text_hidden(text + i, (int64_t)(bytes - i));
+            left = zr__text_utf8(text + i, (int64_t)(bytes - i));
+        }
+        n += (size_t)snprintf(out + n, size - n, hidden > 0 ? "\\x%02x" : "%c", (unsigned char)text[i]);
+        if (left > 0) left--;
     }
     out[n] = '\0';
 }
