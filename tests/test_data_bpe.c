@@ -12,18 +12,21 @@
 
 #include "bpe_expect.h"
 
-enum { AB = 256, ABC, SPACE_A, SPACES, END = 264, TOKENS_MOST = 1 << 21 };
+enum { AB = 256, ABC, SPACE_A, SPACES, END = 267, TOKENS_MOST = 1 << 21 };
 
 #define MODEL "\"type\": \"BPE\""
-/* Among them white space with a space behind it, by the last bytes of U+0020, U+2003, U+00A0, U+3000 and U+0085. */
+/* Among them white space with a space behind it, by the last bytes of U+0020, U+2003, U+00A0, U+3000 (and U+1680),
+ * U+0085, CR, VT and FF. */
 #define SPACE "\xc4\xa0"
 #define MORE                                                                                                           \
     "\"ab\": 256, \"abc\": 257, \"" SPACE "a\": 258, \"" SPACE SPACE "\": 259, \"\xc4\xa5" SPACE "\": 260, "           \
-    "\"\xc5\x82" SPACE "\": 261, \"\xc4\xa2" SPACE "\": 262, \"\xc4\xa7" SPACE "\": 263"
+    "\"\xc5\x82" SPACE "\": 261, \"\xc4\xa2" SPACE "\": 262, \"\xc4\xa7" SPACE "\": 263, \"\xc4\x8d" SPACE             \
+    "\": 264, \"\xc4\x8b" SPACE "\": 265, \"\xc4\x8c" SPACE "\": 266"
 #define MERGES                                                                                                         \
     "[\"a b\", [\"ab\", \"c\"], \"" SPACE " a\", \"" SPACE " " SPACE "\", \"\xc4\xa5 " SPACE "\", \"\xc5\x82 " SPACE   \
-    "\", \"\xc4\xa2 " SPACE "\", \"\xc4\xa7 " SPACE "\"]"
-#define ADDED "\"added_tokens\": [{\"id\": 264, \"content\": \"<end>\", \"normalized\": false}], "
+    "\", \"\xc4\xa2 " SPACE "\", \"\xc4\xa7 " SPACE "\", \"\xc4\x8d " SPACE "\", \"\xc4\x8b " SPACE                    \
+    "\", \"\xc4\x8c " SPACE "\"]"
+#define ADDED "\"added_tokens\": [{\"id\": 267, \"content\": \"<end>\", \"normalized\": false}], "
 
 static int32_t tokens[TOKENS_MOST];
 
@@ -38,7 +41,7 @@ static void merges_in_their_order(void **state)
     zr_tokenizer *t = opened(ADDED, BPE_BYTE_LEVEL, MODEL);
     const char *piece;
     int64_t bytes = 0, n = 0;
-    assert_int_equal(zr_tokenizer_vocab(t), 265);
+    assert_int_equal(zr_tokenizer_vocab(t), END + 1);
     EXPECT(t, "abc", ABC);
     EXPECT(t, "aab", 'a', AB);
     EXPECT(t, "ababc ab", AB, ABC, ' ', AB); /* "a b" is before " a" in the list */
@@ -186,8 +189,9 @@ static void what_is_not_built_is_named(void **state)
 static void two_files_are_one(void **state)
 {
     (void)state;
-    static const char merges[] = "#version: 0.2\na b\r\nab c\n" SPACE " a\n" SPACE " " SPACE "\n\xc4\xa5 " SPACE
-                                 "\n\xc5\x82 " SPACE "\n\xc4\xa2 " SPACE "\n\xc4\xa7 " SPACE "\n";
+    static const char merges[] =
+        "#version: 0.2\na b\r\nab c\n" SPACE " a\n" SPACE " " SPACE "\n\xc4\xa5 " SPACE "\n\xc5\x82 " SPACE
+        "\n\xc4\xa2 " SPACE "\n\xc4\xa7 " SPACE "\n\xc4\x8d " SPACE "\n\xc4\x8b " SPACE "\n\xc4\x8c " SPACE "\n";
     zr_tokenizer *one = opened("", BPE_BYTE_LEVEL, MODEL), *two = NULL;
     char *vocab = bpe_vocab(MORE);
     assert_int_equal(mkdir(in_tempdir("two"), 0777), 0);
@@ -218,6 +222,10 @@ static void cuts_change_nothing(void **state)
     static const char *const parts[] = {" ",
                                         "\n",
                                         "\t",
+                                        "\r",
+                                        "\v",
+                                        "\f",
+                                        "\xe1\x9a\x80",
                                         "a",
                                         "b",
                                         "'",
@@ -252,9 +260,14 @@ static void cuts_change_nothing(void **state)
     }
     assert_true(cuts > 5000);
     zr_tokenizer_close(&t);
-    t = opened("\"added_tokens\": [{\"id\": 264, \"content\": \"a b\"}], ", BPE_BYTE_LEVEL, MODEL);
-    assert_int_equal(zr_tokenizer_cut(t, "xx yy", 1, 5), 0); /* a token may reach across */
-    zr_tokenizer_close(&t);
+    static const char *const across[] = {"a b", "<end> "};
+    for (size_t i = 0; i < sizeof(across) / sizeof(across[0]); i++) {
+        char added[128];
+        snprintf(added, sizeof(added), "\"added_tokens\": [{\"id\": 267, \"content\": \"%s\"}], ", across[i]);
+        t = opened(added, BPE_BYTE_LEVEL, MODEL);
+        assert_int_equal(zr_tokenizer_cut(t, "xx yy", 1, 5), 0); /* a token may reach across */
+        zr_tokenizer_close(&t);
+    }
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */

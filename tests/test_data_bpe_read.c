@@ -305,6 +305,35 @@ static void stretches_share_what_matching_needs(void **state)
     zr_tokenizer_close(&t);
 }
 
+/* Files of tokens are found again by it: where tokens may differ it does, and where nothing differs it does not. */
+static void a_hash_is_of_all_that_decides_tokens(void **state)
+{
+    (void)state;
+    static const char added[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"normalized\": false}"),
+                      later[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"normalized\": true}"),
+                      ab[] = "\"ab\": 256", merge[] = "[\"a b\"]";
+    char *json[] = {bpe_json(added, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
+                    bpe_json(later, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
+                    bpe_json(added, SEQUENCE(REGEX(".+")), MODEL ", \"ignore_merges\": true", ab, merge),
+                    bpe_json(added, SEQUENCE(REGEX("..?")), MODEL, ab, merge),
+                    bpe_json(added, SEQUENCE(REGEX(".+") ", " REGEX("..?")), MODEL, ab, merge),
+                    bpe_json(added, SEQUENCE(REGEX(".+")), MODEL, ab, "[]")};
+    enum { N = sizeof(json) / sizeof(json[0]) };
+    uint64_t hash[N];
+    for (int i = 0; i < N; i++) {
+        zr_tokenizer *t = NULL;
+        for (int turn = 0; turn < 2; turn++) {
+            if (open_text(json[i], &t) != ZR_OK) fail_msg("%s", zr_error_message());
+            assert_true(turn == 0 || zr_tokenizer_hash(t) == hash[i]);
+            hash[i] = zr_tokenizer_hash(t);
+            zr_tokenizer_close(&t);
+        }
+        for (int k = 0; k < i; k++)
+            if (hash[k] == hash[i]) fail_msg("tokenizers %d and %d have one hash", k, i);
+        zr_free(json[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +352,7 @@ int main(void)
         cmocka_unit_test(end_of_text_is_added_where_it_is_told),
         cmocka_unit_test(large_files_are_read),
         cmocka_unit_test(stretches_share_what_matching_needs),
+        cmocka_unit_test(a_hash_is_of_all_that_decides_tokens),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -231,6 +231,12 @@ static void a_long_file_is_read_in_parts(void **state)
     char says[64];
     snprintf(says, sizeof(says), "parts.jsonl:%d: column", lines);
     assert_non_null(strstr(zr_error_message(), says));
+    zr_data_args skips = args; /* the first one that is left out is counted from the file's first line, too */
+    skips.skip_bad_lines = true;
+    assert_int_equal(zr_data_open_with(&skips, &data), ZR_OK);
+    snprintf(says, sizeof(says), "1 bad lines left out, the first is line %d", lines);
+    assert_non_null(strstr(zr_data_get_info(data).note, says));
+    zr_data_close(&data);
 }
 
 /* Where tokens are collected. */
@@ -449,6 +455,48 @@ static void a_text_without_cuts_is_bounded(void **state)
     }
     zr_tokenizer_close(&bpe);
     zr__file_close(&in);
+}
+
+/* Where memory is bounded a stretch ends before a character, of a plain text and of a line: each is one token here. */
+static void no_character_is_cut(void **state)
+{
+    (void)state;
+    enum { CHARACTERS = 9000, MOST = 4096 };
+    static char line[2 * CHARACTERS + 32];
+    static collected got;
+    zr__file in;
+    zr__encoded did;
+    zr_tokenizer *bpe = NULL;
+    char *json =
+        bpe_json("", BPE_BYTE_LEVEL, "\"type\": \"BPE\"", "\"\xc3\x83\xc2\xa9\": 256", "[\"\xc3\x83 \xc2\xa9\"]");
+    if (zr_tokenizer_open(put_file("tokenizer.json", json, strlen(json)), &bpe) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    zr_free(json);
+    for (int lines = 0; lines < 2; lines++) {
+        const char *begin = lines ? "{\"text\": \"a" : "a", *end = lines ? "\"}\n" : "";
+        size_t n = (size_t)snprintf(line, sizeof(line), "%s", begin);
+        for (int i = 0; i < CHARACTERS; i++) n += (size_t)snprintf(line + n, sizeof(line) - n, "\xc3\xa9");
+        n += (size_t)snprintf(line + n, sizeof(line) - n, "%s", end);
+        assert_int_equal(zr__file_open(put_file("text", line, n), false, &in), ZR_OK);
+        const zr__encoding x = {.parts = {.file = &in,
+                                          .usual_bytes = 512,
+                                          .most_bytes = MOST,
+                                          .lines = lines,
+                                          .text_key = lines ? "text" : NULL},
+                                .tokenizer = bpe,
+                                .separator = -1,
+                                .token_bytes = 2,
+                                .put = collect,
+                                .put_arg = &got};
+        got.n = 0;
+        got.width = 2;
+        assert_int_equal(zr__encode(&x, &did), ZR_OK);
+        assert_int_equal(got.n, 1 + CHARACTERS);
+        for (int64_t i = 0; i < got.n; i++)
+            assert_int_equal(got.bytes[2 * i] | got.bytes[2 * i + 1] << 8, i == 0 ? 'a' : 256);
+        zr__file_close(&in);
+    }
+    zr_tokenizer_close(&bpe);
 }
 
 /* While others train, a tokenizer that knows no place to cut is given short texts alone. */
@@ -804,6 +852,7 @@ int main(void)
         cmocka_unit_test(parts_have_the_tokens_of_the_whole),
         cmocka_unit_test(lines_have_the_tokens_of_their_texts),
         cmocka_unit_test(a_text_without_cuts_is_bounded),
+        cmocka_unit_test(no_character_is_cut),
         cmocka_unit_test(a_text_that_is_never_cut_must_be_short),
         cmocka_unit_test_setup(tokens_are_made_once, empty_cache),
         cmocka_unit_test_setup(what_is_damaged_is_made_again, empty_cache),
