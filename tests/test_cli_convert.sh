@@ -70,4 +70,15 @@ check "... leaves nothing" test ! -e full -a ! -e full.tmp
 check "a disk that fills before the tokenizer is there" code 74 sh -c 'ulimit -f 2 && exec "$0" convert exported full --to hf' "$ZR"
 check "... leaves nothing" test ! -e full -a ! -e full.tmp
 check "never over what is there" fails 73 'several is there already' "$ZR" convert exported several --to hf --shard-size 20kB
+
+# ---- what is not converted
+cp -r exported odd-numbers
+size=$(wc -c <exported/model.safetensors)
+printf '\000\000\300\177' | dd of=odd-numbers/model.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
+check "weights that are no numbers" fails 65 'must be finite' "$ZR" convert odd-numbers new --to hf
+check "... nor to a run" fails 65 'must be finite' "$ZR" convert odd-numbers new --to run
+check "... leave nothing" test ! -e new -a ! -e new.tmp
+cp -r tuned/step-00000000 damaged
+sed -i 's/"n_head": 2/"n_head": 1/' damaged/config.json
+check "a checkpoint with other numbers of its model" fails 65 'config.json' "$ZR" convert damaged new
 echo "1..$n"
