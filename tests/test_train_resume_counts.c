@@ -366,6 +366,70 @@ static void a_directory_is_synced_before_it_has_its_name(void **state)
     assert_string_equal(last_synced, tempdir); /* and then the name is */
 }
 
+/* ---- checkpoints that are whole and fit nothing ------------------------------------------------ */
+
+/* In a file of a checkpoint, a word becomes another of its length, and the manifest is that of the file as it is then.
+ */
+static void rewrite(const char *dir, const char *name, const char *word, const char *by)
+{
+    static char text[1 << 20];
+    char path[300];
+    zr_manifest *was = NULL;
+    zr_manifest_file file[8];
+    zr_chunk *chunk = NULL;
+    snprintf(path, sizeof path, "%s/%s", in_tempdir(dir), name);
+    FILE *in = fopen(path, "r+b");
+    assert_non_null(in);
+    const size_t n = fread(text, 1, sizeof text, in);
+    char *at = memmem(text, n, word, strlen(word));
+    assert_non_null(at);
+    memcpy(at, by, strlen(by));
+    rewind(in);
+    assert_int_equal(fwrite(text, 1, n, in), n);
+    fclose(in);
+    if (zr_manifest_read(in_tempdir(dir), &was) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_in_range(was->n_files, 1, 8);
+    for (int i = 0; i < was->n_files; i++) {
+        file[i] = was->file[i];
+        if (strcmp(file[i].name, name) != 0) continue;
+        assert_int_equal(zr_chunks_of_file(path, 0, -1, &chunk, &file[i].n_chunks), ZR_OK);
+        file[i].chunk = chunk;
+    }
+    zr_manifest is = *was;
+    is.file = file;
+    snprintf(path, sizeof path, "%s/manifest.json", in_tempdir(dir));
+    assert_int_equal(unlink(path), 0);
+    if (zr_manifest_write(in_tempdir(dir), &is) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr_manifest_free(&was);
+    zr_free(chunk);
+}
+
+static void tensors_that_are_not_the_models_are_not_converted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *word, *by, *says;
+    } others[] = {{"model.safetensors", "\"F32\"", "\"U32\"", "is of type U32, wanted F32"},
+                  {"config.json", "\"n_positions\": 8", "\"n_positions\": 4", "is missing, or not of the shape"}};
+    clear("whole");
+    const told t = train("whole", false, "");
+    expect_ok(&t);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        zr_converted did;
+        copy_run("whole", "run", 3);
+        char from[300], to[300];
+        snprintf(from, sizeof from, "%s", in_tempdir("run/step-00000003"));
+        snprintf(to, sizeof to, "%s", in_tempdir("other"));
+        rewrite("run/step-00000003", others[i].name, others[i].word, others[i].by);
+        const zr_convert_args args = {.from = from, .to = to, .dtype = ZR_F32};
+        assert_int_equal(zr_convert(&args, &did), ZR_ERR_DATA);
+        if (!strstr(zr_error_message(), others[i].says)) fail_msg("%s", zr_error_message());
+        rewrite("run/step-00000003", others[i].name, others[i].by, others[i].word); /* nothing else was wrong with it */
+        if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+        clear("other");
+    }
+}
+
 static int make_all(void **state)
 {
     char data[DATA_BYTES];
@@ -388,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_folder_that_cannot_be_synced_keeps_its_checkpoint),
         cmocka_unit_test(a_name_that_cannot_be_told_is_noted),
         cmocka_unit_test(a_directory_is_synced_before_it_has_its_name),
+        cmocka_unit_test(tensors_that_are_not_the_models_are_not_converted),
     };
     return cmocka_run_group_tests(tests, make_all, tempdir_remove);
 }
