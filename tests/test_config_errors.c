@@ -288,7 +288,8 @@ static void batch_contradictions(void **state)
         {"{\"train_batch_size\": 13, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
          "13, 3 x 2 x 2; leave one of the three out"},
         {"{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
-         "24, 3 x 2 x 2; leave one of the three out"},
+         "24, 3 x 2 x 2; they hold on 4 ranks: take so many, or leave one of the three out "
+         "(--gradient_accumulation_steps=auto)"},
         {"{\"train_batch_size\": 7}", "7, ? x 1 x 2; the batch is no multiple of the rest"},
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3}",
          "8, 3 x ? x 2; the batch is no multiple of the rest"},
@@ -301,6 +302,75 @@ static void batch_contradictions(void **state)
         assert_memory_equal(zr_error_message(), equation, sizeof(equation) - 1);
         assert_string_equal(zr_error_message() + sizeof(equation) - 1, bad[i].rest);
     }
+}
+
+/* The batch of a run on two ranks, as its own file has it, on others: the three that follow, or the message. */
+static void a_run_goes_on_on_other_ranks(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 4, "
+                               "\"gradient_accumulation_steps\": 3}";
+    static const char equation[] = "c.json: train_batch_size = train_micro_batch_size_per_gpu x "
+                                   "gradient_accumulation_steps x ranks does not hold: ";
+    static const char advice[] = "; the batch of a run that goes on stays; give numbers that make it, or another "
+                                 "train_batch_size beside them";
+    static const char batch[] = "train_batch_size=", micro[] = "train_micro_batch_size_per_gpu=",
+                      accum[] = "gradient_accumulation_steps=";
+    static const struct {
+        int ranks;
+        const char *key[3];
+        int value[3];
+        int64_t is[3];
+        const char *rest; /* of the message; NULL: none */
+    } on[] = {
+        {2, {NULL}, {0}, {24, 4, 3}, NULL},
+        {1, {NULL}, {0}, {24, 4, 6}, NULL},
+        {3, {NULL}, {0}, {24, 4, 2}, NULL},
+        {4, {NULL}, {0}, {24, 2, 3}, NULL}, /* 4 does not divide the 6 of a rank */
+        {24, {NULL}, {0}, {24, 1, 1}, NULL},
+        {1, {micro}, {8}, {24, 8, 3}, NULL},
+        {2, {micro}, {6}, {24, 6, 2}, NULL},
+        {1, {accum}, {2}, {24, 12, 2}, NULL},
+        {1, {batch}, {32}, {32, 4, 8}, NULL},
+        {1, {batch, micro, accum}, {32, 16, 2}, {32, 16, 2}, NULL},
+        {1, {micro, accum}, {8, 3}, {24, 8, 3}, NULL},
+        {1, {micro, accum}, {8, 2}, {0}, "24, 8 x 2 x 1"},
+        {1, {micro}, {5}, {0}, "24, 5 x ? x 1"},
+        {1, {accum}, {5}, {0}, "24, ? x 5 x 1"},
+    };
+    for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
+        zr_config *config;
+        char word[3][64];
+        const char *override[3];
+        int n = 0;
+        for (; n < 3 && on[i].key[n]; n++) {
+            snprintf(word[n], sizeof(word[n]), "%s%d", on[i].key[n], on[i].value[n]);
+            override[n] = word[n];
+        }
+        assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, n, &config), ZR_OK);
+        zr_config_go_on(config);
+        assert_int_equal(zr_config_resolve(config, on[i].ranks), on[i].rest ? ZR_ERR_CONFIG : ZR_OK);
+        if (on[i].rest) {
+            const char *rest = zr_error_message() + sizeof(equation) - 1;
+            assert_memory_equal(zr_error_message(), equation, sizeof(equation) - 1);
+            assert_memory_equal(rest, on[i].rest, strlen(on[i].rest));
+            assert_string_equal(rest + strlen(on[i].rest), advice);
+        } else {
+            assert_int_equal(zr_config_resolve(config, on[i].ranks), ZR_OK); /* once more, as it may be called */
+            assert_int_equal(config->train_batch_size, on[i].is[0]);
+            assert_int_equal(config->micro_batch_size, on[i].is[1]);
+            assert_int_equal(config->accumulation_steps, on[i].is[2]);
+        }
+        zr_config_destroy(&config);
+    }
+    zr_config *config;
+    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config), ZR_OK);
+    zr_config_go_on(config);
+    assert_int_equal(zr_config_resolve(config, 5), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(),
+                        "c.json: train_batch_size: 24 stays when a run goes on (it had 2 ranks), and is no multiple of "
+                        "5 ranks; take a number of ranks that divides it, or give another train_batch_size");
+    zr_config_destroy(&config);
 }
 
 static void missing_files(void **state)
@@ -326,6 +396,7 @@ int main(void)
         cmocka_unit_test(keys_that_rule_each_other_out),
         cmocka_unit_test(world_needs_a_power_of_two),
         cmocka_unit_test(batch_contradictions),
+        cmocka_unit_test(a_run_goes_on_on_other_ranks),
         cmocka_unit_test(missing_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

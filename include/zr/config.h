@@ -208,6 +208,11 @@ typedef struct zr_config_open {
 /** What of these is not given is left to memory.limit, as `--memory` asks for. Between loading and resolving. */
 ZR_API void zr_config_leave_open(zr_config *config);
 
+/** Keep train_batch_size, where the file of a run that goes on has all of the batch triple and they do not hold on the
+ *  ranks that there are now. What an override gives of the other two stays as well; else the micro-batch stays, or the
+ *  largest part of it that divides the samples of a rank, and the rest follows. Between loading and resolving. */
+ZR_API void zr_config_go_on(zr_config *config);
+
 /** Nothing without a memory.limit that is given. Also without zr_config_leave_open `split`: where train_batch_size is
  *  given, the two others of the three are the literal "auto", and so is activation_checkpointing.policy. */
 ZR_API zr_config_open zr_config_get_open(const zr_config *config);

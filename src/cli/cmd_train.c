@@ -117,6 +117,7 @@ static zr_status check_stdout(const zr_config *config)
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_TRY(cli_config_load(args, config));
+    zr_config_go_on(*config);
     zr_status st = zr_train_own_dir(*config);
     if (st == ZR_OK && !(*config)->train.output_dir)
         st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "

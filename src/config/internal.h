@@ -33,6 +33,7 @@ struct zr_config_state {
     bool overridden[ZR_CONFIG_MAX_KEYS];
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
     bool by_memory;                     /* zr_config_leave_open was called */
+    bool goes_on;                       /* zr_config_go_on was called */
 };
 
 /** Where values come from, for messages. */

@@ -102,9 +102,88 @@ zr_config_open zr_config_get_open(const zr_config *config)
                             .batch = any && !samples && !zr_config_given(config, rows)};
 }
 
+void zr_config_go_on(zr_config *config)
+{
+    config->state->goes_on = true;
+}
+
+/* The number of data-parallel ranks for which the three hold; 0: none. */
+static int64_t ranks_of_batch(const zr_config *config)
+{
+    const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
+    const int64_t accum = config->accumulation_steps;
+    if (!batch || !micro || !accum || micro > batch || accum > batch / micro) return 0;
+    return batch % (micro * accum) == 0 ? batch / (micro * accum) : 0;
+}
+
+/* The three are given, and do not hold. */
+static zr_status refuse_three(const zr_config *config, int ranks)
+{
+    char advice[160];
+    const int64_t had = ranks_of_batch(config);
+    if (!had)
+        return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks,
+                         "leave one of the three out");
+    snprintf(advice, sizeof(advice),
+             "they hold on %" PRId64 " rank%s: take so many, or leave one of the three out "
+             "(--gradient_accumulation_steps=auto)",
+             had, had == 1 ? "" : "s");
+    return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
+}
+
+/* Say that so many ranks do not divide the batch of a run that goes on. */
+static zr_status refuse_ranks(const zr_config *config, int64_t had, int ranks)
+{
+    char before[48] = "";
+    if (had) snprintf(before, sizeof(before), " (it had %" PRId64 " rank%s)", had, had == 1 ? "" : "s");
+    return zr__config_refuse(config,
+                             "train_batch_size: %" PRId64 " stays when a run goes on%s, and is no multiple of %d "
+                             "%sranks; take a number of ranks that divides it, or give another train_batch_size",
+                             config->train_batch_size, before, ranks,
+                             config->parallel.tensor > 1 ? "data-parallel " : "");
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The three of a run that goes on on other ranks: its file has them all. The batch stays, then what the command line
+ * gives, then as much of the micro-batch as divides a rank's samples. */
+static zr_status keep_batch(zr_config *config, int ranks)
+{
+    static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
+                                 "train_batch_size beside them";
+    const bool micro_given = zr_config_overridden(config, "train_micro_batch_size_per_gpu");
+    const bool accum_given = zr_config_overridden(config, "gradient_accumulation_steps");
+    int64_t *micro = &config->micro_batch_size, *accum = &config->accumulation_steps;
+    const int64_t batch = config->train_batch_size, had = ranks_of_batch(config), samples = batch / ranks;
+    if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
+    if (micro_given && accum_given && zr_config_overridden(config, "train_batch_size")) return ZR_OK;
+    if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
+    if (samples * ranks != batch) return refuse_ranks(config, micro_given || accum_given ? 0 : had, ranks);
+    if (accum_given && samples % *accum != 0) return bad_batch(config, 0, *accum, ranks, advice);
+    if (micro_given && samples % *micro != 0) return bad_batch(config, *micro, 0, ranks, advice);
+    if (accum_given)
+        *micro = samples / *accum;
+    else if (!micro_given)
+        *micro = common_divisor(*micro, samples);
+    *accum = samples / *micro;
+    return zr__config_note(config,
+                           "train_batch_size: %" PRId64 " stays on %d rank%s: train_micro_batch_size_per_gpu %" PRId64
+                           ", gradient_accumulation_steps %" PRId64,
+                           batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
+}
+
 /* The batch triangle: two given, or one, or none; the rest follows. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
+    ZR_TRY(keep_batch(config, ranks));
     int64_t batch = config->train_batch_size, micro = config->micro_batch_size, accum = config->accumulation_steps;
     const zr_config_open open = zr_config_get_open(config);
     if (!batch && !micro && !open.batch && !is_automatic(config, "train_micro_batch_size_per_gpu"))
@@ -121,7 +200,7 @@ static zr_status resolve_batch(zr_config *config, int ranks)
     }
     int64_t whole = 0;
     ZR_TRY(product(config, micro, accum, ranks, &whole));
-    if (batch && batch != whole) return bad_batch(config, micro, accum, ranks, "leave one of the three out");
+    if (batch && batch != whole) return refuse_three(config, ranks);
     config->train_batch_size = whole;
     config->micro_batch_size = micro;
     config->accumulation_steps = accum;
