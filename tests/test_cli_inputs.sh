@@ -26,6 +26,25 @@ check "... with its position" says "v.bin: token 99 (byte 198) is 301"
 check "nothing was created" test ! -e run
 numbers 7 100 >v.bin
 
+# Bytes of a text are no tokens of a token file; only a named tokenizer says that they are.
+yes 'a small text' | head -n 20 >v.txt
+check "a text for the evaluation of tokens" code 78 "$ZR" train c.json --data.val=v.txt --data.tokenizer=null --train.output_dir=run
+check "... says which is which" says "data.train is tokens and data.val is text, and no tokenizer says how"
+check "... and the other way round" code 78 "$ZR" plan c.json --data.train=v.txt
+check "... says so too" says "data.train is text and data.val is tokens, and no tokenizer"
+check "nothing was created" test ! -e run
+check "tokens that are bytes, as their tokenizer says" "$ZR" train c.json --data.val=v.txt --data.tokenizer=bytes --train.output_dir=bytes
+check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not given" err'
+
+# Most of a large vocabulary never comes up in bytes.
+text() { "$ZR" plan c.json --data.train=v.txt --data.val=null "$@"; }
+check "a text as bytes for a large vocabulary" text --model.vocab_size=50257
+check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, 256 of the model's 50257 tokens"
+check "... with a preset, too" "$ZR" plan --preset gpt2-124m --data.train=v.txt
+check "... is told" says "as bytes, 256 of the model's 50257 tokens: .*--data.tokenizer=DIR"
+check "not for a small one" text
+check "... is it told" sh -c '! grep -q "data.tokenizer: not given" err'
+
 if [ -z "${ZR_MPIRUN:-}" ]; then
     skip "ranks that read other files" "no MPI"
     echo "1..$n"

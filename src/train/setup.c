@@ -3,6 +3,7 @@
 #include "train/device.h"
 #include "train/family.h"
 #include "train/host.h"
+#include "train/load.h"
 #include "train/paths.h"
 #include "zr/data.h"
 
@@ -40,28 +41,58 @@ static zr_status sizes_from_preset(zr_config *config, const zr_family *family)
     return ZR_OK;
 }
 
-/** Is it a text? What is odd about it goes to the notes. What cannot be opened is left to the reader, which has the
- * better message; a plan needs none. */
-static zr_status look_at_text(zr_config *config, const char *path, bool *text)
+/** What a path of data leads to. */
+typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
+
+/** Look whether a path is text. What is odd about it goes to the notes. What cannot be opened is left to the reader,
+ * which has the better message; a plan needs none. */
+static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
 {
     char note[512] = "";
-    *text = false;
+    bool text = false;
+    *kind = DATA_UNKNOWN;
     if (!path) return ZR_OK;
-    zr_status looked = zr_data_look(path, text, note, sizeof(note));
+    zr_status looked = zr_data_look(path, &text, note, sizeof(note));
     if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
-    if (looked != ZR_OK) *text = false;
-    return *text && note[0] ? zr_config_add_note(config, note) : ZR_OK;
+    if (looked != ZR_OK) return ZR_OK;
+    *kind = text ? DATA_TEXT : DATA_TOKENS;
+    return text && note[0] ? zr_config_add_note(config, note) : ZR_OK;
 }
 
-/** A text without a named tokenizer is read as bytes: say so before the vocabulary is settled. */
-static zr_status default_tokenizer(zr_config *config)
+/** Read a text without a named tokenizer as bytes, before the vocabulary is settled. The bytes of a text are other
+ * tokens than those of a token file. */
+static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
-    bool train = false, val = false;
-    ZR_TRY(look_at_text(config, config->data.train, &train));
-    ZR_TRY(look_at_text(config, config->data.val, &val));
-    if (config->data.tokenizer || !train) return ZR_OK;
+    static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
+    data_kind train, val;
+    *bytes = false;
+    ZR_TRY(look_at_data(config, config->data.train, &train));
+    ZR_TRY(look_at_data(config, config->data.val, &val));
+    if (config->data.tokenizer) return ZR_OK;
+    ZR_CHECK(train == DATA_UNKNOWN || val == DATA_UNKNOWN || train == val, ZR_ERR_CONFIG,
+             "data.train is %s and data.val is %s, and no tokenizer says how text becomes the same tokens; give the "
+             "one that made them as data.tokenizer (its directory, or \"bytes\"), or files of one kind",
+             name[train], name[val]);
+    if (train != DATA_TEXT) return ZR_OK;
+    *bytes = true;
     ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
     return ZR_OK;
+}
+
+/** Say that most tokens of the model never come up in a text that is read as bytes, as nobody has named a tokenizer.
+ * A vocabulary may be rounded up to some more than it needs. */
+static zr_status note_bytes(zr_config *config)
+{
+    char note[320];
+    const int64_t vocab = config->model.sizes.vocab_size;
+    if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
+    snprintf(
+        note, sizeof(note),
+        "data.tokenizer: not given, so the text is read as bytes, 256 of the model's %lld tokens: it trains badly. "
+        "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes one), or take a "
+        "model with vocab_size 256",
+        (long long)vocab);
+    return zr_config_add_note(config, note);
 }
 
 /** Where nothing says how large the vocabulary is, its tokenizer does. */
@@ -97,6 +128,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
     const zr_family *family = NULL;
     zr_family_model model;
+    bool bytes = false;
     ZR_TRY(zr__run_paths_settle(config));
     ZR_TRY(zr__family_of(config, &family));
     if (config->model.init) {
@@ -104,10 +136,11 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     } else if (config->model.preset) {
         ZR_TRY(sizes_from_preset(config, family));
     }
-    ZR_TRY(default_tokenizer(config));
+    ZR_TRY(default_tokenizer(config, &bytes));
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));
     ZR_TRY(zr_config_resolve(config, ranks));
+    if (bytes) ZR_TRY(note_bytes(config));
     ZR_TRY(zr_train_model(config, &model));
     return ZR_OK;
 }
