@@ -111,6 +111,22 @@ static void bad_json(void **state)
            "c.json:1:22: train.steps: a comma before the closing }; JSON has none there, remove it");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\xff\"}}",
            "c.json:1:20: data.train: unable to decode byte 0xff near '\"'");
+    static const char comma[] = "no comma behind this value, and another follows; write one";
+    static const struct {
+        const char *text, *where;
+    } no_comma[] = {
+        {"{\"model\": {\"n_layer\": 2,\n \"n_head\": 24\n \"n_embd\": 32},\n \"train\": {}}",
+         "c.json:2:13: model.n_head: "},
+        {"{\"model\": {\"n_layer\": 2}\n \"train\": {\"steps\": 3}}", "c.json:1:24: model: "},
+        {"{\"data\": {\"train\": [\"a\"\n \"b\"]}}", "c.json:1:23: data.train[0]: "},
+        {"{\"data\": {\"train\": \"a\" \"val\": \"b\"}}", "c.json:1:22: data.train: "},
+    };
+    for (size_t i = 0; i < sizeof(no_comma) / sizeof(no_comma[0]); i++) {
+        char message[160];
+        snprintf(message, sizeof(message), "%s%s", no_comma[i].where, comma);
+        expect(ZR_ERR_CONFIG, no_comma[i].text, message);
+    }
+    expect(ZR_ERR_CONFIG, "{\"train\" {\"steps\": 3}}", "c.json:1:10: train: ':' expected near '{'");
 }
 
 static void not_built(void **state)
@@ -121,6 +137,14 @@ static void not_built(void **state)
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
            "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; write \"AdamW\", \"Adam\" or \"SGD\", or leave "
            "it out");
+    expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
+           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD");
+    expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
+           "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; layers are divided by "
+           "parallel.tensor, states by zero_optimization.stage");
+    expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"offload_optimizer\": \"cpu\"}}",
+           "c.json:1:24: zero_optimization.offload_optimizer: \"cpu\" is not available yet; leave it out, or write "
+           "{\"device\": \"none\"}; for less memory: a higher stage, activation_checkpointing.policy unit, more ranks");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",
@@ -137,6 +161,7 @@ static void not_built(void **state)
                                        "bf16.bf16_optimizer_states=true",
                                        "sparse_attention.mode=fixed",
                                        "tensor_parallel.autotp_size=4",
+                                       "pipeline.stages=2",
                                        "data_efficiency.enabled=true",
                                        "zero_optimization.cpu_offload=true",
                                        "zero_optimization.zero_quantized_weights=true",

@@ -201,13 +201,24 @@ static void keys_without_effect_are_said(void **state)
          "memory.norm: two_pass has no effect here: with gradient_accumulation_steps above 1 the gradient is kept "
          "anyway"},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", NULL,
+         "activation_checkpointing: nothing is checkpointed, as its policy is none; "
+         "--activation_checkpointing.policy=unit keeps the input of each block and computes the rest again"},
+        {"{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", NULL,
+         "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, as its policy is none; "
+         "--activation_checkpointing.policy=unit keeps the input of each block and computes the rest again"},
+        {"{\"activation_checkpointing\": {\"partition_activations\": false, \"cpu_checkpointing\": false}}", NULL,
+         NULL},
+        {"{\"activation_checkpointing\": {\"partition_activations\": true}}", "--activation_checkpointing.policy=unit",
          "activation_checkpointing.partition_activations has no meaning here: with parallel.tensor 1 there is nothing "
          "to divide"},
+        {"{\"optimizer\": {\"type\": \"FusedAdam\", \"params\": {\"adam_w_mode\": false}}}", NULL,
+         "optimizer.type: FusedAdam, taken as Adam, of which it is DeepSpeed's kernel"},
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
         zr_config *c = load(said[i].text, said[i].override);
         for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
         if (said[i].note) assert_true(has_note(c, said[i].note));
+        if (strstr(said[i].text, "FusedAdam")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAM);
         assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is the micro-batch */
         zr_config_destroy(&c);
     }

@@ -104,18 +104,51 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     }
 }
 
-/* "name:line:column: key.path: reason" for the token that reaches byte `stop`. */
-static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
+/* "name:line:column: key.path: reason" for byte `at` */
+static zr_status fail_on(const char *text, const char *name, size_t at, const zr__json_trail *trail, const char *reason)
 {
     char shown[NAME_BYTES], why[256], where[96];
     int line, column;
+    zr__json_line(text, at, &line, &column);
+    print_trail(text, trail, where, sizeof(where));
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
+                   *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
+}
+
+/* The same for the token that reaches byte `stop`. */
+static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
+{
     zr__json_trail trail;
     zr__json_token token;
     (void)zr__json_walk(text, bytes, stop, &trail, &token);
-    zr__json_line(text, token.begin, &line, &column);
-    print_trail(text, &trail, where, sizeof(where));
-    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
-                   *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
+    return fail_on(text, name, token.begin, &trail, reason);
+}
+
+static bool ends_value(char kind)
+{
+    return kind == '"' || kind == 'x' || kind == '}' || kind == ']';
+}
+
+static bool begins_value(char kind)
+{
+    return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
+}
+
+/* Two values, or a value and a key, side by side at byte `stop`: say it of the first, where the comma belongs. ZR_OK:
+ * something else is wrong. */
+static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
+{
+    zr__json_trail trail;
+    zr__json_token before = {0}, token = zr__json_next(text, bytes, 0);
+    while (token.kind && token.end < stop) {
+        before = token;
+        token = zr__json_next(text, bytes, token.end);
+    }
+    if (!ends_value(before.kind) || !begins_value(token.kind)) return ZR_OK;
+    if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
+    const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
+    if (key) return ZR_OK; /* a colon may be missing behind it */
+    return fail_on(text, name, before.end - 1, &trail, "no comma behind this value, and another follows; write one");
 }
 
 void zr__json_skip_mark(const char **text, size_t *bytes)
@@ -211,6 +244,7 @@ zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const
     size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
     const char *slip = common_slip(text, bytes, stop, &at);
     if (slip) return fail_at(text, bytes, name, at + 1, slip);
+    ZR_TRY(fail_missing_comma(text, bytes, name, stop));
     return fail_at(text, bytes, name, stop, error.text);
 }
 

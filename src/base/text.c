@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* of a character of four bytes */
 
@@ -134,7 +135,6 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
                 {"Gi", 1LL << 30},
                 {"Ti", 1LL << 40},
                 {"KB", 1000},
-                {"kB", 1000},
                 {"MB", 1000000},
                 {"GB", 1000000000},
                 {"TB", 1000000000000},
@@ -158,7 +158,7 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
         }
     while (*at == ' ') at++;
     for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
-        if (strcmp(at, unit[i].name) != 0) continue;
+        if (strcasecmp(at, unit[i].name) != 0) continue;
         if (value / part > most / unit[i].factor) return false;
         *bytes = value / part * unit[i].factor + value % part * unit[i].factor / part;
         return *bytes <= most;

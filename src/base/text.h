@@ -39,7 +39,7 @@ const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES]);
 /** "1.23 GB": the one form in which people are told sizes; GB is 10^9 bytes, as in the papers and on data sheets.
  * Returns `out`. */
 const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
-/** "2GiB", "32 GB", "80G" (10^9), "1048576" as bytes; false when it is none of these or above 2^53. */
+/** "2GiB", "32 GB", "80G" (10^9), "8gb", "1048576" as bytes; false when it is none of these or above 2^53. */
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
 /** Insertions, deletions, replacements and swaps of neighbours that turn a into b; names up to 63

@@ -172,6 +172,26 @@ static zr_status note_autos(zr_config *config)
     return ZR_OK;
 }
 
+/* DeepSpeed's keys say how checkpoints are kept; there the model's code says that there are any. */
+static zr_status note_checkpointing(zr_config *config)
+{
+    static const char section[] = "activation_checkpointing";
+    const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
+    const bool any =
+        config->recompute.partition || host || zr_config_given(config, "activation_checkpointing.number_checkpoints");
+    if (config->recompute.policy == ZR_POLICY_NONE && any)
+        return zr__config_note(config,
+                               "%s: nothing is checkpointed%s, as its policy is none; --%s.policy=unit keeps the input "
+                               "of each block and computes the rest again",
+                               section, host ? ", and nothing kept on the host" : "", section);
+    if (config->recompute.partition && config->parallel.tensor == 1)
+        return zr__config_note(config,
+                               "%s.partition_activations has no meaning here: with parallel.tensor 1 there is nothing "
+                               "to divide",
+                               section);
+    return ZR_OK;
+}
+
 zr_status zr__config_note_all(zr_config *config)
 {
     ZR_TRY(note_unused(config));
@@ -180,14 +200,6 @@ zr_status zr__config_note_all(zr_config *config)
         ZR_TRY(zr__config_note(config,
                                "parallel.sequence has no meaning here: with parallel.tensor 1 there are no ranks "
                                "to share tokens"));
-    if (config->recompute.partition && config->parallel.tensor == 1)
-        ZR_TRY(zr__config_note(config, "activation_checkpointing.partition_activations has no meaning here: with "
-                                       "parallel.tensor 1 there is nothing to divide"));
-    const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    if (host && config->recompute.policy == ZR_POLICY_NONE)
-        ZR_TRY(zr__config_note(config,
-                               "activation_checkpointing.%s: there are no checkpoints with "
-                               "activation_checkpointing.policy none, so nothing is kept on the host",
-                               config->recompute.cpu ? "cpu_checkpointing" : "offload"));
+    ZR_TRY(note_checkpointing(config));
     return ZR_OK;
 }

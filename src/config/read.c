@@ -45,6 +45,21 @@ static zr_status unknown_key(const zr__source *source, const zr__json_place *pla
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
 }
 
+/* Refuse what stands where the keys of a section belong; where the section is of a device that cannot be had, by name.
+ */
+static zr_status no_object(const zr__source *source, const zr__json_place *place, const char *path, const json_t *value)
+{
+    char device[PATH_BYTES], found[64];
+    snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
+    const zr_key *key = zr__key_find(device);
+    if (!key || strcmp(key->path, device) != 0 || key->state != ZR_KEY_LIMITED || json_is_false(value))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+    return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
+                           "%s is not available yet; leave it out, or write {\"device\": \"%s\"}%s%s",
+                           zr__json_show(value, found, sizeof(found)), key->built, key->instead ? "; " : "",
+                           key->instead ? key->instead : "");
+}
+
 /* Depth is bounded: only sections of the table are entered. */
 static zr_status walk(zr_config *config, const json_t *object, const zr__source *source, const zr__json_place *parent)
 {
@@ -70,7 +85,7 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
         } else if (json_is_object(value)) {
             ZR_TRY(walk(config, value, source, &place));
         } else if (!json_is_null(value)) {
-            st = zr__config_fail(source, &place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+            st = no_object(source, &place, path, value);
         }
         if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) return st;
         if (st != ZR_OK)

@@ -175,7 +175,7 @@ static const zr_key table[] = {
                 "fastest that fits"),
 
     CHOICE("optimizer.type", "AdamW|Adam|SGD|Lamb|Lion|Adagrad|Muon|OneBitAdam|OneBitLamb|ZeroOneAdam", "\"AdamW\"",
-           FIELD(optimizer.type), ONLY("AdamW|Adam|SGD"), .help = "update rule"),
+           FIELD(optimizer.type), ONLY("AdamW|Adam|SGD"), .help = "update rule; FusedAdam is taken as Adam"),
     NUMBER("optimizer.params.lr", "0.001", FIELD(optimizer.lr), ANY_NUMBER, ALL, .help = "learning rate"),
     PAIR("optimizer.params.betas", "[0.9, 0.999]", FIELD(optimizer.betas), ALL, .only = ADAMS,
          .help = "decay of the two moments"),
@@ -417,6 +417,9 @@ static const zr_key table[] = {
            .help = "attention with holes"),
     INT("tensor_parallel.autotp_size", "0", NO_FIELD, FROM(0), ONLY("0|1"), .help = "DeepSpeed's parallel.tensor"),
     ANY("tensor_parallel.*", UNUSED, .help = "read with tensor_parallel.autotp_size only"),
+    INT("pipeline.stages", AUTO, NO_FIELD, FROM(0), ONLY("0|1"),
+        .instead = "layers are divided by parallel.tensor, states by zero_optimization.stage",
+        .help = "stages of pipeline parallelism; auto: none"),
     ANY("pipeline.*", UNUSED, .help = "read with pipeline parallelism only"),
     ANY("compile.*", UNUSED, .help = "kernels are compiled already"),
     BOOL("graph_harvesting", "false", UNUSED, .help = "about CUDA graphs"),

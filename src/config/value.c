@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char auto_word[] = "auto";
 
@@ -77,7 +78,7 @@ static bool names_fit(const json_t *value, int64_t *bad)
 /* Of a pair or a list, name the element that is wrong. */
 static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
 {
-    char found[64], wanted[192];
+    char found[64], wanted[192], list[160];
     zr__json_place element = {place, NULL, 0};
     int64_t bad;
     if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) {
@@ -92,8 +93,11 @@ static zr_status wrong(const zr_key *key, const json_t *value, const zr__source 
         value = json_array_get(value, element.index);
         place = &element;
     }
+    zr__key_wanted(key, wanted, sizeof(wanted));
+    if (key->state == ZR_KEY_LIMITED && key->choices) /* of the words that are known those that can be had */
+        snprintf(wanted, sizeof(wanted), "one of %s", zr__choice_list(key->built, list, sizeof(list)));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s",
-                           zr__json_show(value, found, sizeof(found)), zr__key_wanted(key, wanted, sizeof(wanted)));
+                           zr__json_show(value, found, sizeof(found)), wanted);
 }
 
 static bool read_bytes(const zr_key *key, const json_t *value, int64_t *out)
@@ -257,10 +261,25 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
+/* Take the class that DeepSpeed makes of the type Adam for that type. */
+static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__source *source,
+                                const zr__json_place *place)
+{
+    json_t *adam = json_string("Adam");
+    ZR_CHECK(adam, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    zr_status st = zr__value_set(config, key, adam, source, place);
+    json_decref(adam);
+    if (st != ZR_OK) return st;
+    return zr__config_note(config, "%s: FusedAdam, taken as Adam, of which it is DeepSpeed's kernel", key->path);
+}
+
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                         const zr__json_place *place)
 {
     char found[64], list[160];
+    if (strcmp(key->path, "optimizer.type") == 0 && json_is_string(value) &&
+        strcasecmp(json_string_value(value), "FusedAdam") == 0)
+        return set_fused_adam(config, key, source, place);
     config->state->given[index_of(key)] = config->state->automatic[index_of(key)] = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
