@@ -113,6 +113,44 @@ static void test_epsilon_of_an_imported_model(void **state)
     }
 }
 
+/* ---- dropout ------------------------------------------------------------------------------------ */
+
+/* The note on it of a run from a directory with such numbers; "": none. */
+static void expect_dropout_note(double embd, double resid, double attn, const char *key, const char *rest)
+{
+    char text[1024], want[1024];
+    zr_config *config = NULL;
+    const zr_hf_gpt2 hf = {1, 1, C, T, V, embd, resid, attn, 1e-5, 0.02, true};
+    hf_make("dropped", &hf, NULL, 0);
+    snprintf(text, sizeof text, "{\"model\": {\"init\": \"%s/dropped\"}, \"train\": {\"output_dir\": \"none\"}}",
+             tempdir);
+    if (zr_config_parse(text, strlen(text), "c.json", &key, key ? 1 : 0, &config) != ZR_OK ||
+        zr_train_prepare(config, 1, 0) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    snprintf(want, sizeof want, "model.dropout: 0, as no key gives another; the model in %s/dropped was made for %s",
+             tempdir, rest);
+    int found = 0;
+    for (int i = 0; i < zr_config_notes(config); i++) {
+        const char *note = zr_config_note(config, i);
+        if (strncmp(note, "model.dropout", strlen("model.dropout")) != 0) continue;
+        assert_string_equal(note, want);
+        found++;
+    }
+    assert_int_equal(found, rest[0] ? 1 : 0);
+    if (rest[0]) assert_true(config->model.embd_pdrop == 0 && config->model.resid_pdrop == 0);
+    zr_config_destroy(&config);
+}
+
+static void test_dropout_of_an_imported_model(void **state)
+{
+    (void)state;
+    expect_dropout_note(0.1, 0.1, 0.1, NULL, "0.1, which --model.dropout=0.1 takes");
+    expect_dropout_note(0, 0.2, 0.1, NULL, "--model.embd_pdrop=0 --model.resid_pdrop=0.2 --model.attn_pdrop=0.1");
+    expect_dropout_note(0.1, 0.1, 0.1, "model.dropout=0", "");
+    expect_dropout_note(0.1, 0.1, 0.1, "model.attn_pdrop=0.3", "");
+    expect_dropout_note(0, 0, 0, NULL, "");
+}
+
 /* ---- equal logits ------------------------------------------------------------------------------- */
 
 static zr_status count(void *arg, const char *text, int64_t bytes)
@@ -181,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_epsilon_of_an_imported_model),
+        cmocka_unit_test(test_dropout_of_an_imported_model),
         cmocka_unit_test(test_equal_logits),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

@@ -33,6 +33,7 @@ struct zr_family {
     /* As a directory: what the configuration of a run that starts from one takes over besides sizes, config.json, and
      * how the tensors are named. */
     zr_status (*adopt)(const void *numbers, zr_config *config);
+    zr_status (*tell)(const char *dir, zr_config *config); /* a note on what is not taken over */
     zr_status (*write)(const char *dir, const void *numbers);
     const zr_hf_names *(*names)(void);
 

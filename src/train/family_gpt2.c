@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
+
 _Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr_family_model");
 
 static zr_status preset(const char *name, void *numbers)
@@ -65,6 +67,31 @@ static zr_status adopt(const void *numbers, zr_config *config)
     return ZR_OK;
 }
 
+/** Say that the dropout of whoever trained a model is not taken over, where no key says which one is wanted. */
+static zr_status tell_dropout(const char *dir, zr_config *config)
+{
+    static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
+    zr_hf_gpt2 hf;
+    char note[512], shown[256], embd[ZR_NUMBER_BYTES], resid[ZR_NUMBER_BYTES], attn[ZR_NUMBER_BYTES];
+    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
+        if (zr_config_given(config, key[i])) return ZR_OK;
+    ZR_TRY(zr_hf_gpt2_read(dir, &hf));
+    if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
+    zr__text_escape(dir, shown, sizeof(shown));
+    zr__text_shortest(hf.embd_pdrop, embd);
+    if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
+        snprintf(note, sizeof(note),
+                 "model.dropout: 0, as no key gives another; the model in %s was made for %s, which --model.dropout=%s "
+                 "takes",
+                 shown, embd, embd);
+    else
+        snprintf(note, sizeof(note),
+                 "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
+                 "--model.resid_pdrop=%s --model.attn_pdrop=%s",
+                 shown, embd, zr__text_shortest(hf.resid_pdrop, resid), zr__text_shortest(hf.attn_pdrop, attn));
+    return zr_config_add_note(config, note);
+}
+
 static zr_status write_config(const char *dir, const void *numbers)
 {
     const zr_gpt2_config *c = numbers;
@@ -91,6 +118,7 @@ const zr_family zr__family_gpt2 = {.name = "gpt2",
                                    .sizes = sizes,
                                    .builder = builder,
                                    .adopt = adopt,
+                                   .tell = tell_dropout,
                                    .write = write_config,
                                    .names = zr_hf_gpt2_names,
                                    .fill = zr__next_token_fill,

@@ -25,6 +25,7 @@ static zr_status sizes_from_init(zr_config *config, const zr_family *family)
     ZR_TRY(zr__family_read(family, config->model.init, &model));
     ZR_TRY(zr_config_set_sizes(config, &model.sizes, config->model.init));
     ZR_TRY(family->adopt(&model.numbers, config));
+    ZR_TRY(family->tell(config->model.init, config));
     return ZR_OK;
 }
 
