@@ -25,6 +25,7 @@ cat >c.json <<'END'
 END
 
 check "train on one rank" "$ZR" train c.json
+check "... with steps and notes of 100 columns at most" awk '/^step|note:/ { n++ } length > 100 { exit 1 } END { exit n < 5 }' err
 check "what a run leaves" test -f run/config.json -a -f run/run.json -a -f run/metrics.jsonl \
     -a -f run/model/config.json -a -f run/model/model.safetensors -a ! -e run/lock
 check "a line a step and an evaluation" test "$(grep -c '"loss"' run/metrics.jsonl) $(grep -c val_loss run/metrics.jsonl)" = "40 2"

@@ -42,7 +42,12 @@ shows "zr --version"          "^zr [0-9]"        "$ZR" --version
 for c in train plan eval generate inspect verify convert info report tokenize init; do
     shows "zr $c --help"      "^Examples"        "$ZR" $c --help
 done
-shows "keys are in the help"  "zero_optimization.stage" "$ZR" train -h
+for c in train plan simulate; do
+    shows "zr $c -h names the keys" "zr $c -h keys"   "$ZR" $c -h
+    if [ "$(wc -l <out)" -le 60 ]; then ok "... on a page"; else not_ok "... on a page"; fi
+    shows "zr $c -h keys has all" "zero_optimization.stage  *\[" "$ZR" $c -h keys
+    if grep -q "train.hang_timeout" out && ! grep -q "^Examples" out; then ok "... alone"; else not_ok "... alone"; fi
+done
 shows "zr info"               "^kernels"         "$ZR" info
 shows "zr info --json"        '"version":'       "$ZR" info --json
 shows "zr plan of a preset"   "stage 3"          "$ZR" plan --preset gpt2-1.5b --ranks 64

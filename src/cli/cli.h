@@ -84,8 +84,17 @@ struct cli_command {
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
-/** Help of one command on stdout: examples first, then options, then (keys) the configuration's table. */
-void cli_help(const cli_command *command, const cli_option *options, bool keys);
+/** The keys of the configuration in the help of a command. */
+typedef enum cli_help_keys {
+    CLI_KEYS_NONE,  /* it takes none */
+    CLI_KEYS_NAMED, /* where they are told */
+    CLI_KEYS_ALL    /* they alone: `zr train -h keys` */
+} cli_help_keys;
+
+/** Of a command that takes keys: whether the word behind -h asks for them. */
+cli_help_keys cli_help_asked(const cli_args *args);
+/** Help of one command on stdout: examples first, then options; or the configuration's table. */
+void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys);
 /** From now on cli_help gives what it was given to `form` (NULL: prints it for people): so shells and manuals learn of
  *  options that only the command itself knows. */
 typedef void cli_help_form(const cli_command *command, const cli_option *options, bool keys);

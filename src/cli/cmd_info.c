@@ -258,7 +258,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);
-    if (args.help && first) cli_help(command, options, false);
+    if (args.help && first) cli_help(command, options, CLI_KEYS_NONE);
     if (args.help) return ZR_OK;
     if (!o.wanted) return first ? show(&args) : ZR_OK;
     if (!comm || comm->size == 1) return bench(&args, o.kind, &o.bench);

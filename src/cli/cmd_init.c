@@ -25,7 +25,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     (void)comm;
     ZR_TRY(cli_parse(&args, argc, argv));
     if (args.help) {
-        cli_help(command, options, false);
+        cli_help(command, options, CLI_KEYS_NONE);
         return ZR_OK;
     }
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;

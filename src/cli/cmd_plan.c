@@ -393,7 +393,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));
     if (args.help) {
-        cli_help(command, options, true);
+        cli_help(command, options, cli_help_asked(&args));
         return ZR_OK;
     }
     if (comm) cli_leave_binding(); /* as `zr train` does, whose rates are of all cores */

@@ -146,7 +146,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .max_operands = ZR_TOKENIZE_TEXTS};
     ZR_TRY(cli_parse(&args, argc, argv));
     if (args.help) {
-        cli_help(command, options, false);
+        cli_help(command, options, CLI_KEYS_NONE);
         return ZR_OK;
     }
     const bool learns = w.train != UNSAID;

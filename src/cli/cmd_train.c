@@ -284,7 +284,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
     ZR_TRY(st);
     if (args.help) {
-        if (!comm || comm->rank == 0) cli_help(command, options, true);
+        if (!comm || comm->rank == 0) cli_help(command, options, cli_help_asked(&args));
         return ZR_OK;
     }
     if (comm) cli_leave_binding();
@@ -299,7 +299,7 @@ const cli_command cli_train = {
              "[--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
-                "  zr train --preset gpt2-124m --data book.txt --ranks 2 --memory 8GB\n"
+                "  zr train --preset gpt2-124m --data book.txt --data.tokenizer=DIR --ranks 2 --memory 8GB\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",

@@ -33,7 +33,7 @@ static void print_keys(void)
 {
     int n = 0;
     const zr_key *keys = zr_config_keys(&n);
-    printf("\nKeys of CONFIG.json, each also as --key=value (default in brackets)\n");
+    printf("Keys of CONFIG.json, each also as --key=value (default in brackets)\n");
     for (int i = 0; i < n; i++) {
         if (keys[i].state == ZR_KEY_NO_MEANING) continue;
         print_key(&keys[i]);
@@ -48,10 +48,19 @@ void cli_help_as(cli_help_form *form)
     form_now = form;
 }
 
-void cli_help(const cli_command *command, const cli_option *options, bool keys)
+cli_help_keys cli_help_asked(const cli_args *args)
+{
+    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
+}
+
+void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys)
 {
     if (form_now) {
-        form_now(command, options, keys);
+        form_now(command, options, keys != CLI_KEYS_NONE);
+        return;
+    }
+    if (keys == CLI_KEYS_ALL) {
+        print_keys();
         return;
     }
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
@@ -60,5 +69,8 @@ void cli_help(const cli_command *command, const cli_option *options, bool keys)
     for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++)
         print_option(o->name, o->value, o->help);
     printf("  %-24s %s\n", "-h, --help", "this text");
-    if (keys) print_keys();
+    if (keys == CLI_KEYS_NAMED)
+        printf("\nEvery key of CONFIG.json is an option as well, --key.path=value: --train.steps=500,\n"
+               "--zero_optimization.stage=3. `zr %s -h keys` tells of all, with their defaults.\n",
+               command->name);
 }

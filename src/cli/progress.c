@@ -150,6 +150,8 @@ static void leave(const cli_progress *progress, const step_line *l)
     put(out, (size_t)n);
 }
 
+/** A file keeps lines of about 100 columns: the rate is in metrics.jsonl as well, the memory in the run's first lines.
+ */
 static void print_line(const cli_progress *progress, const zr_train_step *step)
 {
     char text[32];
@@ -163,9 +165,9 @@ static void print_line(const cli_progress *progress, const zr_train_step *step)
     add(&l, 4, "lr %.3g", step->lr);
     add(&l, 7, "%.1f ms", 1e3 * step->step_sec);
     add(&l, 5, "%stok/s", cli_amount(step->tokens_per_sec, text));
-    add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
+    if (progress->live) add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
     add(&l, 8, "%s", share_of_peak(step->mfu, text));
-    add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
+    if (progress->live) add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
     add(&l, 6, "left %s", time_left(progress->begin, step->step - progress->from, step->steps - progress->from, text));
     if (step->skipped) add(&l, 2, "skipped %lld", (long long)step->skipped);
     leave(progress, &l);

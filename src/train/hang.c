@@ -93,13 +93,9 @@ static double limit_of(zr__hang *h, zr__phase phase)
 const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 {
     text[0] = '\0';
-    if (!h) return text;
-    snprintf(text, ZR__LIMITS_BYTES,
-             "a rank that stays where it is for %g s ends the run (train.hang_timeout%s); in the start %g s, in an "
-             "evaluation %g s, in saving %g s",
-             limit_of(h, ZR__PHASE_EVALUATE) / phases[ZR__PHASE_EVALUATE].times,
-             h->given_sec > 0 ? "" : " auto: or 10 times the slowest of the last steps", limit_of(h, ZR__PHASE_START),
-             limit_of(h, ZR__PHASE_EVALUATE), limit_of(h, ZR__PHASE_SAVE));
+    if (!h || h->given_sec == 0) return text;
+    snprintf(text, ZR__LIMITS_BYTES, "train.hang_timeout: %g s a step, %g s in an evaluation, %g s in start and saving",
+             (double)h->given_sec, limit_of(h, ZR__PHASE_EVALUATE), limit_of(h, ZR__PHASE_START));
     return text;
 }
 

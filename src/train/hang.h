@@ -36,8 +36,8 @@ void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
 /** A training step took so long; the limit follows with "auto". */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** The limits, for people; "" where nobody watches. */
-#define ZR__LIMITS_BYTES 320
+/** The limits, for people; "" where nobody watches, or where they are those of "auto". */
+#define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 
 #endif
