@@ -329,7 +329,7 @@ static void batch_contradictions(void **state)
     }
 }
 
-/* The batch of a run on two ranks, as its own file has it, on others: the three that follow, or the message. */
+/* Take the batch of a run on two ranks, as its own file has it, to others: the three that follow, or the message. */
 static void a_run_goes_on_on_other_ranks(void **state)
 {
     (void)state;

@@ -115,7 +115,7 @@ static void test_epsilon_of_an_imported_model(void **state)
 
 /* ---- dropout ------------------------------------------------------------------------------------ */
 
-/* The note on it of a run from a directory with such numbers; "": none. */
+/* Expect the note on it of a run from a directory with such numbers; "": none. */
 static void expect_dropout_note(double embd, double resid, double attn, const char *key, const char *rest)
 {
     char text[1024], want[1024];

@@ -104,7 +104,7 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     }
 }
 
-/* "name:line:column: key.path: reason" for byte `at` */
+/* Fail with "name:line:column: key.path: reason" for byte `at`. */
 static zr_status fail_on(const char *text, const char *name, size_t at, const zr__json_trail *trail, const char *reason)
 {
     char shown[NAME_BYTES], why[256], where[96];
@@ -115,7 +115,7 @@ static zr_status fail_on(const char *text, const char *name, size_t at, const zr
                    *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
 }
 
-/* The same for the token that reaches byte `stop`. */
+/* Fail likewise for the token that reaches byte `stop`. */
 static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
 {
     zr__json_trail trail;
@@ -134,8 +134,8 @@ static bool begins_value(char kind)
     return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
 }
 
-/* Two values, or a value and a key, side by side at byte `stop`: say it of the first, where the comma belongs. ZR_OK:
- * something else is wrong. */
+/* Fail for two values, or a value and a key, side by side at byte `stop`: at the end of the first, where the comma
+ * belongs. ZR_OK: something else is wrong. */
 static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
 {
     zr__json_trail trail;

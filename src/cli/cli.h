@@ -91,7 +91,7 @@ typedef enum cli_help_keys {
     CLI_KEYS_ALL    /* they alone: `zr train -h keys` */
 } cli_help_keys;
 
-/** Of a command that takes keys: whether the word behind -h asks for them. */
+/** Find whether the word behind -h asks for the keys, in the help of a command that takes them. */
 cli_help_keys cli_help_asked(const cli_args *args);
 /** Help of one command on stdout: examples first, then options; or the configuration's table. */
 void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys);

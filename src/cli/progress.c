@@ -150,7 +150,8 @@ static void leave(const cli_progress *progress, const step_line *l)
     put(out, (size_t)n);
 }
 
-/** A file keeps lines of about 100 columns: the rate is in metrics.jsonl as well, the memory in the run's first lines.
+/** Write the line of a step, of about 100 columns in a file: the rate is in metrics.jsonl as well, the memory in the
+ * run's first lines.
  */
 static void print_line(const cli_progress *progress, const zr_train_step *step)
 {

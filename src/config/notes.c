@@ -172,7 +172,7 @@ static zr_status note_autos(zr_config *config)
     return ZR_OK;
 }
 
-/* DeepSpeed's keys say how checkpoints are kept; there the model's code says that there are any. */
+/* Tell where keys say how checkpoints are kept and there are none: with DeepSpeed the model's code makes them. */
 static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";

@@ -107,7 +107,7 @@ void zr_config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* The number of data-parallel ranks for which the three hold; 0: none. */
+/* Find the number of data-parallel ranks for which the three hold; 0: none. */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -116,7 +116,7 @@ static int64_t ranks_of_batch(const zr_config *config)
     return batch % (micro * accum) == 0 ? batch / (micro * accum) : 0;
 }
 
-/* The three are given, and do not hold. */
+/* Refuse three numbers that are given and do not hold. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
     char advice[160];
@@ -153,8 +153,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* The three of a run that goes on on other ranks: its file has them all. The batch stays, then what the command line
- * gives, then as much of the micro-batch as divides a rank's samples. */
+/* Settle the three of a run that goes on on other ranks: its file has them all. The batch stays, then what the command
+ * line gives, then as much of the micro-batch as divides a rank's samples. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
