@@ -200,13 +200,19 @@ cat >own.json <<'END_OWN'
 END_OWN
 check "a machine of one's own" prints 'machine: ours' "$ZR" plan --preset gpt2-xl --ranks 8 --profile own.json --quiet
 check "... its memory" grep -q 'fits in 40.00 GB' printed
-step_of() { "$ZR" plan --preset gpt2-xl --json --advice --quiet --profile "$@" | sed -n 's/.*"limit": [0-9]*, "time": {"step_sec": \([0-9.e-]*\),.*/\1/p' | head -1; }
+model=gpt2-xl
+step_of() { "$ZR" plan --preset $model --json --advice --quiet --profile "$@" | sed -n 's/.*"limit": [0-9]*, "time": {"step_sec": \([0-9.e-]*\),.*/\1/p' | head -1; }
 sed 's/2e14/1e14/' own.json >slow.json
 check "... its rates" sh -c "awk -v a=$(step_of ./own.json) -v b=$(step_of ./slow.json) 'BEGIN { exit !(b > 1.2 * a && b < 2.1 * a) }'"
+sed 's/}/, "narrow_attention": true}/' own.json >narrow.json
+check "... the type of its attention" sh -c "awk -v a=$(step_of ./narrow.json) -v b=$(step_of ./own.json) 'BEGIN { exit !(a > 0 && b > 1.2 * a) }'"
+# At fp32's peak attention alone would take as long as all else.
+check "attention on GPUs is no slower than their 16-bit products" sh -c "awk -v a=$(model="gpt2-124m --batch 32"; step_of h100) 'BEGIN { exit !(a > 0.04 && a < 0.05) }'"
 wrong() { echo "$3" >wrong.json; fails "$1" "$2" "$ZR" plan --preset gpt2 --profile wrong.json; }
 check "... without a rate that it needs" wrong 65 'memory_bytes_sec.*missing' '{"flops_f32": 1e12}'
 check "... of no rate" wrong 65 'flops_f32' '{"flops_f32": -1, "memory_bytes_sec": 1e9}'
 check "... of no size" wrong 65 'memory_bytes' '{"flops_f32": 1e12, "memory_bytes_sec": 1e9, "memory_bytes": "much"}'
+check "... of no type" wrong 65 'narrow_attention.*true or false' '{"flops_f32": 1e12, "memory_bytes_sec": 1e9, "narrow_attention": 1}'
 check "... with a key that is none" wrong 65 'did you mean "flops_bf16"' '{"flops_bf61": 1e12, "flops_f32": 1e12, "memory_bytes_sec": 1e9}'
 check "... that is no object" wrong 65 'object' '[1]'
 check "... that is no JSON" wrong 65 'wrong.json:' '{'

@@ -208,7 +208,7 @@ static double flops_in_f32(const zr_plan *plan)
 }
 
 /* A machine that multiplies 16-bit numbers faster is used so in 16-bit runs, but in ops that widen them, and nowhere
- * else. */
+ * else. Whether attention widens them is the device's fact. */
 static void test_narrow_products(void **state)
 {
     (void)state;
@@ -220,6 +220,9 @@ static void test_narrow_products(void **state)
     assert_true(attention > 0 && attention < all);
     close_to(price_of(wide, machine).compute_sec, all / 1e9);
     close_to(price_of(narrow, machine).compute_sec, attention / 1e9 + (all - attention) / 4e9);
+    narrow->profile.facts.narrow_attention = wide->profile.facts.narrow_attention = true;
+    close_to(price_of(wide, machine).compute_sec, all / 1e9);
+    close_to(price_of(narrow, machine).compute_sec, all / 4e9);
     machine.flops_bf16 = 0;
     close_to(price_of(wide, machine).compute_sec, price_of(narrow, machine).compute_sec);
     zr_plan_destroy(&wide);
@@ -336,6 +339,7 @@ static void test_profiles(void **state)
         assert_int_equal(zr_profile_named(*name, &profile), ZR_OK);
         assert_string_equal(profile.facts.name, *name);
         assert_true(profile.facts.apart == (strcmp(*name, "zen3") != 0));
+        assert_true(profile.facts.narrow_attention == profile.facts.apart);
         assert_true(profile.facts.threads >= 1 && profile.facts.panel_bytes == 0);
         const zr_machine *machine = &profile.machine;
         assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr_machine_link(machine).bytes_sec > 0);

@@ -251,12 +251,13 @@ struct zr_op;
 struct zr_kernel;
 
 /** What kernels need of the device that they run on, and so all that a plan must know of it: how much scratch its
- *  kernels take. Filled by the device. A plan prints the name of what it was made for. */
+ *  kernels take, and in which type they multiply. Filled by the device. A plan prints the name of what it was made for. */
 typedef struct zr_device_facts {
     char name[48];                   /* "this machine (v4)" */
     int threads;                     /* compute threads of a rank */
     bool apart;                      /* its memory is not the host's: the processor cannot touch it */
     bool bf16_products;              /* bf16 is multiplied as such; otherwise it is widened to fp32 */
+    bool narrow_attention;           /* attention multiplies 16-bit operands as such; otherwise it widens them */
     int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
     const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */
     /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel; more than any plan has room

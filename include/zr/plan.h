@@ -545,7 +545,8 @@ typedef struct zr_price {
     double exposed_sec; /* step_sec - compute_sec: what these add */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
-/** FLOP/s at which a profile's rates price products of an op, in the type that it multiplies in. */
+/** FLOP/s at which a profile's rates price products of an op, in the type that it multiplies in on the device that the
+ *  plan is for (plan->profile.facts). */
 ZR_API double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                                    zr_product_sizes sizes);
 /** Bytes that a SAVE brings out. */

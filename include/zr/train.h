@@ -375,7 +375,7 @@ typedef struct zr_train_save {
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* "gelu_dx", "linear 768x3072", "gather" */
     zr_stream stream;
-    bool in_f32; /* its FLOPs are made in fp32, whatever the type of the graph */
+    bool in_f32; /* attention where its FLOPs are made in fp32 whatever the type of the graph: on processors */
     double calls;
     double replays;                         /* calls that compute an activation again */
     double sec, slowest_sec;                /* mean over the ranks, and of the rank that took longest for it */

@@ -46,7 +46,7 @@ static zr_status take_memory(const json_t *root, const char *file, zr_machine *m
 static zr_status check_keys(json_t *root, const char *file)
 {
     static const char *const known[] = {"name",           "flops_f32",    "flops_bf16", "memory_bytes_sec",
-                                        "link_bytes_sec", "memory_bytes", "link_copies"};
+                                        "link_bytes_sec", "memory_bytes", "link_copies", "narrow_attention"};
     const char *key = NULL;
     json_t *value = NULL;
     const int n = (int)(sizeof(known) / sizeof(known[0]));
@@ -69,10 +69,14 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
     for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], machine));
     for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
     ZR_TRY(take_memory(root, file, machine));
-    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name");
+    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name"),
+                 *narrow = json_object_get(root, "narrow_attention");
     ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);
+    ZR_CHECK(!narrow || json_is_boolean(narrow), ZR_ERR_DATA, "--profile %s: \"narrow_attention\" is true or false",
+             file);
     ZR_CHECK(!name || json_is_string(name), ZR_ERR_DATA, "--profile %s: \"name\" is text", file);
     machine->link_copies = json_is_true(copies);
+    profile->facts.narrow_attention = json_is_true(narrow);
     if (name) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", json_string_value(name));
     return ZR_OK;
 }
@@ -139,6 +143,7 @@ static zr_status take_bench(const json_t *root, const char *file, zr_profile *pr
     /* The one level of its own that a GPU's rates have. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
+    profile->facts.narrow_attention = profile->facts.apart;
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));

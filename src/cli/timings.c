@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Columns that only some runs need. */
 typedef struct columns {
@@ -65,6 +66,11 @@ static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, 
     zr__text_add(out, "\n");
 }
 
+static bool is_attention(const zr_timing *kind)
+{
+    return strncmp(kind->name, "attention", 9) == 0;
+}
+
 /* Down to a thousandth of the step; the rest in one line. */
 static void add_kinds(zr__text *out, const zr_timings *t, columns c)
 {
@@ -75,7 +81,7 @@ static void add_kinds(zr__text *out, const zr_timings *t, columns c)
     for (int k = 0; k < t->n_kinds; k++) {
         bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
         if (shown) add_kind(out, t, &t->kind[k], c);
-        attention |= shown && t->kind[k].in_f32;
+        attention |= shown && is_attention(&t->kind[k]);
         small += !shown && t->kind[k].calls > 0;
         sec += shown ? 0.0 : t->kind[k].sec;
     }
@@ -86,13 +92,13 @@ static void add_kinds(zr__text *out, const zr_timings *t, columns c)
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* The products of the run's type, as one, against their peak. */
+/* The products beside attention's, as one, against their peak. */
 static void add_products(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};
     char ms[32], amount[32], peak[48] = "";
     for (int k = 0; k < t->n_kinds; k++) {
-        if (!(t->kind[k].flops > 0) || t->kind[k].in_f32) continue;
+        if (!(t->kind[k].flops > 0) || is_attention(&t->kind[k])) continue;
         all.sec += t->kind[k].sec;
         all.flops += t->kind[k].flops;
     }

@@ -77,7 +77,8 @@ typedef struct profile_pricer {
 double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                             zr_product_sizes sizes)
 {
-    const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !def->in_f32;
+    const bool widens = def->in_f32 && !plan->profile.facts.narrow_attention;
+    const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !widens;
     return zr_machine_flops(machine, narrow, sizes);
 }
 

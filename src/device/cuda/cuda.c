@@ -399,6 +399,7 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     facts->threads = 1;
     facts->apart = true;
     facts->bf16_products = true;
+    facts->narrow_attention = true;
     facts->kernels = config->kernels;
     facts->scratch_bytes = zr_device_cuda_scratch;
     cuda->base.profile.machine.memory_bytes = gpu.memory_bytes;
