@@ -56,6 +56,11 @@ import json
 one = json.load(open("host.json"))
 assert one["host_bytes"] == 4 * one["memory"]["spaces"]["host"]["total"] > 0, one'; }
 check "... of a host in JSON" host
+hosts() { # without ranks_per_host as with the cluster's own number, and not as on hosts of one rank each
+    on8 --stage 3 --batch 1 --json >open.json && on8 --stage 3 --batch 1 --json --parallel.ranks_per_host=4 >given.json &&
+        cmp open.json given.json && on8 --stage 3 --batch 1 --collectives.hierarchical=false --json >flat.json &&
+        ! cmp -s open.json flat.json; }
+check "the plan is made for the cluster's hosts" hosts
 jitter() {
     for f in 0 0.1 0.3; do on8 --stage 2 --jitter $f --json >jitter.$f.json || return 1; done
     on8 --stage 2 --jitter 0.1 --seed 0 --json >again.json && cmp again.json jitter.0.1.json || return 1

@@ -546,8 +546,7 @@ static zr_status search_all(search *s, const cli_args *typed)
     ZR_TRY(cli_cluster(b->o, s->config, b->ranks, &b->cluster, &b->profile));
     ZR_CHECK(b->cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
              "--search: the memory of a device of %s is not known, and so not what fits it", b->cluster.name);
-    if (s->config->recompute.policy == ZR_POLICY_AUTO && s->config->memory.limit_bytes == 0)
-        s->config->memory.limit_bytes = b->cluster.device.memory_bytes;
+    cli_cluster_settle(s->config, b->ranks, &b->cluster);
     ZR_CHECK(b->ranks <= b->cluster.devices, ZR_ERR_CONFIG,
              "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->ranks,
              b->cluster.devices, b->cluster.name);

@@ -94,11 +94,19 @@ void cli_cluster_clear(zr_cluster *cluster)
     cluster->measured = NULL;
 }
 
+void cli_cluster_settle(zr_config *config, int ranks, const zr_cluster *cluster)
+{
+    const int32_t host = cluster->host_devices;
+    if (config->parallel.ranks_per_host == 0 && host < ranks && ranks % host == 0)
+        config->parallel.ranks_per_host = host;
+    if (config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0)
+        config->memory.limit_bytes = cluster->device.memory_bytes;
+}
+
 zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster, const zr_profile *profile)
 {
     char note[ZR_TRAIN_NOTE_BYTES];
-    if (config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0)
-        config->memory.limit_bytes = cluster->device.memory_bytes;
+    cli_cluster_settle(config, ranks, cluster);
     ZR_TRY(zr_train_choose(config, ranks, profile, (zr_train_kept){0}, note));
     if (note[0]) ZR_TRY(zr_config_add_note(config, note));
     return ZR_OK;

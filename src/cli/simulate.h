@@ -33,7 +33,10 @@ typedef struct cli_simulated {
 ZR_NODISCARD zr_status cli_cluster(const cli_simulate_options *o, const zr_config *config, int ranks,
                                    zr_cluster *cluster, zr_profile *profile);
 void cli_cluster_clear(zr_cluster *cluster);
-/** Settle what a configuration leaves open: the limit of policy auto, and the split of a step's samples. */
+/** Settle what a cluster answers of what a configuration leaves open: how many ranks a host has, where all of its hosts
+ *  have as many, and the limit of policy auto. */
+void cli_cluster_settle(zr_config *config, int ranks, const zr_cluster *cluster);
+/** The same, and the split of a step's samples. */
 ZR_NODISCARD zr_status cli_simulate_settle(zr_config *config, int ranks, const zr_cluster *cluster,
                                            const zr_profile *profile);
 /** Those of the command line and of a configuration. */

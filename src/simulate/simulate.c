@@ -261,7 +261,7 @@ static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_layout *l = &plan->layout;
     const double sec = made->price.step_sec, data_ranks = (double)plan->ranks / (l->tensor > 1 ? l->tensor : 1);
-    made->samples_sec = data_ranks * (double)(l->batch * l->accum) / sec;
+    made->samples_sec = data_ranks * (double)l->batch * (double)l->accum / sec;
     made->tokens_sec = made->samples_sec * (double)l->seq;
     made->flops_sec = plan->flops_hardware / plan->ranks / sec;
     made->mfu = plan->flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
