@@ -61,6 +61,14 @@ hosts() { # without ranks_per_host as with the cluster's own number, and not as 
         cmp open.json given.json && on8 --stage 3 --batch 1 --collectives.hierarchical=false --json >flat.json &&
         ! cmp -s open.json flat.json; }
 check "the plan is made for the cluster's hosts" hosts
+for name in dgx-a100x8 dgx-a100x8-40gb dgx-h100x8 hgx-h200x8 hgx-b200x8 mi300x8; do
+    check "as many hosts as are asked for: $name" prints "on 1024 of the 1024 devices of $name" \
+        "$ZR" simulate c.json --quiet --cluster $name --ranks 1024 --stage 1 --batch 1
+done
+check "... in racks" prints 'on 576 of the 576 devices of gb200' "$ZR" simulate c.json --quiet --cluster gb200-nvl72 --ranks 576 --stage 1 --batch 1
+check "... in a sweep" sh -c "'$ZR' simulate c.json --quiet --cluster dgx-h100x8 --stage 1 --batch 1 --sweep ranks=64,256 >any.csv &&
+    awk -F, 'NR > 1 && \$2 > 0 { n++ } END { exit n != 2 }' any.csv"
+check "... not of one host" fails 78 'do not fit the 4 devices' "$ZR" simulate c.json --quiet --cluster 4x4090 --ranks 8 --stage 1 --batch 1
 jitter() {
     for f in 0 0.1 0.3; do on8 --stage 2 --jitter $f --json >jitter.$f.json || return 1; done
     on8 --stage 2 --jitter 0.1 --seed 0 --json >again.json && cmp again.json jitter.0.1.json || return 1

@@ -102,7 +102,7 @@ static void names_are_clusters(void **state)
         assert_string_equal(c.name, *name);
         for (int level = 0; level < ZR_LINK_LEVELS; level++) assert_true(c.device.link[level].bytes_sec == 0);
     }
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 12);
 }
 
 /* Table 3 of the paper, and the DGX-2's data sheet. */
@@ -132,6 +132,24 @@ static void papers_clusters(void **state)
     assert_int_equal(c.host_devices, 1);
 }
 
+/* Of any number of hosts alone more are had, whole ones, and never fewer. */
+static void hosts_as_asked(void **state)
+{
+    (void)state;
+    zr_cluster c = read_good("dgx-h100x8");
+    assert_true(c.any_hosts && c.devices == 64);
+    zr_cluster_widen(&c, 1001);
+    assert_true(c.devices == 1008 && c.link[1].devices == 1008 && c.link[0].devices == 8);
+    zr_cluster_widen(&c, 16);
+    assert_int_equal(c.devices, 1008);
+    zr_cluster_widen(&c, INT32_MAX);
+    assert_int_equal(c.devices, 1008);
+    c = read_good("4x4090");
+    zr_cluster_widen(&c, 8);
+    assert_true(!c.any_hosts && c.devices == 4);
+    assert_false(read_good("dgx2x25").any_hosts);
+}
+
 static void unknown_names(void **state)
 {
     (void)state;
@@ -157,7 +175,7 @@ static void fitted_numbers(void **state)
     for (const char *const *name = zr_cluster_names(); *name; name++) {
         zr_cluster c = read_good(*name);
         const bool network = c.devices > c.host_devices;
-        const bool direct = strncmp(c.n_links > 0 ? c.link[0].name : "", "NV", 2) == 0;
+        const bool direct = c.host_devices > 1 && strcmp(c.link[0].name, "PCIe") != 0;
         const double is[ZR__FITTED] = {c.product_share,
                                        c.product_half,
                                        c.memory_share,
@@ -519,6 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_clusters),
                                        cmocka_unit_test(papers_clusters),
+                                       cmocka_unit_test(hosts_as_asked),
                                        cmocka_unit_test(unknown_names),
                                        cmocka_unit_test(fitted_numbers),
                                        cmocka_unit_test(every_key_is_read),

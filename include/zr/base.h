@@ -251,7 +251,8 @@ struct zr_op;
 struct zr_kernel;
 
 /** What kernels need of the device that they run on, and so all that a plan must know of it: how much scratch its
- *  kernels take, and in which type they multiply. Filled by the device. A plan prints the name of what it was made for. */
+ *  kernels take, and in which type they multiply. Filled by the device. A plan prints the name of what it was made
+ *  for. */
 typedef struct zr_device_facts {
     char name[48];                   /* "this machine (v4)" */
     int threads;                     /* compute threads of a rank */

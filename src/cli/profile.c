@@ -45,7 +45,7 @@ static zr_status take_memory(const json_t *root, const char *file, zr_machine *m
 
 static zr_status check_keys(json_t *root, const char *file)
 {
-    static const char *const known[] = {"name",           "flops_f32",    "flops_bf16", "memory_bytes_sec",
+    static const char *const known[] = {"name",           "flops_f32",    "flops_bf16",  "memory_bytes_sec",
                                         "link_bytes_sec", "memory_bytes", "link_copies", "narrow_attention"};
     const char *key = NULL;
     json_t *value = NULL;

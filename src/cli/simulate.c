@@ -82,6 +82,7 @@ zr_status cli_cluster(const cli_simulate_options *o, const zr_config *config, in
     if (strcmp(o->cluster, CLI_CLUSTER_THIS) == 0)
         return config ? this_cluster(o, config, ranks, cluster, profile) : ZR_OK;
     ZR_TRY(zr_cluster_read(o->cluster, cluster));
+    if (cluster->any_hosts) zr_cluster_widen(cluster, ranks);
     profile_of(cluster, profile);
     return ZR_OK;
 }

@@ -72,22 +72,12 @@ static void name_system(const cli_papers_run *run, char name[24])
     snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], kept[run->kept]);
 }
 
-/* A cluster of more such hosts, where the run takes more than there are. */
-static zr_cluster with_hosts(const zr_cluster *cluster, int gpus)
-{
-    zr_cluster c = *cluster;
-    const int32_t hosts = (gpus + c.host_devices - 1) / c.host_devices;
-    if (gpus > c.devices && c.n_links > 0 && c.link[c.n_links - 1].devices > c.host_devices)
-        c.devices = c.link[c.n_links - 1].devices = hosts * c.host_devices;
-    return c;
-}
-
 static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
     const zr_simulate_options options = {
         .scores_bytes = SCORES_BYTES, .product_multiple = PRODUCT_MULTIPLE, .copies_hold = true};
-    const zr_cluster cluster = with_hosts(on, run->gpus);
+    zr_cluster cluster = *on;
     cli_papers_row row = {.source = source,
                           .table = run->table,
                           .unit = unit[run->unit],
@@ -99,6 +89,7 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
                           .limit_bytes = cluster.device.memory_bytes,
                           .run = run};
     zr_plan *plan = NULL;
+    zr_cluster_widen(&cluster, run->gpus);
     ZR_TRY(cli_papers_plan(run, cli_papers_padded(run), &cluster.device, &plan));
     zr_status st = zr_simulate(plan, &cluster, &options, &row.made, NULL);
     row.memory_bytes = plan->memory.total_bytes;

@@ -166,11 +166,12 @@ static zr_status ranks_of(const char *value, int *ranks)
 /** Before anything is planned: a wrong name is no row. */
 static zr_status check_axes(sweep *s)
 {
-    ZR_TRY(cli_cluster(s->o, NULL, 0, &s->cluster, &s->profile));
+    ZR_TRY(cli_cluster(s->o, NULL, (int)s->o->ranks, &s->cluster, &s->profile));
     const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
     for (int i = 0; a && i < a->n; i++) {
         int ranks;
         ZR_TRY(ranks_of(a->value[i], &ranks));
+        if (s->cluster.any_hosts) zr_cluster_widen(&s->cluster, ranks);
     }
     return ZR_OK;
 }

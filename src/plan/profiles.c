@@ -1,6 +1,6 @@
 /*
- * Machines by name: rates of one rank, and facts: a GPU has memory of its own and multiplies attention in 16 bits; a processor asks for no more scratch
- * than kernels take anywhere, with one thread and no panels.
+ * Machines by name: rates of one rank, and facts: a GPU has memory of its own and multiplies attention in 16 bits; a
+ * processor asks for no more scratch than kernels take anywhere, with one thread and no panels.
  */
 #include "base/text.h"
 #include "zr/plan.h"
@@ -32,11 +32,7 @@
     X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0)
 
 #define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes)                                                 \
-    {.facts = {.name = name_,                                                                                          \
-               .threads = 1,                                                                                           \
-               .apart = gpu,                                                                                           \
-               .bf16_products = (bf16) > 0,                                                                            \
-               .narrow_attention = gpu},                                                                               \
+    {.facts = {.name = name_, .threads = 1, .apart = gpu, .bf16_products = (bf16) > 0, .narrow_attention = gpu},       \
      .machine = {.flops_f32 = f32,                                                                                     \
                  .flops_bf16 = bf16,                                                                                   \
                  .memory_bytes_sec = memory,                                                                           \

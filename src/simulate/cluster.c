@@ -479,6 +479,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
     if (st == ZR_OK) st = settle(c, &read);
+    read.any_hosts = false; /* a file says how many devices there are */
     close_chain(c);
     ZR_TRY(st);
     *cluster = read;

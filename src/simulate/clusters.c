@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -28,16 +29,26 @@ const zr__simulate_constant zr__simulate_constants[ZR__FITTED] = {
 
 /* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
+#define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
 #define INFINIBAND_FDR (14.0625e9 * 64 / 66 * 4 / 8)
 #define INFINIBAND_EDR 12.5e9
+#define INFINIBAND_HDR 25e9
 #define INFINIBAND_NDR 50e9
 
 #define GIB (INT64_C(1) << 30)
 
-/* The PCIe card of the V100, as on its data sheet; the modules for NVLink are profiles. */
-static const zr_machine v100_pcie = {
-    .flops_f32 = 14e12, .flops_bf16 = 112e12, .memory_bytes_sec = 900e9, .memory_bytes = 16000000000};
+/* Devices that are no profiles, by their data sheets; 16-bit products dense, of GeForce those that sum in fp32. */
+static const struct {
+    const char *name;
+    zr_machine machine;
+} others[] = {
+    {"v100-pcie", {.flops_f32 = 14e12, .flops_bf16 = 112e12, .memory_bytes_sec = 900e9, .memory_bytes = 16000000000}},
+    {"b200", {.flops_f32 = 75e12, .flops_bf16 = 2.25e15, .memory_bytes_sec = 8e12, .memory_bytes = 180000000000}},
+    {"gb200", {.flops_f32 = 80e12, .flops_bf16 = 2.5e15, .memory_bytes_sec = 8e12, .memory_bytes = 186000000000}},
+    {"mi300x",
+     {.flops_f32 = 163.4e12, .flops_bf16 = 1307.4e12, .memory_bytes_sec = 5.3e12, .memory_bytes = 192000000000}},
+    {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
  * Links are one way, where data sheets count both ways together. A network's rate is that of one adapter into one
@@ -51,26 +62,45 @@ static const zr_machine v100_pcie = {
  *            its images for such machines says ("N-series VM sizes with FDR InfiniBand (e.g. NCv3)"). 448 GiB.
  * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two of them by two links; rings over
  *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
- * dgx-h100x8 8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
- * h200x1     One H200. What host it is in is not known.
+ * dgx-a100x8, dgx-a100x8-40gb
+ *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 and 1
+ * TB. dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB. hgx-h200x8 HGX H200,
+ * in a host as the DGX H200's. hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's. gb200-nvl72 Racks of 72
+ * GPUs, each counted as a host: NVLink 5 over all, one NDR adapter a GPU, two GPUs share the 900 GB/s, both ways, of a
+ * Grace's NVLink-C2C. 17 TB. mi300x8    AMD's platform of 8 MI300X: seven links of 64 GB/s each way to the others; the
+ * network as NDR. The host's memory is not on the data sheet. 4x4090     One host of 4 RTX 4090, which have PCI
+ * Express 4.0 alone. What memory it has is not known. h200x1     One H200. What host it is in is not known.
  *
  * Nothing of a disk's rate is on these data sheets.
  */
-/* name, device (of zr_profile_named; NULL: v100_pcie), hosts, devices of a host, link in the host: name and rate,
- * network: name, rate of one adapter and of all of a host, memory of a host, rate between it and a device, collectives:
- * rings, as NCCL ran them on the papers' clusters, or what is shorter */
+/* name, device (of zr_profile_named, or one of the others above), hosts (negative: so many, and more where asked),
+ * devices of a host, link in the host: name and rate, network: name, rate of one adapter and of all of a host, memory
+ * of a host, rate between it and a device, collectives: rings, as NCCL ran them on the papers' clusters, or what is
+ * shorter */
 #define CLUSTER_LIST(X)                                                                                                \
     X("dgx2x25", "v100-dgx2", 25, 16, "NVSwitch", 150e9, "InfiniBand", INFINIBAND_EDR, 8 * INFINIBAND_EDR,             \
       1500000000000, PCIE3_X16 / 2, RING)                                                                              \
-    X("azure-nc24rs-v3x8", NULL, 8, 4, "PCIe", PCIE3_X16, "InfiniBand", INFINIBAND_FDR, INFINIBAND_FDR, 448 * GIB,     \
-      PCIE3_X16, RING)                                                                                                 \
+    X("azure-nc24rs-v3x8", "v100-pcie", 8, 4, "PCIe", PCIE3_X16, "InfiniBand", INFINIBAND_FDR, INFINIBAND_FDR,         \
+      448 * GIB, PCIE3_X16, RING)                                                                                      \
     X("dgx1v", "v100-dgx2", 1, 8, "NVLink", 150e9, "", 0, 0, 512000000000, PCIE3_X16 / 2, RING)                        \
-    X("dgx-h100x8", "h100", 8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000,  \
+    X("dgx-a100x8", "a100-80gb", -8, 8, "NVSwitch", 300e9, "InfiniBand", INFINIBAND_HDR, 8 * INFINIBAND_HDR,           \
+      2000000000000, PCIE4_X16 / 2, AUTO)                                                                              \
+    X("dgx-a100x8-40gb", "a100-40gb", -8, 8, "NVSwitch", 300e9, "InfiniBand", INFINIBAND_HDR, 8 * INFINIBAND_HDR,      \
+      1000000000000, PCIE4_X16 / 2, AUTO)                                                                              \
+    X("dgx-h100x8", "h100", -8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000, \
       PCIE5_X16, AUTO)                                                                                                 \
+    X("hgx-h200x8", "h200", -8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000, \
+      PCIE5_X16, AUTO)                                                                                                 \
+    X("hgx-b200x8", "b200", -8, 8, "NVSwitch", 900e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000, \
+      PCIE5_X16, AUTO)                                                                                                 \
+    X("gb200-nvl72", "gb200", -8, 72, "NVSwitch", 900e9, "InfiniBand", INFINIBAND_NDR, 72 * INFINIBAND_NDR,            \
+      17000000000000, 225e9, AUTO)                                                                                     \
+    X("mi300x8", "mi300x", -8, 8, "xGMI", 448e9, "network", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 0, PCIE5_X16, AUTO)    \
+    X("4x4090", "4090", 1, 4, "PCIe", PCIE4_X16, "", 0, 0, 0, PCIE4_X16, AUTO)                                         \
     X("h200x1", "h200", 1, 1, "", 0, "", 0, 0, 0, PCIE5_X16, AUTO)
 
 typedef struct cluster_row {
-    const char *name, *device; /* NULL: v100_pcie */
+    const char *name, *device;
     int32_t hosts, per_host;
     zr_cluster_link inside, network;
     int64_t host_memory_bytes;
@@ -85,10 +115,7 @@ typedef struct cluster_row {
      .hosts = hosts_,                                                                                                  \
      .per_host = per_host_,                                                                                            \
      .inside = {.name = inside_, .devices = per_host_, .bytes_sec = inside_rate},                                      \
-     .network = {.name = network_,                                                                                     \
-                 .devices = (hosts_) * (per_host_),                                                                    \
-                 .bytes_sec = rate,                                                                                    \
-                 .shared_bytes_sec = all_rate},                                                                        \
+     .network = {.name = network_, .bytes_sec = rate, .shared_bytes_sec = all_rate},                                   \
      .host_memory_bytes = memory,                                                                                      \
      .host_bytes_sec = host_rate,                                                                                      \
      .algorithm = ZR_ALGORITHM_##algorithm_},
@@ -104,6 +131,11 @@ const char *const *zr_cluster_names(void)
 
 zr_status zr__cluster_device(const char *name, zr_machine *device)
 {
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        if (strcmp(name, others[i].name) != 0) continue;
+        *device = others[i].machine;
+        return ZR_OK;
+    }
     zr_profile profile;
     ZR_TRY(zr_profile_named(name, &profile));
     *device = profile.machine;
@@ -113,7 +145,7 @@ zr_status zr__cluster_device(const char *name, zr_machine *device)
 
 static void reach(zr_cluster *cluster)
 {
-    const bool direct = cluster->n_links > 0 && strncmp(cluster->link[0].name, "NV", 2) == 0; /* NVLink, NVSwitch */
+    const bool direct = cluster->host_devices > 1 && strcmp(cluster->link[0].name, "PCIe") != 0; /* past the host */
     const zr__simulate_constant *fitted = zr__simulate_constants;
     cluster->product_share = fitted[ZR__FITTED_PRODUCT_SHARE].value;
     cluster->product_half = fitted[ZR__FITTED_PRODUCT_HALF].value;
@@ -126,19 +158,30 @@ static void reach(zr_cluster *cluster)
 
 static zr_status build(const cluster_row *row, zr_cluster *cluster)
 {
-    zr_machine device = v100_pcie;
-    if (row->device) ZR_TRY(zr__cluster_device(row->device, &device));
+    zr_machine device;
+    const int32_t hosts = abs(row->hosts);
+    ZR_TRY(zr__cluster_device(row->device, &device));
     *cluster = (zr_cluster){.device = device,
-                            .devices = row->hosts * row->per_host,
+                            .devices = hosts * row->per_host,
+                            .any_hosts = row->hosts < 0,
                             .host_devices = row->per_host,
                             .host_memory_bytes = row->host_memory_bytes,
                             .host_bytes_sec = row->host_bytes_sec,
                             .algorithm = row->algorithm};
     snprintf(cluster->name, sizeof(cluster->name), "%s", row->name);
     if (row->per_host > 1) cluster->link[cluster->n_links++] = row->inside;
-    if (row->hosts > 1) cluster->link[cluster->n_links++] = row->network;
+    if (hosts > 1) cluster->link[cluster->n_links++] = row->network;
+    if (cluster->n_links > 0) cluster->link[cluster->n_links - 1].devices = cluster->devices;
     reach(cluster);
     return ZR_OK;
+}
+
+void zr_cluster_widen(zr_cluster *cluster, int32_t devices)
+{
+    const int32_t host = cluster->host_devices, hosts = devices / host + (devices % host > 0);
+    if (devices <= cluster->devices || cluster->n_links == 0 || hosts > INT32_MAX / host) return;
+    zr_cluster_link *last = &cluster->link[cluster->n_links - 1];
+    if (last->devices > host) cluster->devices = last->devices = hosts * host;
 }
 
 zr_status zr__cluster_named(const char *name, zr_cluster *cluster)
