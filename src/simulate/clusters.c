@@ -63,15 +63,20 @@ static const struct {
  * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two of them by two links; rings over
  *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
  * dgx-a100x8, dgx-a100x8-40gb
- *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 and 1
- * TB. dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB. hgx-h200x8 HGX H200,
- * in a host as the DGX H200's. hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's. gb200-nvl72 Racks of 72
- * GPUs, each counted as a host: NVLink 5 over all, one NDR adapter a GPU, two GPUs share the 900 GB/s, both ways, of a
- * Grace's NVLink-C2C. 17 TB. mi300x8    AMD's platform of 8 MI300X: seven links of 64 GB/s each way to the others; the
- * network as NDR. The host's memory is not on the data sheet. 4x4090     One host of 4 RTX 4090, which have PCI
- * Express 4.0 alone. What memory it has is not known. h200x1     One H200. What host it is in is not known.
+ *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB,
+ *            and 1 TB in that of 40 GB.
+ * dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
+ * hgx-h200x8 HGX H200, in a host as the DGX H200's.
+ * hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's.
+ * gb200-nvl72
+ *            Racks of 72 GPUs, each counted as a host: NVLink 5 over all, one NDR adapter a GPU; two GPUs share the
+ *            900 GB/s, both ways, of a Grace's NVLink-C2C. 17 TB.
+ * mi300x8    AMD's platform of 8 MI300X: seven links of 64 GB/s each way to the others; the network as NDR. The host's
+ *            memory is not on the data sheet.
+ * 4x4090     One host of 4 RTX 4090, which have PCI Express 4.0 alone. The host's memory is unknown.
+ * h200x1     One H200. Its host is unknown.
  *
- * Nothing of a disk's rate is on these data sheets.
+ * A disk's rate is on none of these data sheets.
  */
 /* name, device (of zr_profile_named, or one of the others above), hosts (negative: so many, and more where asked),
  * devices of a host, link in the host: name and rate, network: name, rate of one adapter and of all of a host, memory
