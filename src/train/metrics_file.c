@@ -41,8 +41,8 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Read the loss of an evaluation's line; infinity: it is none, or its loss is not finite. Without memory to read it no
- * later loss is lower. */
+/** Read the loss of an evaluation's line; infinity: another line, or a loss that is not finite. Without memory to read
+ * it no later loss is lower. */
 static double val_loss_of(const char *line)
 {
     static const char key[] = "\"val_loss\":";

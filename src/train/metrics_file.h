@@ -8,7 +8,7 @@
 typedef struct zr__metrics_file {
     int fd;         /* -1: closed */
     bool torn;      /* a part of a line stands behind the first `bytes` */
-    int64_t bytes;  /* of the file before the last write */
+    int64_t bytes;  /* size of the file before the last write */
     zr__text kept;  /* lines that wait for a write that succeeds, in their order */
     int64_t n_kept; /* lines in it */
     int64_t n_lost; /* lines for which it had no room */
@@ -26,10 +26,10 @@ typedef struct zr__metrics_file {
 /** Results of the step that a run goes on from and of earlier ones, as metrics.jsonl has them. */
 typedef struct zr__run_made {
     bool evaluation, sample; /* of that step */
-    double best_loss;        /* lowest val_loss up to it; infinity: there is none */
+    double best_loss;        /* lowest val_loss up to that step; infinity: no evaluation */
 } zr__run_made;
 
-/** What a write has changed, for the user to be told. */
+/** News of a write, for the user. */
 typedef enum zr__metrics_news {
     ZR_METRICS_NO_NEWS,
     ZR_METRICS_KEPT, /* the first line in a row that could not be written */
@@ -51,11 +51,11 @@ zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t
 /** Bring the file to the disk. ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__metrics_sync(const zr__metrics_file *m);
 
-/** Write what is kept, bring the file to the disk and close it. ZR_ERR_IO where lines are lost: some could not be
- * written, or the file was removed. */
+/** Write the lines that are kept, bring the file to the disk and close it. ZR_ERR_IO where lines are lost: some could
+ * not be written, or the file was removed. */
 ZR_NODISCARD zr_status zr__metrics_end(zr__metrics_file *m);
 
-/** Write what is kept, if that is possible now, and close. */
+/** Write the lines that are kept, if that is possible now, and close. */
 void zr__metrics_close(zr__metrics_file *m);
 
 #endif
