@@ -11,6 +11,7 @@
 #include "known_rates.h"
 #include "long.h"
 #include "tempdir.h"
+#include "told_run.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/train.h"
@@ -24,17 +25,7 @@
 #define STEPS_AFTER 3 /* a checkpoint, in every pair of layouts */
 #endif
 
-enum { STEPS = 16, KEYS = 24, NOTES = 8192, MESSAGE = 2048, DATA_BYTES = 400 };
-
-/* What a run did, as rank 0 tells it. */
-typedef struct told {
-    zr_status status;
-    char message[MESSAGE], notes[NOTES];
-    zr_train_step step[STEPS];
-    int steps;
-    uint64_t state; /* of all that it went on from: every element of every state with its place */
-    zr_train_result result;
-} told;
+enum { DATA_BYTES = 400 };
 
 /* ---- the state -------------------------------------------------------------------------------- */
 
@@ -110,50 +101,6 @@ static uint64_t saved_state(const char *checkpoint)
 }
 
 /* ---- runs ------------------------------------------------------------------------------------- */
-
-static void on_step(void *arg, const zr_train_step *step)
-{
-    told *t = arg;
-    assert_true(t->steps < STEPS);
-    t->step[t->steps++] = *step;
-}
-
-static void on_note(void *arg, const char *text)
-{
-    told *t = arg;
-    size_t used = strlen(t->notes);
-    snprintf(t->notes + used, sizeof t->notes - used, "%s\n", text);
-}
-
-/* A stop after so many steps of this process, 0: none. */
-static int stop_after;
-
-static bool on_stop(void *arg)
-{
-    const told *t = arg;
-    return stop_after > 0 && t->steps >= stop_after;
-}
-
-typedef struct job {
-    told *told;
-    zr_config *config;
-    bool resume;
-} job;
-
-static zr_status train_rank(zr_comm *comm, void *arg)
-{
-    job *j = arg;
-    static const zr_observer none = {0};
-    zr_observer observer = {.arg = j->told, .step = on_step, .note = on_note, .stop = on_stop};
-    zr_train_result result = {0};
-    zr_status st =
-        (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, comm->rank == 0 ? &observer : &none, &result);
-    if (comm->rank == 0) {
-        j->told->result = result;
-        snprintf(j->told->message, MESSAGE, "%s", st == ZR_OK ? "" : zr_error_message());
-    }
-    return st;
-}
 
 static const char base[] =
     "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 16, \"n_positions\": 8, \"dropout\": 0.1}, \"data\": "

@@ -10,21 +10,14 @@
 
 #include "known_rates.h"
 #include "tempdir.h"
+#include "told_run.h"
 #include "zr/checkpoint.h"
 #include "zr/train.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 
-enum { STEPS = 40, KEYS = 24, NOTES = 8192, MESSAGE = 2048, DATA_BYTES = 400 };
-
-/* How a run went. */
-typedef struct told {
-    zr_status status;
-    char message[MESSAGE], notes[NOTES];
-    zr_train_step step[STEPS];
-    int steps;
-} told;
+enum { DATA_BYTES = 400 };
 
 static int64_t updates; /* of the run that goes on, when it does */
 
@@ -81,44 +74,6 @@ int __wrap_rename(const char *from, const char *to)
 }
 
 /* ---- runs ------------------------------------------------------------------------------------- */
-
-static void on_step(void *arg, const zr_train_step *step)
-{
-    told *t = arg;
-    assert_true(t->steps < STEPS);
-    t->step[t->steps++] = *step;
-}
-
-static void on_note(void *arg, const char *text)
-{
-    told *t = arg;
-    const size_t used = strlen(t->notes);
-    snprintf(t->notes + used, sizeof t->notes - used, "%s\n", text);
-}
-
-static int stop_after; /* so many steps of this process; 0: never */
-
-static bool on_stop(void *arg)
-{
-    const told *t = arg;
-    return stop_after > 0 && t->steps >= stop_after;
-}
-
-typedef struct job {
-    told *told;
-    zr_config *config;
-    bool resume;
-} job;
-
-static zr_status train_rank(zr_comm *comm, void *arg)
-{
-    job *j = arg;
-    const zr_observer observer = {.arg = j->told, .step = on_step, .note = on_note, .stop = on_stop};
-    zr_train_result result = {0};
-    const zr_status st = (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, &observer, &result);
-    snprintf(j->told->message, MESSAGE, "%s", st == ZR_OK ? "" : zr_error_message());
-    return st;
-}
 
 static const char base[] =
     "{\"model\": {\"n_layer\": 1, \"n_head\": 2, \"n_embd\": 16, \"n_positions\": 8, \"vocab_size\": 256}, \"data\": "

@@ -165,7 +165,7 @@ typedef struct zr_data_info {
     const char *format; /* of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16", "llm.c uint32",
                            "Megatron uint16", "Megatron int32" */
     const char *note;   /* of a text that may be none, of bad lines left out, a line for the user; "" */
-    const char *made_again; /* of tokens in the cache that were damaged, a line for the user; "" */
+    const char *made_again; /* a line for the user about damaged tokens in the cache; "" */
     int64_t files, sources;
     int64_t bytes; /* of all files, those in the cache where texts are tokenized */
     int64_t tokens;

@@ -90,7 +90,7 @@ typedef struct zr_cluster {
     zr_cluster_link link[ZR_CLUSTER_LINKS]; /* narrowest first; the last connects all devices */
     int32_t n_links;                        /* 0: one device */
     int32_t devices;                        /* of the cluster */
-    bool any_hosts;                         /* it has as many hosts as are asked for: zr_cluster_widen */
+    bool any_hosts;                         /* its number of hosts may grow: zr_cluster_widen */
     int32_t host_devices;                   /* that one host has, consecutive ones */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* between one device and its host's memory, each way; 0: not known */
@@ -108,7 +108,7 @@ typedef struct zr_cluster {
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
 /** Names of those that zr knows, NULL at the end. */
 ZR_API const char *const *zr_cluster_names(void);
-/** Add hosts to a cluster that has a network, until it has so many devices; one that has them stays as it is. */
+/** Add hosts to a cluster that has a network until it has at least `devices` devices. */
 ZR_API void zr_cluster_widen(zr_cluster *cluster, int32_t devices);
 
 /* ---- pricing ---------------------------------------------------------------------------------- */

@@ -115,7 +115,7 @@ static zr_status fail_on(const char *text, const char *name, size_t at, const zr
                    *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
 }
 
-/* Fail likewise for the token that reaches byte `stop`. */
+/* Fail with the same message for the token that reaches byte `stop`. */
 static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
 {
     zr__json_trail trail;
@@ -204,8 +204,8 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* Where an allocation fails while jansson reads a text it leaves characters out, reports a slip that is none, or frees
- * what it has freed (2.14). So it is left at once, by a jump; memory that it had taken by then is lost. */
+/* Where an allocation fails while jansson reads a text it leaves characters out, reports an error that is not in the
+ * text, or frees memory twice (2.14). So it is left at once, by a jump; memory that it had taken by then is lost. */
 static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
 
 void *zr__json_allocated(void *memory)

@@ -32,8 +32,8 @@ ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **
  *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
 /** Call json_loadb with its flags. *root NULL and ZR_OK: the text is no JSON, as *error says. ZR_ERR_MEMORY, which
- *  jansson cannot tell from that: only where its allocator (json_set_alloc_funcs, the program's to choose) hands on
- * what it gives by zr__json_allocated, as that of the command does. */
+ *  jansson reports as an error in the text: it is told apart where the allocator of the program (json_set_alloc_funcs)
+ *  returns through zr__json_allocated, as the command's does. */
 ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
                                      json_error_t *error);
 /** Return `memory`; NULL ends the call of zr__json_load that runs on this thread, if one does. */
