@@ -3,10 +3,10 @@
 . tests/command.inc
 
 # Models of which all layouts are planned: a long run has the largest.
-hundred="--preset zero-20b-111x3808x32 --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --profile h100 --memory 4.8GB"
+hundred="--preset zero-20b-111x3808x32 --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --cluster dgx-h100x8 --memory 4.8GB"
 if [ -n "${ZR_LONG-}" ]; then
     hundred="--preset zero-100b-317x5120x80 --memory 8GB"
-    trillion="--preset gpt-1t --ranks 1024 --profile h100 --memory 70GB"
+    trillion="--preset gpt-1t --ranks 1024 --cluster dgx-h100x8 --memory 70GB"
 fi
 
 # The whole number of a JSON key in a file.
@@ -97,7 +97,7 @@ check "... its sizes written out need as much" written
 check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*, zero_optimization.stage 3: .* parameters' \
     "$ZR" plan --preset gpt2 --ranks 8 --max model --memory 24GB --quiet
 
-v100='--profile v100-dgx2 --ranks 64'
+v100='--cluster dgx2x25 --ranks 64'
 choices() { "$ZR" plan --preset gpt2-1.5b --batch 32 $v100 --quiet --every "$@" >choices; }
 check "all stages and policies" choices
 check "... each in a line" sh -c 'for s in 0 1 2 3; do for p in none selective unit; do

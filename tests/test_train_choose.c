@@ -64,7 +64,8 @@ static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *pro
     zr_config *config = config_of(OPEN, limit_bytes);
     char note[ZR_TRAIN_NOTE_BYTES], want[ZR_TRAIN_NOTE_BYTES];
     assert_true(zr_config_get_open(config).split);
-    if (zr_train_choose(config, RANKS, profile, kept_of(kept), note) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = profile}, kept_of(kept), note) != ZR_OK)
+        fail_msg("%s", zr_error_message());
     const int64_t accum = config->accumulation_steps;
     assert_int_equal(accum * config->micro_batch_size, ROWS);
     assert_int_equal(config->train_batch_size, ROWS * RANKS);
@@ -124,7 +125,8 @@ static void what_a_run_has_stays(void **state)
     char note[ZR_TRAIN_NOTE_BYTES];
     assert_int_equal(zr_config_set(config, "zero_optimization.stage", "1"), ZR_OK);
     assert_int_equal(zr_config_set(config, "collectives.reduce", "all_reduce"), ZR_OK);
-    assert_int_equal(zr_train_choose(config, RANKS, &unknown, kept_of(2), note), ZR_OK);
+    assert_int_equal(zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, kept_of(2), note),
+                     ZR_OK);
     assert_int_equal(config->accumulation_steps, 1);
     assert_null(strstr(note, kept));
     zr_config_destroy(&config);
@@ -154,7 +156,8 @@ static void what_is_open(void **state)
         zr_config *config = config_of(settled[i].keys, settled[i].limit_bytes);
         char note[ZR_TRAIN_NOTE_BYTES];
         assert_false(zr_config_get_open(config).split);
-        assert_int_equal(zr_train_choose(config, RANKS, &unknown, kept_of(0), note), ZR_OK);
+        assert_int_equal(
+            zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, kept_of(0), note), ZR_OK);
         assert_int_equal(config->accumulation_steps, settled[i].accum);
         assert_string_equal(note, "");
         if (strstr(settled[i].keys, "steps\": \"auto"))
@@ -210,7 +213,8 @@ static made make(const zr_config *config, const zr_profile *profile)
 
 static void choose(zr_config *config, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    if (zr_train_choose(config, RANKS, profile, kept_of(0), note) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = profile}, kept_of(0), note) != ZR_OK)
+        fail_msg("%s", zr_error_message());
 }
 
 /* The fastest of every stage, policy and micro-batch that fits, and what takes the least. */
@@ -322,7 +326,9 @@ static void a_run_keeps_its_samples(void **state)
     (void)state;
     char note[ZR_TRAIN_NOTE_BYTES];
     zr_config *config = left_open("", 90000000);
-    assert_int_equal(zr_train_choose(config, RANKS, &unknown, (zr_train_kept){5, 3}, note), ZR_OK);
+    assert_int_equal(
+        zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, (zr_train_kept){5, 3}, note),
+        ZR_OK);
     assert_int_equal(config->micro_batch_size, 5);
     assert_int_equal(config->accumulation_steps, 3);
     assert_int_equal(config->train_batch_size, 30);
@@ -345,7 +351,9 @@ static void a_run_keeps_its_batch(void **state)
                  given[i].keys);
         zr_config *config = left_open(keys, 90000000);
         assert_true(zr_config_get_open(config).batch);
-        assert_int_equal(zr_train_choose(config, RANKS, &unknown, (zr_train_kept){5, 3}, note), ZR_OK);
+        assert_int_equal(zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown},
+                                         (zr_train_kept){5, 3}, note),
+                         ZR_OK);
         assert_int_equal(config->micro_batch_size, 5);
         assert_int_equal(config->accumulation_steps, given[i].accum);
         assert_int_equal(config->train_batch_size, 5 * given[i].accum * RANKS);

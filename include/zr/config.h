@@ -216,6 +216,8 @@ ZR_API void zr_config_go_on(zr_config *config);
 /** Nothing without a memory.limit that is given. Also without zr_config_leave_open `split`: where train_batch_size is
  *  given, the two others of the three are the literal "auto", and so is activation_checkpointing.policy. */
 ZR_API zr_config_open zr_config_get_open(const zr_config *config);
+/** Is anything left to memory.limit? */
+ZR_API bool zr_config_is_open(const zr_config *config);
 
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);

@@ -106,6 +106,8 @@ typedef struct zr_cluster {
  *  in docs/simulate.md. ZR_ERR_NOT_FOUND with the list of names; ZR_ERR_DATA as "file:line:column: key: reason";
  *  ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
+/** Find the first known cluster with devices of a name that zr_profile_named knows ("h100"). ZR_ERR_NOT_FOUND. */
+ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
 /** Names of those that zr knows, NULL at the end. */
 ZR_API const char *const *zr_cluster_names(void);
 /** Add hosts to a cluster that has a network until it has at least `devices` devices. */

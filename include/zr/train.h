@@ -277,19 +277,28 @@ typedef struct zr_train_kept {
     int64_t rows, accum; /* samples of a micro-batch on each rank, micro-batches of a step */
 } zr_train_kept;
 
+/** Where a configuration is to run. */
+typedef struct zr_train_target {
+    int ranks;
+    const zr_profile *profile; /* of the device that plans are made for */
+    /** Price a plan for that device; NULL: zr_plan_price, by the profile's rates. */
+    zr_status (*price)(void *arg, const zr_plan *plan, zr_price *price);
+    void *arg;
+} zr_train_target;
+
 /** Settle what a resolved configuration leaves to the memory (zr_config_get_open): ZeRO stage, recompute policy and
- * micro-batches that fit memory.limit (zr_train_rank_bytes) and take the least time for each token, as zr_plan_price
- * tells by this profile. Of what takes at most 1 % more the lowest stage is taken; of that the fewest micro-batches of
- * samples that are given, or the fewest samples. Where nothing fits: what takes the least. Where a rate that counts is
- * not known, usual proportions of products, memory and link stand for it; where micro-batches alone are open, the least
+ * micro-batches that fit memory.limit (zr_train_rank_bytes) and take the least time for each token, as the target
+ * prices it. Of what takes at most 1 % more the lowest stage is taken; of that the fewest micro-batches of samples that
+ * are given, or the fewest samples. Where nothing fits: what takes the least memory. Where a profile lacks a rate that
+ * counts, usual proportions of products, memory and link stand for it; where micro-batches alone are open, the least
  * FLOPs are taken, then the least traffic.
  *
- * At most 65536 micro-batches are tried. The same for the same configuration and profile, rates included. kept: stays
+ * At most 65536 micro-batches are tried. The same for the same configuration and target, rates included. kept: stays
  * where it fits, and where the number of samples is open in any case. `note` says what was taken, "" where nothing was
- * open. Errors: of zr_train_plan, where nothing can be planned. */
+ * open. Errors: of zr_train_plan, where nothing can be planned, and of `price`. */
 #define ZR_TRAIN_NOTE_BYTES 320
-ZR_API ZR_NODISCARD zr_status zr_train_choose(zr_config *config, int ranks, const zr_profile *profile,
-                                              zr_train_kept kept, char note[ZR_TRAIN_NOTE_BYTES]);
+ZR_API ZR_NODISCARD zr_status zr_train_choose(zr_config *config, const zr_train_target *target, zr_train_kept kept,
+                                              char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
  * report: 1.03 ranks x total + 48 MiB. */

@@ -42,8 +42,8 @@ static void print_wrapped(FILE *out, const char *text)
 /** Model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
 static double intensity(const cli_choice *c)
 {
-    double traffic = cli_traffic_bytes(&c->report);
-    return traffic > 0 ? c->report.flops_model / c->report.ranks / traffic : 0;
+    double traffic = cli_traffic_bytes(&c->made.report);
+    return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
 static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *c)
@@ -51,12 +51,13 @@ static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *
     char sec[32], left[32];
     bool timed = choices->compute_known && choices->link_known;
     say(p, "the %s of %s", timed ? "fastest" : "least work and traffic",
-        choices->limit_bytes ? "what fits" : "all (of equals what takes the least memory)");
+        choices->target->limit_bytes ? "what fits" : "all (of equals what takes the least memory)");
     if (choices->compute_known) {
-        say(p, ", %s a step%s", cli_seconds(c->price.step_sec, sec), timed ? "" : " without communication");
+        say(p, ", %s a step%s", cli_seconds(c->made.simulation.price.step_sec, sec),
+            timed ? "" : " without communication");
     }
-    if (choices->limit_bytes) {
-        say(p, ", and leaves %s a rank", cli_bytes((double)(choices->limit_bytes - c->needs_bytes), left));
+    if (choices->target->limit_bytes) {
+        say(p, ", and leaves %s a rank", cli_bytes((double)(choices->target->limit_bytes - c->made.needs_bytes), left));
     }
     say(p, ".");
 }
@@ -69,14 +70,19 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
         return;
     }
     say(p, " A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-        cli_bytes(cli_traffic_bytes(&c->report), traffic), cli_amount(intensity(c), flops));
+        cli_bytes(cli_traffic_bytes(&c->made.report), traffic), cli_amount(intensity(c), flops));
     if (!choices->link_known || !choices->compute_known) return;
-    double share = c->price.step_sec > 0 ? 100 * c->price.exposed_sec / c->price.step_sec : 0;
-    say(p, " Computing waits %s for that (%.1f %% of the step)", cli_seconds(c->price.exposed_sec, exposed), share);
+    double share = c->made.simulation.price.step_sec > 0
+                       ? 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec
+                       : 0;
+    say(p, " Computing waits %s for that (%.1f %% of the step)",
+        cli_seconds(c->made.simulation.price.exposed_sec, exposed), share);
     if (share >= 5)
         say(p, "; a larger micro-batch makes the share smaller.");
     else
-        say(p, c->price.exposed_sec < 0.999 * c->price.comm_sec ? "; the rest is hidden." : ".");
+        say(p, c->made.simulation.price.exposed_sec < 0.999 * c->made.simulation.price.comm_sec
+                   ? "; the rest is hidden."
+                   : ".");
 }
 
 static void say_advised(paragraph *p, const cli_choices *choices)
@@ -93,7 +99,7 @@ static const cli_choice *smallest(const cli_choices *choices)
 {
     const cli_choice *least = &choices->choice[0];
     for (int i = 1; i < choices->n; i++) {
-        if (choices->choice[i].needs_bytes < least->needs_bytes) least = &choices->choice[i];
+        if (choices->choice[i].made.needs_bytes < least->made.needs_bytes) least = &choices->choice[i];
     }
     return least;
 }
@@ -115,14 +121,14 @@ static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_co
 {
     int64_t batch = config->micro_batch_size, seq = config->data.seq_length, needs = 0;
     if (batch > 1) ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, seq, &needs));
-    if (batch > 1 && needs <= choices->limit_bytes) {
+    if (batch > 1 && needs <= choices->target->limit_bytes) {
         say(p,
             " With these ranks a smaller train_micro_batch_size_per_gpu fits there (now %lld); --max batch finds it.",
             (long long)batch);
         return ZR_OK;
     }
     ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, 1, &needs));
-    if (needs <= choices->limit_bytes) {
+    if (needs <= choices->target->limit_bytes) {
         say(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
     } else {
         say(p, " With these ranks no batch is small enough.");
@@ -135,9 +141,9 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
     char limit[32], bytes[32], name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
     const cli_choice *least = smallest(choices);
     say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s%s: %s a rank.",
-        cli_bytes((double)choices->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
+        cli_bytes((double)choices->target->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
         cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
-        cli_bytes((double)least->needs_bytes, bytes));
+        cli_bytes((double)least->made.needs_bytes, bytes));
     say_ranks(p, &choices->more);
     ZR_TRY(say_batch(p, choices, config));
     return ZR_OK;
@@ -145,31 +151,36 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
 
 static const char *unknown_rates(const cli_choices *choices, char room[192])
 {
+    const cli_target *target = choices->target;
+    if (target->simulated) {
+        snprintf(room, 192, "Times are simulated on %s; `zr simulate` says how they come about.", target->cluster.name);
+        return room;
+    }
     if (!choices->compute_known) {
         return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
-               "take another's with --profile.";
+               "take those of others with --profile or --cluster.";
     }
     /* Where memory was measured the link was as well, within this host. */
-    if (!choices->link_known && choices->profile->machine.memory_bytes_sec > 0) {
-        return "Times are without communication: the rate of the link between hosts is not known. Take one with "
-               "--profile.";
+    if (!choices->link_known && target->profile.machine.memory_bytes_sec > 0) {
+        return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
+               "has one.";
     }
     if (!choices->link_known) {
         return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
-               "once, or take another's with --profile.";
+               "once, or take those of others with --profile or --cluster.";
     }
-    if (choices->profile->machine.memory_bytes_sec <= 0) {
+    if (target->profile.machine.memory_bytes_sec <= 0) {
         return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
-               "once, or take another's with --profile.";
+               "once, or take those of others with --profile or --cluster.";
     }
-    if (choices->profile->machine.n_products > 0) {
+    if (target->profile.machine.n_products > 0) {
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
                "peak rates. Most runs are slower.";
     }
-    if (choices->efficiency > 0 && choices->efficiency < 1) {
+    if (choices->target->efficiency > 0 && choices->target->efficiency < 1) {
         snprintf(room, 192,
                  "Times take %g %% of the profile's peak FLOP/s (--efficiency), its other rates in full, no latency.",
-                 100 * choices->efficiency);
+                 100 * choices->target->efficiency);
         return room;
     }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
@@ -187,6 +198,11 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
     }
     print_wrapped(out, p.text);
     print_wrapped(out, unknown_rates(choices, room));
+    if (choices->target->here && choices->compute_known)
+        print_wrapped(out, choices->target->profile.facts.apart
+                               ? "They are those of this machine; --cluster NAME, as dgx-h100x8, takes another."
+                               : "They are those of this machine's processor; --cluster NAME, as dgx-h100x8, takes "
+                                 "GPUs.");
     if (choices->many_layers)
         fprintf(out, "Of more than %d layers only what is configured is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
@@ -202,7 +218,7 @@ static const char *known(bool is_known, double x, char text[ZR_NUMBER_BYTES])
 /** Bytes that only a limit gives a meaning. */
 static void print_limited(FILE *out, const cli_choices *choices, int64_t bytes)
 {
-    if (choices->limit_bytes) {
+    if (choices->target->limit_bytes) {
         fprintf(out, "%lld", (long long)bytes);
     } else {
         fputs("null", out);
@@ -214,8 +230,10 @@ static void print_time(FILE *out, const cli_choices *choices, const cli_choice *
     char step[ZR_NUMBER_BYTES], compute[ZR_NUMBER_BYTES], comm[ZR_NUMBER_BYTES], exposed[ZR_NUMBER_BYTES];
     bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
     fprintf(out, "{\"step_sec\": %s, \"compute_sec\": %s, \"comm_sec\": %s, \"exposed_sec\": %s",
-            known(all, c->price.step_sec, step), known(compute_known, c->price.compute_sec, compute),
-            known(choices->link_known, c->price.comm_sec, comm), known(all, c->price.exposed_sec, exposed));
+            known(all, c->made.simulation.price.step_sec, step),
+            known(compute_known, c->made.simulation.price.compute_sec, compute),
+            known(choices->link_known, c->made.simulation.price.comm_sec, comm),
+            known(all, c->made.simulation.price.exposed_sec, exposed));
     cli_speed_json(out, choices, c);
     fputc('}', out);
 }
@@ -241,16 +259,18 @@ static void print_light(FILE *out, const cli_choices *choices, cli_light light)
     fputc('}', out);
 }
 
+static const char *fits_text(const cli_choices *choices, const cli_choice *c)
+{
+    return choices->target->limit_bytes == 0 ? "null" : c->made.fits ? "true" : "false";
+}
+
 static void print_choice(FILE *out, const cli_choices *choices, const cli_choice *c)
 {
     char policy[32];
     fprintf(out,
             "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"total\": %lld, \"needs\": %lld, \"fits\": %s, ",
             c->stage, cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
-            (long long)c->report.memory.total_bytes, (long long)c->needs_bytes,
-            choices->limit_bytes == 0 ? "null"
-            : c->fits                 ? "true"
-                                      : "false");
+            (long long)c->made.report.memory.total_bytes, (long long)c->made.needs_bytes, fits_text(choices, c));
     fprintf(out, "\"time\": ");
     print_time(out, choices, c);
     print_kept(out, choices, c);
@@ -269,13 +289,14 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
 {
     char flops[ZR_NUMBER_BYTES];
     fprintf(out, ", \"profile\": ");
-    cli_json_print(out, choices->profile->facts.name, (int64_t)strlen(choices->profile->facts.name));
+    cli_json_print(out, choices->target->profile.facts.name, (int64_t)strlen(choices->target->profile.facts.name));
     fprintf(out, ", \"limit\": ");
-    print_limited(out, choices, choices->limit_bytes);
-    if (choices->configured >= 0) {
-        fprintf(out, ", \"time\": ");
-        print_time(out, choices, &choices->choice[choices->configured]);
-    }
+    print_limited(out, choices, choices->target->limit_bytes);
+    const cli_choice *configured = &choices->choice[choices->configured];
+    fprintf(out, ", \"time\": ");
+    print_time(out, choices, configured);
+    fprintf(out, ", \"needs\": %lld, \"fits\": %s", (long long)configured->made.needs_bytes,
+            fits_text(choices, configured));
     fprintf(out, ", \"choices\": [");
     for (int i = 0; i < choices->n; i++) {
         if (i) fprintf(out, ", ");
@@ -292,7 +313,7 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
     fprintf(out, "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"flops_per_byte\": %s, \"left\": ", c->stage,
             cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
             known(choices->ranks > 1, intensity(c), flops));
-    print_limited(out, choices, choices->limit_bytes - c->needs_bytes);
+    print_limited(out, choices, choices->target->limit_bytes - c->made.needs_bytes);
     print_kept(out, choices, c);
     print_light(out, choices, c->light);
     fputc('}', out);

@@ -34,18 +34,19 @@ static double scale_bytes(const cli_choices *choices)
 {
     double most = 1;
     for (int i = 0; i < choices->n; i++) {
-        double total = (double)choices->choice[i].report.memory.total_bytes;
+        double total = (double)choices->choice[i].made.report.memory.total_bytes;
         if (total > most) most = total;
     }
-    double twice = 2 * (double)choices->limit_bytes;
-    return choices->limit_bytes && most > twice ? twice : most;
+    double twice = 2 * (double)choices->target->limit_bytes;
+    return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
 /** The first cell whose bytes no longer fit; -1: all do. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
-    for (int i = 0; choices->limit_bytes && i < bar_cells(choices); i++) {
-        if (zr_train_rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->profile->facts) > choices->limit_bytes)
+    for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
+        if (zr_train_rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target->profile.facts) >
+            choices->target->limit_bytes)
             return i;
     }
     return -1;
@@ -59,7 +60,7 @@ static int what_at(const cli_choice *c, double bytes)
         end += (double)c->fullest.category_bytes[i];
         if (bytes < end) return i;
     }
-    return bytes < (double)c->report.memory.total_bytes ? ZR_CATEGORIES : -1;
+    return bytes < (double)c->made.report.memory.total_bytes ? ZR_CATEGORIES : -1;
 }
 
 static char mark_of(int what)
@@ -70,7 +71,7 @@ static char mark_of(int what)
 static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_bytes, int limit, bool color)
 {
     int last = cells - 1;
-    bool longer = (double)c->report.memory.total_bytes > 1.001 * cell_bytes * cells;
+    bool longer = (double)c->made.report.memory.total_bytes > 1.001 * cell_bytes * cells;
     while (last > limit && what_at(c, (last + 0.5) * cell_bytes) < 0) last--;
     const char *now = "";
     for (int i = 0; i <= last; i++) {
@@ -89,16 +90,17 @@ static void print_choice(FILE *out, const cli_choices *choices, int index, doubl
     const cli_choice *c = &choices->choice[index];
     static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
     char kept[CLI_CHOICE_BYTES], name[64], total[32], time[32] = "?", exposed[32] = "?";
-    if (choices->compute_known) cli_seconds(c->price.step_sec, time);
-    if (choices->compute_known && choices->link_known && c->price.step_sec > 0) {
-        snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * c->price.exposed_sec / c->price.step_sec);
+    if (choices->compute_known) cli_seconds(c->made.simulation.price.step_sec, time);
+    if (choices->compute_known && choices->link_known && c->made.simulation.price.step_sec > 0) {
+        snprintf(exposed, sizeof(exposed), "%.1f %%",
+                 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec);
     }
-    const char *fits = choices->limit_bytes == 0 ? "" : c->fits ? "yes" : "no";
+    const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
     bool bold = color && index == choices->advised;
     snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
             index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
-            cli_bytes((double)c->report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
+            cli_bytes((double)c->made.report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
 }
@@ -120,13 +122,13 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     char limit[32];
     double cell_bytes = scale_bytes(choices) / bar_cells(choices);
     fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
-            choices->limit_bytes ? "fits" : "");
+            choices->target->limit_bytes ? "fits" : "");
     for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
     print_legend(out, choices, color);
     fputs("  * configured  > advised", out);
     if (limit_cell(choices, cell_bytes) >= 0) {
-        fprintf(out, "  | where %s end (%s aside)", cli_bytes((double)choices->limit_bytes, limit),
-                cli_beside(&choices->profile->facts));
+        fprintf(out, "  | where %s end (%s aside)", cli_bytes((double)choices->target->limit_bytes, limit),
+                cli_beside(&choices->target->profile.facts));
     }
     fputc('\n', out);
     if (choices->shares_layers)

@@ -27,33 +27,30 @@ static void keep(zr_layout *layout, cli_kept kept)
     layout->offload_checkpoints = kept.host;
 }
 
-static zr_status plan_one(const zr_config *config, const zr_layout *layout, const zr_profile *profile, cli_choice *c)
+static zr_status try_choice(const cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_choice *c)
 {
     zr_plan *plan = NULL;
-    ZR_TRY(zr_train_plan_layout(config, layout, profile, &plan));
-    c->report = zr_report_planned(plan);
+    ZR_TRY(cli_try(choices->target, config, layout, &c->made, &plan));
     c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
-    zr_status st = zr_plan_price(plan, profile, &c->price);
-    if (st == ZR_OK) st = zr_plan_fullest(plan, &c->fullest);
+    const zr_status st = zr_plan_fullest(plan, &c->fullest);
     zr_plan_destroy(&plan);
     return st;
 }
 
-/** What cannot be planned (a baseline that a stage does not know) is left out. */
+/** Add a choice; one that is refused (a baseline that a stage does not know) is left out. */
 static void add_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool configured)
 {
-    if (choices->n == CLI_CHOICES) return;
+    if (choices->n == CLI_CHOICES || choices->failed != ZR_OK) return;
     cli_choice *c = &choices->choice[choices->n];
     *c = (cli_choice){.stage = layout->stage,
                       .light = light,
                       .recompute = layout->recompute,
                       .every = layout->recompute_every,
                       .asked = kept_of(layout)};
-    if (plan_one(config, layout, choices->profile, c) != ZR_OK) return;
-    const zr_device_facts *facts = &choices->profile->facts;
-    c->needs_bytes = zr_train_rank_bytes(zr_memory_limited(&c->report.memory, facts), facts);
-    c->fits = choices->limit_bytes == 0 || c->needs_bytes <= choices->limit_bytes;
+    const zr_status st = try_choice(choices, config, layout, c);
+    if (st != ZR_OK && (configured || !cli_refused(st))) choices->failed = st;
+    if (st != ZR_OK) return;
     if (configured) choices->configured = choices->n;
     choices->n++;
 }
@@ -94,8 +91,8 @@ static int common_index(const cli_choices *choices, const zr_layout *layout)
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
-    for (int i = first; i < choices->n; i++) any |= choices->choice[i].fits;
-    return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].fits;
+    for (int i = first; i < choices->n; i++) any |= choices->choice[i].made.fits;
+    return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].made.fits;
 }
 
 static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
@@ -103,7 +100,7 @@ static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
     zr_config mixed = *config;
     mixed.recompute.policy = ZR_POLICY_AUTO;
     mixed.recompute.every = 1;
-    mixed.memory.limit_bytes = choices->limit_bytes;
+    mixed.memory.limit_bytes = choices->target->limit_bytes;
     zr_layout layout = zr_train_layout(&mixed, choices->ranks);
     layout.stage = stage;
     add(choices, &mixed, &layout, false);
@@ -181,7 +178,7 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     int n = choices->n;
     lighten(&lighter, light, choices->light_elems);
     add_light(choices, config, &lighter, light, false);
-    bool fits = choices->n > n && choices->choice[n].fits;
+    bool fits = choices->n > n && choices->choice[n].made.fits;
     if (!fits && !anyhow) choices->n = n;
     return fits;
 }
@@ -190,10 +187,10 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
  *  it is as good as hopeless with the policies that keep more. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
-    if (choices->limit_bytes == 0) return;
+    if (choices->target->limit_bytes == 0) return;
     bool unit_fits = false;
     for (int i = first; i < choices->n; i++)
-        unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].fits;
+        unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].made.fits;
     layout.recompute_every = 1;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     if (choices->shares_layers) layout.partition_checkpoints = true; /* the least there is */
@@ -205,7 +202,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
-        if (c.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
+        if (c.made.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
         layout.recompute = c.recompute;
         keep(&layout, c.asked);
         cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
@@ -258,31 +255,32 @@ static double best_of(const cli_choices *choices, const bool *left, double (*val
 
 static double time_of(const cli_choice *c)
 {
-    return c->price.step_sec;
+    return c->made.simulation.price.step_sec;
 }
 static double work_of(const cli_choice *c)
 {
-    return c->report.flops_hardware;
+    return c->made.report.flops_hardware;
 }
 static double bytes_of(const cli_choice *c)
 {
-    return (double)zr_memory_taken(&c->report.memory);
+    return (double)zr_memory_taken(&c->made.report.memory);
 }
 static double traffic_of(const cli_choice *c)
 {
-    return cli_traffic_bytes(&c->report);
+    return cli_traffic_bytes(&c->made.report);
 }
 
-/** The fastest that fits; of what is as fast within 1 % the one that takes the least memory, then the lowest stage.
- * Where a rate is not known, FLOPs and traffic stand for the time. */
+/** Return the fastest that fits; of what is as fast within 1 % what was chosen for the memory, else the one that takes
+ * the least memory, then the lowest stage. Where a rate is not known, FLOPs and traffic stand for the time. */
 static int advise(const cli_choices *choices)
 {
     double (*const order[])(const cli_choice *) = {choices->compute_known ? time_of : work_of,
                                                    choices->link_known ? time_of : traffic_of, bytes_of};
     bool left[CLI_CHOICES];
-    for (int i = 0; i < choices->n; i++) left[i] = choices->choice[i].fits;
+    for (int i = 0; i < choices->n; i++) left[i] = choices->choice[i].made.fits;
     for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
-        double best = best_of(choices, left, order[o]);
+        const double best = best_of(choices, left, order[o]);
+        if (order[o] == bytes_of && choices->chosen && left[choices->configured]) return choices->configured;
         for (int i = 0; i < choices->n; i++) left[i] = left[i] && order[o](&choices->choice[i]) <= 1.01 * best;
     }
     for (int i = 0; i < choices->n; i++)
@@ -298,7 +296,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
         const cli_choice *c = &choices->choice[i];
         if (c->light || c->recompute != configured->recompute || c->every != configured->every) continue;
         if (!kept_alike(c->asked, configured->asked)) continue;
-        table->report[c->stage] = c->report;
+        table->report[c->stage] = c->made.report;
         table->planned[c->stage] = true;
     }
 }
@@ -318,7 +316,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.batch = batch;
     layout.seq = seq;
     lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
-    ZR_TRY(zr_train_plan_layout(config, &layout, choices->profile, &plan));
+    ZR_TRY(zr_train_plan_layout(config, &layout, &choices->target->profile, &plan));
     const zr_device_facts *facts = &plan->profile.facts;
     *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, facts), facts);
     zr_plan_destroy(&plan);
@@ -334,7 +332,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 {
     int low = choices->ranks;
     const int step = (int)config->parallel.tensor; /* which divides `low` */
-    int64_t before = INT64_MAX, needs = 0, limit = choices->limit_bytes;
+    int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
     /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
@@ -361,18 +359,20 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings)
+zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
 {
+    const int ranks = choices->target->ranks;
     zr_layout base = zr_train_layout(config, ranks);
-    const zr_machine *machine = &choices->profile->machine;
+    const zr_machine *machine = &choices->target->profile.machine;
     bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
-    choices->compute_known = narrow || machine->flops_f32 > 0;
-    choices->link_known = ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
+    const bool simulated = choices->target->simulated;
+    choices->compute_known = simulated || narrow || machine->flops_f32 > 0;
+    choices->link_known = simulated || ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
     choices->ranks = ranks;
     choices->light_elems = light_elems(config);
     choices->step_tokens = config->train_batch_size * base.seq;
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
-    if (choices->efficiency > 0) choices->peak_flops /= choices->efficiency;
+    if (choices->target->efficiency > 0) choices->peak_flops /= choices->target->efficiency;
     choices->configured = -1;
     choices->shares_layers = base.tensor > 1;
     choices->base = kept_of(&base);
@@ -380,7 +380,9 @@ void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, 
     if (choices->many_layers) add(choices, config, &base, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
+    ZR_TRY(choices->failed); /* with its message */
     choices->advised = advise(choices);
     bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
     if (help && find_ranks(choices, config, &choices->more) != ZR_OK) choices->more = (cli_more_ranks){0};
+    return ZR_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
-#include "cli/cli.h"
+#include "cli/target.h"
 
 #define CLI_MANY_LAYERS 512 /* planning time grows with their square: of more only what is configured is planned */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
@@ -31,11 +31,8 @@ typedef struct cli_choice {
     zr_recompute recompute;
     int64_t every;
     cli_kept asked, kept; /* of the layout; of its plan, where policy auto has chosen */
-    zr_report report;
-    zr_price price;
+    cli_trial made;
     zr_fullest fullest;
-    int64_t needs_bytes; /* of a process: the total, 3 % and 48 MiB */
-    bool fits;
 } cli_choice;
 
 /** Where nothing fits: stage 3 with recompute unit on more ranks, the fewest that fit, or so many that more of them
@@ -47,13 +44,12 @@ typedef struct cli_more_ranks {
 } cli_more_ranks;
 
 typedef struct cli_choices {
-    const zr_profile *profile; /* set this and the limit, then plan */
-    int64_t limit_bytes;       /* of a process; 0: none */
-    double peak_flops;         /* of a rank, in the type of its products, as the profile has it; 0: not known */
-    double efficiency;         /* share of it that products are priced at; 0: all */
-    double tokens;             /* to train on; 0: not asked */
-    int64_t light_elems;       /* of the buckets of CLI_LIGHT_BUCKETS */
-    int64_t step_tokens;       /* of all ranks */
+    const cli_target *target; /* set this, `chosen` and `tokens`, then plan */
+    bool chosen;              /* what is configured was chosen for the memory (zr_train_choose) */
+    double peak_flops;        /* of a rank, in the type of its products, as the profile has it; 0: not known */
+    double tokens;            /* to train on; 0: not asked */
+    int64_t light_elems;      /* of the buckets of CLI_LIGHT_BUCKETS */
+    int64_t step_tokens;      /* of all ranks */
     int ranks;
     bool shares_layers;
     cli_kept base; /* as configured */
@@ -61,14 +57,16 @@ typedef struct cli_choices {
     bool compute_known, link_known; /* rates, without which a time is not one */
     cli_choice choice[CLI_CHOICES];
     int n;
-    int configured, advised; /* -1: could not be planned; nothing fits */
+    int configured, advised; /* -1: nothing fits */
+    zr_status failed;        /* of a plan that was not merely refused */
     cli_more_ranks more;
 } cli_choices;
 
-/** Stages 0 to 3 with recompute none, selective, unit (where ranks share layers also with checkpoints in pieces, Pa,
- * and of unit with these on the host, Pa+cpu), what is configured, and auto where the limit leaves it something to
- * decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. */
-void cli_choices_plan(cli_choices *choices, const zr_config *config, int ranks, bool spacings);
+/** Plan stages 0 to 3 with recompute none, selective, unit (where ranks share layers also with checkpoints in pieces,
+ * Pa, and of unit with these on the host, Pa+cpu), what is configured, and auto where the limit leaves it something to
+ * decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. Errors: of
+ * the configured plan, and of any other that is not merely refused. */
+ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
 /** The stages with the recompute policy that is configured, which could be planned. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
 /** "unit/2 Pa": how it computes again, and keeps checkpoints where ranks share layers. Returns `text`. */

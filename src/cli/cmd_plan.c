@@ -11,7 +11,7 @@
 
 typedef struct plan_options {
     cli_brief brief;
-    const char *max, *svg, *profile;
+    const char *max, *svg, *profile, *cluster;
     int64_t ranks;
     double tokens, efficiency; /* 0: not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
@@ -21,12 +21,9 @@ typedef struct plan_options {
 typedef struct planning {
     const cli_args *args;
     const plan_options *o;
-    int ranks, local_ranks, in_process; /* all; of this host; of this process */
     zr_config *config;
-    zr_profile profile;
-    zr_profile chooser;  /* with the rates that `zr train` chooses by: none that are measured only now */
-    int64_t limit_bytes; /* of a rank, 0: none */
-    bool own_limit;      /* it is a rank's share of what this machine has */
+    cli_target target;
+    bool chosen; /* keys were left to the memory */
     cli_max max;
 } planning;
 
@@ -53,31 +50,31 @@ static void print_head(const planning *p, const zr_report *report)
     char grid[96] = "";
     if (c->parallel.tensor > 1)
         snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)",
-                 (long long)(p->ranks / c->parallel.tensor), (long long)c->parallel.tensor);
+                 (long long)(p->target.ranks / c->parallel.tensor), (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step, layout %s; machine: %s\n",
-           cli_params(report->params, report->trained, params), cli_type_name(c), p->ranks, p->ranks == 1 ? "" : "s",
-           grid, (long long)c->micro_batch_size, (long long)c->data.seq_length, (long long)c->accumulation_steps,
-           c->accumulation_steps == 1 ? "" : "es", layout_name(c), p->profile.facts.name);
+           cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
+           p->target.ranks == 1 ? "" : "s", grid, (long long)c->micro_batch_size, (long long)c->data.seq_length,
+           (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es", layout_name(c),
+           p->target.profile.facts.name);
 }
 
 static zr_status make_plan(const planning *p, zr_plan **made)
 {
-    ZR_TRY(zr_train_plan(p->config, p->ranks, -1, &p->profile, made));
+    ZR_TRY(zr_train_plan(p->config, p->target.ranks, -1, &p->target.profile, made));
     return ZR_OK;
 }
 
 static cli_choices choices_of(const planning *p)
 {
-    return (cli_choices){
-        .profile = &p->profile, .limit_bytes = p->limit_bytes, .efficiency = p->o->efficiency, .tokens = p->o->tokens};
+    return (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
 }
 
 /** Ranks that share a disk and the memory of a host. */
 static int host_ranks(const planning *p)
 {
     const int64_t given = p->config->parallel.ranks_per_host;
-    return given > 0 && given < p->local_ranks ? (int)given : p->local_ranks;
+    return given > 0 && given < p->target.local_ranks ? (int)given : p->target.local_ranks;
 }
 
 /** What the ranks of a layer move. */
@@ -86,12 +83,23 @@ static zr_status print_within(const planning *p)
     zr_plan *plan = NULL;
     if (p->config->parallel.tensor <= 1) return ZR_OK;
     ZR_TRY(make_plan(p, &plan));
-    zr_status st = cli_within_print(stdout, p->config, plan, &p->profile);
+    zr_status st = cli_within_print(stdout, p->config, plan, &p->target.profile);
     zr_plan_destroy(&plan);
     return st;
 }
 
-/** What goes out behind a step, and what that costs. */
+/** Price a save behind a step; seconds are NAN where a cluster does not say how fast they pass. */
+static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_price *price)
+{
+    zr_simulation simulation;
+    const cli_target *t = &p->target;
+    if (!t->simulated) return zr_plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host_ranks(p), price);
+    ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &simulation, NULL));
+    *price = simulation.save;
+    return ZR_OK;
+}
+
+/** Print what goes out behind a step, and what that costs. */
 static zr_status print_saving(const planning *p)
 {
     char size[32], write[32], stall[32];
@@ -100,31 +108,29 @@ static zr_status print_saving(const planning *p)
     if (!zr_train_saves_behind(p->config)) return ZR_OK;
     ZR_TRY(make_plan(p, &plan));
     const bool copy = plan->save == ZR_SAVE_COPY;
-    zr_status st = zr_plan_price_save(plan, &p->profile, ZR_TRAIN_DISK_BYTES_SEC / host_ranks(p), &price);
+    zr_status st = price_save(p, plan, &price);
     zr_plan_destroy(&plan);
     ZR_TRY(st);
-    printf("\ncheckpoints: %s a rank, from %s, written behind the next step%s\n"
-           "  a disk that takes 200 MB/s needs %s; training waits %s%s\n",
-           cli_bytes((double)price.bytes, size), copy ? "a copy in the host's memory" : "where the states are",
-           copy ? "s" : "", cli_seconds(price.write_sec, write), cli_seconds(price.stall_sec, stall),
-           copy ? "" : " for it (--memory SIZE with room for a copy: less)");
+    printf("\ncheckpoints: %s a rank, from %s, written behind the next step%s\n", cli_bytes((double)price.bytes, size),
+           copy ? "a copy in the host's memory" : "where the states are", copy ? "s" : "");
+    if (isnan(price.write_sec)) {
+        printf("  how long that takes is not known: %s does not say how fast its disks are\n", p->target.cluster.name);
+        return ZR_OK;
+    }
+    printf("  %s needs %s; training waits %s%s\n",
+           p->target.simulated ? "the hosts' disk" : "a disk that takes 200 MB/s", cli_seconds(price.write_sec, write),
+           cli_seconds(price.stall_sec, stall), copy ? "" : " for it (--memory SIZE with room for a copy: less)");
     return ZR_OK;
 }
 
 static zr_status print_text(const planning *p)
 {
     bool color = cli_colored_out(p->args->color);
-    cli_table table = {.memory_bytes = p->limit_bytes, .facts = &p->profile.facts};
+    cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
     cli_choices choices = choices_of(p);
-    cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
-    if (choices.configured < 0) { /* planned again for the reason */
-        zr_plan *none = NULL;
-        ZR_TRY(make_plan(p, &none));
-        zr_plan_destroy(&none);
-        return ZR_FAIL(ZR_ERR_INTERNAL, "the configured plan is not among the choices");
-    }
+    ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
     cli_choices_table(&choices, &table);
-    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->profile.facts, p->limit_bytes);
+    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->target);
     print_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     ZR_TRY(print_within(p));
@@ -145,17 +151,17 @@ static zr_status print_json(const planning *p, const zr_plan *plan)
     ZR_TRY(zr_report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
-    ZR_TRY(cli_within_json(stdout, p->config, plan, &p->profile));
+    ZR_TRY(cli_within_json(stdout, p->config, plan, &p->target.profile));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         zr_save_price price;
-        ZR_TRY(zr_plan_price_save(plan, &p->profile, ZR_TRAIN_DISK_BYTES_SEC, &price));
+        ZR_TRY(price_save(p, plan, &price));
         printf(", \"save\": {\"from\": \"%s\", \"bytes\": %" PRId64 "}", plan->save == ZR_SAVE_COPY ? "copy" : "states",
                price.bytes);
     }
     if (p->o->advice) {
         cli_choices choices = choices_of(p);
-        cli_choices_plan(&choices, p->config, p->ranks, p->o->every);
+        ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
         cli_advice_json(stdout, &choices);
     }
     puts("}");
@@ -168,9 +174,9 @@ static zr_status draw(const planning *p, const zr_plan *plan)
     bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
     const char *model = named ? p->config->model.preset : p->config->model.type, *inputs[ZR_CONFIG_INPUTS + 1];
     zr_config_inputs(p->config, inputs);
-    ZR_TRY(cli_times_make(plan, &p->profile, &times));
+    ZR_TRY(cli_target_times(&p->target, plan, &times));
     zr_status st = cli_picture_write(p->o->svg, inputs, plan, &times, model,
-                                     cli_whole_states_bytes(p->config, p->ranks, &p->profile));
+                                     cli_whole_states_bytes(p->config, p->target.ranks, &p->target.profile));
     cli_times_clear(&times);
     return st;
 }
@@ -200,8 +206,9 @@ static void know_rates(planning *p, zr_device *device, bool measured)
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
     const bool known = zr_rates_recall(&device->profile.facts, &rates) == ZR_OK;
-    if (known) zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->ranks, p->local_ranks, &device->profile);
-    p->chooser = device->profile;
+    if (known)
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->target.ranks, p->target.local_ranks, &device->profile);
+    p->target.chooser = device->profile;
     if (measured && !known) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }
 
@@ -209,70 +216,42 @@ static void know_rates(planning *p, zr_device *device, bool measured)
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
-    ZR_TRY(zr_train_device(p->config->device, zr_train_threads(p->config, p->local_ranks), 0, &device));
+    ZR_TRY(zr_train_device(p->config->device, zr_train_threads(p->config, p->target.local_ranks), 0, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
     know_rates(p, device, timed); /* also where none are shown: policy auto chooses by them, as `zr train` does */
-    p->profile = device->profile;
+    p->target.profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;
-}
-
-/** What bounds the memory: what is asked for, or what the machine has. Policy auto without the first, on this machine,
- *  takes what `zr train` would: from what this host has left, or of its GPU what other ranks leave. */
-static void settle_limit(planning *p)
-{
-    p->limit_bytes = p->config->memory.limit_bytes;
-    bool must = p->config->recompute.policy == ZR_POLICY_AUTO && p->limit_bytes == 0;
-    if (must && (!p->o->profile || p->profile.machine.memory_bytes == 0)) {
-        p->limit_bytes = zr_train_limit(&p->profile, p->local_ranks, p->in_process);
-        p->own_limit = p->limit_bytes > 0;
-    }
-    if (p->limit_bytes == 0) p->limit_bytes = p->profile.machine.memory_bytes;
-    if (must) p->config->memory.limit_bytes = p->limit_bytes;
 }
 
 static zr_status find_max(planning *p)
 {
     ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
-    ZR_CHECK(
-        p->limit_bytes > 0, ZR_ERR_ARG,
-        "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --profile that has one",
-        p->o->max);
+    ZR_CHECK(p->target.limit_bytes > 0, ZR_ERR_ARG,
+             "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
+             "--profile that has one",
+             p->o->max);
     for (int i = 0; i < p->args->n_overrides; i++)
         p->max.keep_stage |= strncmp(p->args->override[i], "zero_optimization.stage=", 24) == 0;
-    ZR_TRY(cli_max_find(p->config, p->ranks, &p->profile, p->limit_bytes, &p->max));
+    ZR_TRY(cli_max_find(p->config, &p->target, &p->max));
     return ZR_OK;
 }
 
-/** No product reaches the peak of a data sheet: price them at a part of it. */
-static void take_part(zr_machine *machine, double part)
+static zr_status find_target(planning *p)
 {
-    machine->flops_f32 *= part;
-    machine->flops_bf16 *= part;
-    for (int i = 0; i < machine->n_products; i++) machine->product[i].flops *= part;
-}
-
-/** As `zr train` does. */
-static zr_status settle_open(planning *p)
-{
-    char note[ZR_TRAIN_NOTE_BYTES];
-    ZR_TRY(zr_train_choose(p->config, p->ranks, &p->chooser, (zr_train_kept){0}, note));
-    if (note[0]) ZR_TRY(zr_config_add_note(p->config, note));
-    return ZR_OK;
+    const plan_options *o = p->o;
+    if (o->cluster) return cli_target_cluster(o->cluster, NULL, p->config, &p->target);
+    if (o->profile) return cli_target_profile(o->profile, &p->target);
+    return profile_here(p);
 }
 
 static zr_status settle(planning *p)
 {
-    if (p->o->profile) {
-        ZR_TRY(cli_profile(p->o->profile, &p->profile));
-        p->chooser = p->profile;
-    } else {
-        ZR_TRY(profile_here(p));
-    }
-    if (p->o->efficiency > 0) take_part(&p->profile.machine, p->o->efficiency);
-    if (p->o->efficiency > 0) take_part(&p->chooser.machine, p->o->efficiency);
-    settle_limit(p);
-    ZR_TRY(settle_open(p));
+    p->target.here = !p->o->profile && !p->o->cluster;
+    ZR_TRY(find_target(p));
+    if (p->o->efficiency > 0) cli_target_efficiency(&p->target, p->o->efficiency);
+    p->chosen = zr_config_is_open(p->config);
+    ZR_TRY(cli_settle(p->config, &p->target));
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;
 }
@@ -282,11 +261,12 @@ static void say_notes(const planning *p)
     char limit[32];
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
-    if (p->own_limit) {
+    if (p->target.own_limit) {
         cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
                 "rank%s in what this %s; --memory SIZE gives another",
-                cli_bytes((double)p->limit_bytes, limit), p->local_ranks, p->local_ranks == 1 ? "" : "s",
-                p->profile.facts.apart ? "machine's GPUs have" : "host has left");
+                cli_bytes((double)p->target.limit_bytes, limit), p->target.local_ranks,
+                p->target.local_ranks == 1 ? "" : "s",
+                p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
     }
 }
 
@@ -327,7 +307,7 @@ static zr_status plan(cli_args *args, planning *p)
     cli_brief brief = p->o->brief;
     brief.chooses = !p->o->max; /* else another question is asked of the memory */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
-    ZR_TRY(cli_config(args, p->ranks, (int64_t)time(NULL), &p->config, NULL));
+    ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
     ZR_TRY_GOTO(st, check_outputs(p), done);
     ZR_TRY_GOTO(st, settle(p), done);
@@ -344,6 +324,9 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
              comm ? comm->size : 0);
     ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule is text; leave it or --json out");
     ZR_TRY(cli_brief_check(&o->brief, args));
+    ZR_CHECK(!o->cluster || !o->profile, ZR_ERR_ARG, "--cluster and --profile: one of the two");
+    ZR_CHECK(!o->cluster || o->efficiency == 0, ZR_ERR_ARG,
+             "--efficiency is a share of a profile's peak; a cluster has shares of its own (product_share)");
     ZR_CHECK(o->efficiency <= 1, ZR_ERR_ARG, "--efficiency %g; a share of the peak was wanted, at most 1",
              o->efficiency);
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
@@ -363,10 +346,12 @@ static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
     planning p = {.args = args,
                   .o = o,
-                  .ranks = ranks,
-                  .local_ranks = comm ? comm->local_size : ranks,
-                  .in_process = comm ? zr_comm_process_ranks(comm) : ranks};
-    return plan(args, &p);
+                  .target = {.ranks = ranks,
+                             .local_ranks = comm ? comm->local_size : ranks,
+                             .in_process = comm ? zr_comm_process_ranks(comm) : ranks}};
+    const zr_status st = plan(args, &p);
+    cli_target_clear(&p.target);
+    return st;
 }
 
 static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
@@ -378,7 +363,10 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_CHOOSES),
         {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
-        {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE", "a machine, as h100, or a file of rates; left out: this one"},
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE",
+         "times as `zr simulate` makes them for a cluster, as dgx-h100x8"},
+        {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE",
+         "one host's peak rates, as h100, or a file of rates; left out: this machine"},
         {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
         {"efficiency", CLI_REAL, &o.efficiency, 1e-6, "E",
          "share of the peak FLOP/s that is priced, as 0.4; without: 1"},
@@ -405,8 +393,8 @@ const cli_command cli_plan = {
     .summary = "memory, traffic, FLOPs and time of one step, before anything is allocated",
     .usage = "zr plan [CONFIG.json] [--key.path=value ...] [--ranks N] [--preset NAME] ...",
     .examples = "  zr plan config.json --ranks 8\n"
-                "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --profile v100-dgx2\n"
-                "  zr plan --preset gpt3-6.7b --ranks 64 --profile h100 --tokens 300e9 --efficiency 0.4\n"
+                "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --cluster dgx2x25\n"
+                "  zr plan --preset gpt3-6.7b --ranks 64 --cluster dgx-h100x8 --tokens 300e9\n"
                 "  zr plan config.json --max model --memory 2GB\n"
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"

@@ -12,36 +12,38 @@ typedef struct simulating {
     const cli_simulate_options *o;
     int ranks;
     zr_config *config;
-    zr_cluster cluster;
-    zr_profile profile;
-    zr_simulate_options options;
+    cli_target target;
 } simulating;
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** What there is of a memory, and whether so much is too much. */
-static bool print_of(const char *whose, int64_t bytes, int64_t there)
+/** Print how much of a memory is taken (there 0: its size is not known). */
+static void print_of(const char *whose, int64_t bytes, int64_t there)
 {
     char needs[32], has[32];
-    const bool known = there > 0, over = known && bytes > there;
-    printf("%s of a %s %s%s", cli_bytes((double)bytes, needs), whose, known ? cli_bytes((double)there, has) : "memory",
-           over ? ": does not fit" : "");
-    return over;
+    printf("%s of a %s %s", cli_bytes((double)bytes, needs), whose,
+           there > 0 ? cli_bytes((double)there, has) : "memory");
 }
 
-/** A host's where ranks keep something there on purpose, or where it is too little. */
-static void print_memory(const simulating *c, const cli_simulated *made)
+/** Print a device's memory, and a host's where ranks keep something there on purpose, or where it is too little. */
+static void print_memory(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
-    const int64_t host = c->cluster.host_memory_bytes;
-    const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
+    const zr_cluster *cluster = &c->target.cluster;
+    const int64_t host = cluster->host_memory_bytes, device = cluster->device.memory_bytes;
+    const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0,
+               over = device > 0 && made->needs_bytes > device, host_over = host > 0 && made->host_bytes > host;
     printf("memory     ");
-    bool over = print_of("device's", m->total_bytes, c->cluster.device.memory_bytes);
-    if (kept || (host > 0 && made->host_bytes > host)) {
+    print_of("device's", m->total_bytes, device);
+    if (over) printf(": does not fit with %s aside", cli_beside(&c->target.profile.facts));
+    if (!over && made->needs_bytes > c->target.limit_bytes && c->target.limit_bytes > 0)
+        printf(": more than memory.limit allows");
+    if (kept || host_over) {
         printf("; ");
-        over |= print_of("host's", made->host_bytes, host);
+        print_of("host's", made->host_bytes, host);
+        if (host_over) printf(": does not fit");
     }
-    puts(made->fits || over ? "" : ": more than memory.limit allows");
+    putchar('\n');
 }
 
 static void print_save(const simulating *c, const zr_save_price *save)
@@ -50,13 +52,13 @@ static void print_save(const simulating *c, const zr_save_price *save)
     if (save->bytes == 0) return;
     printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
            (long long)c->config->train.save_interval);
-    if (isnan(save->write_sec) && c->cluster.measured) {
+    if (isnan(save->write_sec) && c->target.cluster.measured) {
         puts("how long it takes is not known: disks are not measured");
         return;
     }
     if (isnan(save->write_sec)) {
-        printf("how long it takes is not known; %s has no host.%s\n", c->cluster.name,
-               c->cluster.disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
+        printf("how long it takes is not known; %s has no host.%s\n", c->target.cluster.name,
+               c->target.cluster.disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
         return;
     }
     printf("%s by the hosts' disks; training waits %s\n", cli_seconds(save->write_sec, write),
@@ -76,13 +78,13 @@ static void print_waits(const zr_simulation *s)
     puts(before[0] == ',' ? ")" : "");
 }
 
-static void print_text(const simulating *c, const cli_simulated *made)
+static void print_text(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
     char params[32], step[32], product[32], memory[32], launch[32], all[32];
     printf("%sparameters on %d of the %d devices of %s, stage %d%s%d samples x %lld tokens a micro-batch, %lld "
            "micro-batch%s a step\n",
-           cli_amount((double)made->params, params), c->ranks, c->cluster.devices, c->cluster.name,
+           cli_amount((double)made->params, params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
            (int)c->config->zero.stage, ", ", (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
            (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s; %.4g samples/s, %.4g tokens/s\n", cli_seconds(s->price.step_sec, step), s->samples_sec,
@@ -139,7 +141,7 @@ static zr_status set_report(json_t *root, const zr_report *report)
     return ZR_OK;
 }
 
-static zr_status print_json(const simulating *c, const cli_simulated *made)
+static zr_status print_json(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
     json_t *root = json_object();
@@ -151,6 +153,7 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
     set_real(root, "slowest", s->slowest);
     (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
     (void)json_object_set_new(root, "host_bytes", json_integer(made->host_bytes));
+    (void)json_object_set_new(root, "needs", json_integer(made->needs_bytes));
     if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
     zr_status st = set_report(root, &made->report);
     if (st == ZR_OK) return cli_json_put(stdout, root);
@@ -160,6 +163,15 @@ static zr_status print_json(const simulating *c, const cli_simulated *made)
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
+zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *config, int ranks, cli_target *target)
+{
+    *target = (cli_target){
+        .ranks = ranks,
+        .options = {.straggler = o->straggler, .jitter = o->jitter, .seed = o->seed > 0 ? (uint64_t)o->seed : 0}};
+    ZR_TRY(cli_target_cluster(o->cluster, o->transport, config, target));
+    return ZR_OK;
+}
+
 /** The picture of `zr plan`, over the cluster's time. */
 static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times *times)
 {
@@ -167,20 +179,21 @@ static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times 
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     zr_config_inputs(c->config, inputs);
     ZR_TRY(cli_picture_write(c->o->svg, inputs, plan, times, model,
-                             cli_whole_states_bytes(c->config, c->ranks, &c->profile)));
+                             cli_whole_states_bytes(c->config, c->ranks, &c->target.profile)));
     return ZR_OK;
 }
 
-static zr_status make(const simulating *c, cli_simulated *made)
+static zr_status make(const simulating *c, cli_trial *made)
 {
     zr_plan *plan = NULL;
     cli_times times;
-    const bool drawn = c->o->svg != NULL;
-    ZR_TRY(cli_simulate_one(c->config, c->ranks, &c->cluster, &c->profile, &c->options, made, drawn ? &plan : NULL,
-                            drawn ? &times : NULL));
-    if (!drawn) return ZR_OK;
-    zr_status st = draw(c, plan, &times);
-    cli_times_clear(&times);
+    ZR_TRY(cli_try(&c->target, c->config, NULL, made, c->o->svg ? &plan : NULL));
+    if (!plan) return ZR_OK;
+    zr_status st = cli_target_times(&c->target, plan, &times);
+    if (st == ZR_OK) {
+        st = draw(c, plan, &times);
+        cli_times_clear(&times);
+    }
     zr_plan_destroy(&plan);
     return st;
 }
@@ -197,7 +210,7 @@ static zr_status check_outputs(const simulating *c)
 /** Others than were asked for may stand in. */
 static zr_status add_note(const simulating *c)
 {
-    const zr_launch *measured = c->cluster.measured;
+    const zr_launch *measured = c->target.cluster.measured;
     char note[128];
     if (!measured || measured->ranks == c->ranks) return ZR_OK;
     snprintf(note, sizeof(note), "training steps of %d thread ranks were not measured; those of %d stand in", c->ranks,
@@ -207,12 +220,11 @@ static zr_status add_note(const simulating *c)
 
 static zr_status show(simulating *c)
 {
-    cli_simulated made;
+    cli_trial made;
     ZR_TRY(check_outputs(c));
-    ZR_TRY(cli_cluster(c->o, c->config, c->ranks, &c->cluster, &c->profile));
+    ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
     ZR_TRY(add_note(c));
-    ZR_TRY(cli_simulate_settle(c->config, c->ranks, &c->cluster, &c->profile));
-    c->options = cli_simulate_options_of(c->o, c->config);
+    ZR_TRY(cli_settle(c->config, &c->target));
     ZR_TRY(make(c, &made));
     if (c->args->json) ZR_TRY(print_json(c, &made));
     if (!c->args->json) print_text(c, &made);
@@ -231,7 +243,7 @@ static zr_status simulate(cli_args *args, const cli_simulate_options *o)
     if (o->search) return cli_search_fastest(args, &typed, o);
     ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
     zr_status st = show(&c);
-    cli_cluster_clear(&c.cluster);
+    cli_target_clear(&c.target);
     zr_config_destroy(&c.config);
     return st;
 }
@@ -249,6 +261,7 @@ static zr_status check_together(const cli_simulate_options *o)
     ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
     ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
              "--svg with --search: simulate what it finds, with its keys, and draw that");
+    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG, "--step-tokens bounds what --search finds; give both");
     ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
     return ZR_OK;
 }
@@ -335,6 +348,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"plot", CLI_TEXT, &o.plot, 0, "NAME",
          "the column of --sweep that --svg draws; tflops without; with --paper models, 60b-total or 60b-each"},
         {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
+        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "most tokens of a step that --search finds [16777216]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
     ZR_TRY(cli_parse(&args, argc, argv));

@@ -16,29 +16,28 @@ static const cli_shape shapes[] = {
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
 /** At a width: the most layers that fit, from a half to twice what the family has; 0: not even a half of them does. */
-static zr_status layers_at(const cli_search *s, const cli_shape *shape, int64_t limit_bytes, cli_point *fits,
-                           cli_point *fails)
+static zr_status layers_at(cli_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
     if (fits->n < s->fewest) fits->n = s->fewest;
     fails->n = SPREAD * shape->n_layer;
     cli_max_set_shape(s->config, shape);
     ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
-    if (fits->needs > limit_bytes) fits->n = 0;
+    if (fits->needs > s->target->limit_bytes) fits->n = 0;
     if (fits->n == 0) return ZR_OK;
     ZR_TRY(cli_max_needs(s, fails->n, &fails->needs));
-    if (fails->needs <= limit_bytes) {
+    if (fails->needs <= s->target->limit_bytes) {
         *fits = *fails;
         *fails = (cli_point){0};
         return ZR_OK;
     }
-    ZR_TRY(cli_max_between(s, 0, limit_bytes, fits, fails));
+    ZR_TRY(cli_max_between(s, 0, fits, fails));
     return ZR_OK;
 }
 
 /** Of the widths at which the limit is met within the family's spread of layers, the one that is nearest to its
  *  proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
-zr_status cli_family_find(const cli_search *s, int64_t limit_bytes, cli_shape *best, cli_point *fits, cli_point *fails)
+zr_status cli_family_find(cli_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
     *best = shapes[0];
@@ -46,7 +45,7 @@ zr_status cli_family_find(const cli_search *s, int64_t limit_bytes, cli_shape *b
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
         if (SPREAD * shapes[i].n_layer <= s->fewest) continue;
-        ZR_TRY(layers_at(s, &shapes[i], limit_bytes, &in, &out));
+        ZR_TRY(layers_at(s, &shapes[i], &in, &out));
         if (in.n == 0) break;
         double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].n_layer));
         if (away < nearest || !isfinite(nearest)) {

@@ -7,24 +7,25 @@
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
 
-static void set(const cli_search *s, int64_t n)
+static void set(cli_search *s, int64_t n)
 {
     zr_config *c = s->config;
     if (s->what != CLI_MAX_BATCH) {
         c->model.sizes.n_layer = n;
     } else {
         c->micro_batch_size = n;
-        c->train_batch_size = n * c->accumulation_steps * (s->ranks / c->parallel.tensor);
+        c->train_batch_size = n * c->accumulation_steps * (s->target->ranks / c->parallel.tensor);
     }
 }
 
 /** What a process takes with so many layers or rows, as `zr train` counts. */
-zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes)
+zr_status cli_max_needs(cli_search *s, int64_t n, int64_t *bytes)
 {
     zr_plan *plan = NULL;
     set(s, n);
-    ZR_TRY(zr_train_plan(s->config, s->ranks, -1, s->profile, &plan));
-    *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, &s->profile->facts), &s->profile->facts);
+    ZR_TRY(zr_train_plan(s->config, s->target->ranks, -1, &s->target->profile, &plan));
+    *bytes =
+        zr_train_rank_bytes(zr_memory_limited(&plan->memory, &s->target->profile.facts), &s->target->profile.facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -46,64 +47,33 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
 }
 
 /** Rows whose product with micro-batches and ranks is still a number. */
-static int64_t most_of(const cli_search *s)
+static int64_t most_of(cli_search *s)
 {
     if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
-    int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->ranks / s->config->parallel.tensor));
+    int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->target->ranks / s->config->parallel.tensor));
     return rows < TRIED_ROWS ? rows : TRIED_ROWS;
 }
 
-/** Where the line through two points meets the limit. */
-static int64_t line_meets(cli_point a, cli_point b, int64_t limit_bytes)
+static zr_status needs_of(void *arg, int64_t n, int64_t *bytes)
 {
-    double slope = (double)(b.needs - a.needs) / (double)(b.n - a.n);
-    double n = (double)b.n + (double)(limit_bytes - b.needs) / (slope > 1 ? slope : 1);
-    return n < 0x1p40 ? (int64_t)n : (int64_t)1 << 40;
-}
-
-/** The next to try between what fits and what does not (needs 0: nobody knows yet). What a step needs grows nearly in a
- *  line, so that a few plans are enough, and large plans take their time; each third is a bisection, or a doubling, so
- *  that no curve makes it slow. */
-static int64_t next_try(int round, cli_point before, cli_point fits, cli_point fails, int64_t limit_bytes)
-{
-    cli_point other = fails.needs ? fails : before;
-    int64_t n = fails.needs ? fits.n + (fails.n - fits.n) / 2 : 2 * fits.n;
-    if (round % 3 != 0) n = line_meets(other, fits, limit_bytes);
-    if (!fails.needs && n > 16 * fits.n) n = 16 * fits.n;
-    return n <= fits.n ? fits.n + 1 : n >= fails.n ? fails.n - 1 : n;
-}
-
-/** From one that is known to fit: the last that fits and the first that does not. `guess` and the next after it are
- *  tried first; 0: none. */
-zr_status cli_max_between(const cli_search *s, int64_t guess, int64_t limit_bytes, cli_point *fits, cli_point *fails)
-{
-    cli_point before = {0};
-    int64_t last_guess = guess + 1;
-    for (int round = 0; fails->n - fits->n > 1; round++) {
-        bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
-        cli_point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
-        ZR_TRY(cli_max_needs(s, now.n, &now.needs));
-        if (now.needs <= limit_bytes) {
-            if (guessed) guess++;
-            before = *fits;
-            *fits = now;
-        } else {
-            *fails = now;
-        }
-    }
+    ZR_TRY(cli_max_needs(arg, n, bytes));
     return ZR_OK;
 }
 
+zr_status cli_max_between(cli_search *s, int64_t guess, cli_point *fits, cli_point *fails)
+{
+    return cli_largest(needs_of, s, s->target->limit_bytes, guess, fits, fails);
+}
+
 /** Policy auto fits what policy unit does, and hardly more: it plans many times for each of its own, so begin there. */
-static zr_status guess_for_auto(const cli_search *s, int64_t limit_bytes, cli_point fits, cli_point fails,
-                                int64_t *guess)
+static zr_status guess_for_auto(cli_search *s, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *s->config;
     cli_search cheap = *s;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
-    if (fits.needs <= limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, limit_bytes, &fits, &fails));
+    if (fits.needs <= s->target->limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
 }
@@ -128,33 +98,34 @@ static zr_status find_fewest(cli_search *s)
 }
 
 /** From the fewest layers or one row on. */
-static zr_status from_one(const cli_search *s, int64_t limit_bytes, cli_point *fits, cli_point *fails)
+static zr_status from_one(cli_search *s, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0;
     char limit[32], need[32];
     *fits = (cli_point){.n = s->fewest};
     *fails = (cli_point){.n = most_of(s) + 1};
     ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
-    ZR_CHECK(fits->needs <= limit_bytes, ZR_ERR_MEMORY,
+    ZR_CHECK(fits->needs <= s->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
              "stage, more ranks, recompute policy unit, or a smaller %s",
-             cli_bytes((double)limit_bytes, limit), cli_max_key(s->what), (long long)fits->n,
-             cli_bytes((double)fits->needs, need), cli_beside(&s->profile->facts),
+             cli_bytes((double)s->target->limit_bytes, limit), cli_max_key(s->what), (long long)fits->n,
+             cli_bytes((double)fits->needs, need), cli_beside(&s->target->profile.facts),
              s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
-    if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, limit_bytes, *fits, *fails, &guess));
-    ZR_TRY(cli_max_between(s, guess, limit_bytes, fits, fails));
+    if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, *fits, *fails, &guess));
+    ZR_TRY(cli_max_between(s, guess, fits, fails));
     return ZR_OK;
 }
 
 /** Stage 3 takes the least, so nothing larger fits another. Of the stages at which the same model fits, and no more,
  *  the lowest moves the least. */
-static zr_status lowest_stage(const cli_search *s, int64_t limit_bytes, cli_point *fits, cli_point *fails)
+static zr_status lowest_stage(cli_search *s, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
         cli_point in = *fits, out = *fails;
         s->config->zero.stage = stage;
-        if (cli_max_needs(s, in.n, &in.needs) != ZR_OK || in.needs > limit_bytes) continue;
-        if (out.needs && (cli_max_needs(s, out.n, &out.needs) != ZR_OK || out.needs <= limit_bytes)) continue;
+        if (cli_max_needs(s, in.n, &in.needs) != ZR_OK || in.needs > s->target->limit_bytes) continue;
+        if (out.needs && (cli_max_needs(s, out.n, &out.needs) != ZR_OK || out.needs <= s->target->limit_bytes))
+            continue;
         *fits = in;
         *fails = out;
         return ZR_OK;
@@ -163,30 +134,29 @@ static zr_status lowest_stage(const cli_search *s, int64_t limit_bytes, cli_poin
     return ZR_OK;
 }
 
-static zr_status largest_model(const cli_search *s, int64_t limit_bytes, cli_max *max, cli_point *fits,
-                               cli_point *fails)
+static zr_status largest_model(cli_search *s, cli_max *max, cli_point *fits, cli_point *fails)
 {
     bool any_stage = !max->keep_stage && s->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
     if (any_stage) s->config->zero.stage = 3;
-    ZR_TRY(cli_family_find(s, limit_bytes, &max->shape, fits, fails));
-    if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(s, limit_bytes, fits, fails));
-    if (any_stage) ZR_TRY(lowest_stage(s, limit_bytes, fits, fails));
+    ZR_TRY(cli_family_find(s, &max->shape, fits, fails));
+    if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(s, fits, fails));
+    if (any_stage) ZR_TRY(lowest_stage(s, fits, fails));
     max->shape.n_layer = fits->n;
     return ZR_OK;
 }
 
-zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes, cli_max *max)
+zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max)
 {
-    cli_search s = {config, ranks, profile, max->what, 0};
+    cli_search s = {config, target, max->what, 0};
     cli_point fits = {0}, fails = {0};
     zr_plan *plan = NULL;
     ZR_TRY(find_fewest(&s));
     if (max->what == CLI_MAX_MODEL)
-        ZR_TRY(largest_model(&s, limit_bytes, max, &fits, &fails));
+        ZR_TRY(largest_model(&s, max, &fits, &fails));
     else
-        ZR_TRY(from_one(&s, limit_bytes, &fits, &fails));
+        ZR_TRY(from_one(&s, &fits, &fails));
     set(&s, fits.n);
-    ZR_TRY(zr_train_plan(config, ranks, -1, profile, &plan));
+    ZR_TRY(zr_train_plan(config, target->ranks, -1, &target->profile, &plan));
     max->params = (double)plan->params;
     zr_plan_destroy(&plan);
     max->stage = (int)config->zero.stage;
@@ -198,12 +168,12 @@ zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, 
 }
 
 /** In MB throughout: two neighbours are told apart. */
-void cli_max_print(FILE *out, const cli_max *max, const zr_device_facts *facts, int64_t limit_bytes)
+void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
 {
     char params[32];
-    const char *beside = cli_beside(facts);
+    const char *beside = cli_beside(&target->profile.facts);
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
-            (double)max->needs / MB, (double)limit_bytes / MB);
+            (double)max->needs / MB, (double)target->limit_bytes / MB);
     if (max->next_needs) {
         fprintf(out, "(the total, and %s for the program); %lld needs %.1f", beside, (long long)max->n + 1,
                 (double)max->next_needs / MB);

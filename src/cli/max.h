@@ -2,7 +2,8 @@
 #ifndef ZR_CLI_MAX_H
 #define ZR_CLI_MAX_H
 
-#include "cli/cli.h"
+#include "cli/largest.h"
+#include "cli/target.h"
 
 typedef enum cli_max_what {
     CLI_MAX_NONE,
@@ -32,10 +33,9 @@ ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
 const char *cli_max_key(cli_max_what what);
 /** Set max->what; fills the rest and leaves the configuration with what was found. n fits and n + 1 does not, by the
  *  rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when 1 does not fit. */
-ZR_NODISCARD zr_status cli_max_find(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
-                                    cli_max *max);
+ZR_NODISCARD zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max);
 /** Two lines. */
-void cli_max_print(FILE *out, const cli_max *max, const zr_device_facts *facts, int64_t limit_bytes);
+void cli_max_print(FILE *out, const cli_max *max, const cli_target *target);
 /** Member "max" of a JSON object, behind a comma. */
 void cli_max_json(FILE *out, const cli_max *max);
 
@@ -43,28 +43,19 @@ void cli_max_json(FILE *out, const cli_max *max);
 
 typedef struct cli_search {
     zr_config *config;
-    int ranks;
-    const zr_profile *profile;
+    const cli_target *target;
     cli_max_what what;
     int64_t fewest; /* layers: with less a pattern of model.frozen matches nothing */
 } cli_search;
 
-/** n and what it needs. */
-typedef struct cli_point {
-    int64_t n, needs;
-} cli_point;
-
 /** What a process takes with so many layers or rows, as `zr train` counts; sets them. */
-ZR_NODISCARD zr_status cli_max_needs(const cli_search *s, int64_t n, int64_t *bytes);
+ZR_NODISCARD zr_status cli_max_needs(cli_search *s, int64_t n, int64_t *bytes);
 /** Width and heads; layers vary. */
 void cli_max_set_shape(zr_config *config, const cli_shape *shape);
-/** From what fits and what does not to neighbours of that kind; `guess` and the next after it are tried first, 0: no
- *  guess. */
-ZR_NODISCARD zr_status cli_max_between(const cli_search *s, int64_t guess, int64_t limit_bytes, cli_point *fits,
-                                       cli_point *fails);
+/** Find the most layers or rows that fit: cli_largest. */
+ZR_NODISCARD zr_status cli_max_between(cli_search *s, int64_t guess, cli_point *fits, cli_point *fails);
 /** The family's width, and the most layers that fit at it: fits->n 0 when none does; fails->n 0 when twice the family's
  *  layers fit. Sets the width. */
-ZR_NODISCARD zr_status cli_family_find(const cli_search *s, int64_t limit_bytes, cli_shape *best, cli_point *fits,
-                                       cli_point *fails);
+ZR_NODISCARD zr_status cli_family_find(cli_search *s, cli_shape *best, cli_point *fits, cli_point *fails);
 
 #endif

@@ -1,16 +1,21 @@
 /*
  * `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, what is computed
- * again, where checkpoints are and how states are grouped. Each is taken at its best micro-batch.
+ * again, where checkpoints are, how states are grouped, and how large buckets are. Each is taken at its best
+ * micro-batch.
  *
  * Within one schedule no step takes longer for each sample when there are more of them: products get larger, and what
  * moves for ZeRO is shared by more. Nor does then the longest path through the schedule. So the largest micro-batch
  * that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow measured
  * rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried
  * instead.
+ *
+ * Buckets, overlap and the levels of collectives change few ways much, and most not at all: they are varied last, of
+ * the fastest way of each kind of states and of what came nearest to fitting.
  */
 #include "cli/search.h"
 
 #include "base/grow.h"
+#include "cli/largest.h"
 #include "cli/many.h"
 
 #include <math.h>
@@ -21,25 +26,40 @@
 #define MOST_BATCHES 512
 #define MOST_BATCH (1 << 20)
 #define MOST_ACCUMS 4
+#define REFINED 8                       /* ways of which buckets, overlap and levels are varied */
+#define LEAST_GAIN 0.005                /* of speed, for which a variant is worth its keys */
+#define STEP_TOKENS (1 << 24)           /* of a step, where the command line does not say: the most that is usual */
+#define SMALL_BUCKET (1 << 22)          /* elements: the least staging memory at a few hundred buckets of a unit */
+#define LARGE_BUCKET (INT64_C(1) << 30) /* whole units */
 
 /** What may vary: where the command line gives a key, the one value that it gives. */
 typedef struct space {
     bool stage, tensor, policy, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are; `global`: the
                                                                        samples of a step */
-    bool every_batch;                                               /* must be tried */
+    bool buckets, overlap, levels;
+    bool every_batch; /* must be tried */
 } space;
 
 typedef struct search {
     cli_searched base;
     space given;
     zr_config *config;
-    int64_t room; /* of ways */
+    int64_t room;         /* of ways */
+    int64_t most_samples; /* of a step, of all ranks */
+    int64_t refined_from; /* the first way of which buckets, overlap or levels differ */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
-void cli_way_set(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
+/** Set a configuration to a way with some batch. */
+static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
+    if (w->bucket_elems > 0) {
+        config->zero.reduce_bucket_elems = w->bucket_elems;
+        config->zero.allgather_bucket_elems = w->bucket_elems;
+    }
+    if (w->plain) config->zero.overlap_comm = ZR_SWITCH_OFF;
+    config->collectives.hierarchical = w->levels;
     config->zero.stage = w->stage;
     config->parallel.tensor = w->tensor;
     config->recompute.policy = w->policy;
@@ -55,27 +75,26 @@ void cli_way_set(zr_config *config, const cli_way *w, int64_t batch, int64_t acc
 }
 
 /** *planned false: such a plan is refused. */
-static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_simulated *made, bool *planned)
+static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
-    const cli_searched *b = &s->base;
-    cli_way_set(&config, w, batch, accum, b->ranks);
-    const zr_simulate_options options = cli_simulate_options_of(b->o, &config);
+    set_way(&config, w, batch, accum, s->base.target.ranks);
     const bool first = w->tried++ == 0;
-    const zr_status st = cli_simulate_one(&config, b->ranks, &b->cluster, &b->profile, &options, made, NULL, NULL);
+    const zr_status st = cli_try(&s->base.target, &config, NULL, made, NULL);
     *planned = st == ZR_OK;
-    if (!cli_simulate_refused(st)) return st;
-    if (first) snprintf(w->refused, sizeof(w->refused), "%s", zr_error_message());
+    if (st != ZR_OK && !cli_refused(st)) return st;
+    if (!*planned) *made = (cli_trial){.fits = false};
+    if (!*planned && first) snprintf(w->refused, sizeof(w->refused), "%s", zr_error_message());
     return ZR_OK;
 }
 
 /** Sums that were added in another order differ in their last bits. */
-static bool faster(const cli_simulated *a, const cli_simulated *b)
+static bool faster(const cli_trial *a, const cli_trial *b)
 {
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
 }
 
-static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_simulated *made)
+static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
     if (w->planned && !made->fits) return; /* of what does not fit the first, which is the smallest */
@@ -96,7 +115,7 @@ typedef struct batches {
 
 static int64_t data_ranks(const search *s, const cli_way *w)
 {
-    return s->base.ranks / w->tensor;
+    return s->base.target.ranks / w->tensor;
 }
 
 /** Powers of two and what lies between them; where a step's samples are given, divisors of a rank's share. */
@@ -136,101 +155,90 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
         return (accum[n] > 1) == several;
     }
     if (!several) accum[n++] = 1;
-    for (int i = 0; several && i < 3; i++) accum[n++] = some[i];
+    for (int i = 0; several && i < 3; i++)
+        if (some[i] * each <= s->most_samples) accum[n++] = some[i];
     return n;
 }
 
-static void note_larger(cli_way *w, int64_t batch, bool several, const cli_simulated *made)
+static void note_larger(cli_way *w, int64_t batch, bool several, const cli_trial *made)
 {
     if (!w->fits || (w->more[several].batch > 0 && w->more[several].batch <= batch)) return;
     w->more[several].batch = batch;
-    w->more[several].bytes = made->report.memory.total_bytes;
-    w->more[several].host_bytes = made->host_bytes;
+    w->more[several].made = *made;
 }
 
-/** Try micro-batch number i with number k of `accum`; made->params 0: it makes no plan. */
-static zr_status try_batch(const search *s, cli_way *w, const batches *b, int i, bool several, int k,
-                           cli_simulated *made)
+/** Try a micro-batch with all numbers of micro-batches a step from number `first` on; `made` is that of the first,
+ * whose params are 0 where it makes no plan. */
+static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, cli_trial *made)
 {
     int64_t accum[MOST_ACCUMS];
-    bool planned = false;
-    *made = (cli_simulated){.fits = false};
-    if (k >= accums_of(s, w, b->batch[i], several, accum)) return ZR_OK;
-    ZR_TRY(try_one(s, w, b->batch[i], accum[k], made, &planned));
-    if (!planned) *made = (cli_simulated){.fits = false};
-    if (planned) keep(w, b->batch[i], accum[k], made);
-    if (planned && !made->fits) note_larger(w, b->batch[i], several, made);
+    const int n = accums_of(s, w, batch, several, accum);
+    *made = (cli_trial){.fits = false};
+    for (int k = first; k < n; k++) {
+        cli_trial one;
+        bool planned = false;
+        ZR_TRY(try_one(s, w, batch, accum[k], &one, &planned));
+        if (planned) keep(w, batch, accum[k], &one);
+        if (planned && !one.fits) note_larger(w, batch, several, &one);
+        if (k == first) *made = one;
+        if (!one.fits) return ZR_OK;
+    }
     return ZR_OK;
 }
 
-/** With all numbers of micro-batches a step but the first. */
-static zr_status try_accums(const search *s, cli_way *w, const batches *b, int i, bool several)
-{
-    int64_t accum[MOST_ACCUMS];
-    cli_simulated made;
-    const int n = accums_of(s, w, b->batch[i], several, accum);
-    for (int k = 1; k < n; k++) ZR_TRY(try_batch(s, w, b, i, several, k, &made));
-    return ZR_OK;
-}
-
-/** Each in turn, up to the first that does not fit. */
+/** Try each in turn, up to the first that does not fit. */
 static zr_status try_every(const search *s, cli_way *w, const batches *b, bool several)
 {
     int64_t accum[MOST_ACCUMS];
     for (int i = 0; i < b->n; i++) {
-        cli_simulated made;
+        cli_trial made;
         if (accums_of(s, w, b->batch[i], several, accum) == 0) continue;
-        ZR_TRY(try_batch(s, w, b, i, several, 0, &made));
+        ZR_TRY(try_accums(s, w, b->batch[i], several, 0, &made));
         if (!made.fits) return ZR_OK;
-        ZR_TRY(try_accums(s, w, b, i, several));
     }
     return ZR_OK;
 }
 
-/** A micro-batch that was planned. */
-typedef struct point {
-    double batch, bytes;
-} point;
+/** A way whose micro-batch is sought. */
+typedef struct growing {
+    const search *s;
+    cli_way *way;
+    bool several; /* micro-batches a step */
+} growing;
 
-static point point_of(const batches *b, int i, const cli_simulated *made)
+/** Plan a micro-batch with the fewest micro-batches a step; what is refused, or needs too much of a host, needs more
+ *  than there is. */
+static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
 {
-    return (point){(double)b->batch[i], (double)made->report.memory.total_bytes};
+    const growing *g = arg;
+    const int64_t limit = g->s->base.target.limit_bytes;
+    int64_t accum[MOST_ACCUMS];
+    cli_trial made = {.fits = false};
+    bool planned = false;
+    const int n = accums_of(g->s, g->way, batch, g->several, accum);
+    if (n > 0) ZR_TRY(try_one(g->s, g->way, batch, accum[0], &made, &planned));
+    if (planned) keep(g->way, batch, accum[0], &made);
+    if (planned && !made.fits) note_larger(g->way, batch, g->several, &made);
+    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;
+    return ZR_OK;
 }
 
-/** Where the line through two points meets the device's memory. */
-static int last_below(const search *s, const batches *b, point p, point q)
+/** Find the largest micro-batch that fits, near *guess, which is what fitted with other micro-batches a step. */
+static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
-    const double bytes_sample = fmax((q.bytes - p.bytes) / (q.batch - p.batch), 1);
-    const double most = p.batch + ((double)s->base.cluster.device.memory_bytes - p.bytes) / bytes_sample;
-    int last = 0;
-    while (last + 1 < b->n && (double)b->batch[last + 1] <= most) last++;
-    return last;
-}
-
-/** The largest that fits: from *first on, which is what fitted with other micro-batches a step, along that line until
- *  two neighbours are known. Each third is a bisection, so that what else may not fit (a host's memory, memory.limit)
- *  makes it no slower. */
-static zr_status try_largest(const search *s, cli_way *w, const batches *b, bool several, int *first)
-{
-    cli_simulated made;
-    int in = 0, out = b->n;
-    ZR_TRY(try_batch(s, w, b, 0, several, 0, &made));
-    if (!made.fits) return ZR_OK;
-    point low = point_of(b, 0, &made);
-    for (int next = *first, round = 1; out - in > 1; round++) {
-        if (round % 3 == 0) next = in + (out - in) / 2;
-        if (next <= in) next = in + 1;
-        if (next >= out) next = out - 1;
-        ZR_TRY(try_batch(s, w, b, next, several, 0, &made));
-        const point now = point_of(b, next, &made);
-        const int last = made.params > 0 ? last_below(s, b, low, now) : in;
-        if (made.fits) low = now;
-        if (made.fits) in = next;
-        if (!made.fits) out = next;
-        next = last;
-    }
-    *first = in;
-    ZR_TRY(try_accums(s, w, b, in, several));
+    const int64_t limit = s->base.target.limit_bytes;
+    int64_t accum[MOST_ACCUMS];
+    growing g = {s, w, several};
+    cli_point fits = {.n = 1}, fails = {.n = MOST_BATCH};
+    cli_trial made;
+    if (accums_of(s, w, 1, several, accum) == 0) return ZR_OK;
+    const int64_t most = s->most_samples / (accum[0] * data_ranks(s, w));
+    if (most + 1 < fails.n) fails.n = most < 1 ? 2 : most + 1; /* one sample on each rank is the least there is */
+    ZR_TRY(needs_of(&g, 1, &fits.needs));
+    if (fits.needs > limit) return ZR_OK;
+    ZR_TRY(cli_largest(needs_of, &g, limit, *guess, &fits, &fails));
+    *guess = fits.n;
+    ZR_TRY(try_accums(s, w, fits.n, several, 1, &made));
     return ZR_OK;
 }
 
@@ -241,11 +249,9 @@ static zr_status try_way(void *arg, int64_t index)
     const batches b = batches_of(s, w);
     if (!w->states_fit) return ZR_OK;
     const bool every = s->given.every_batch || s->given.global || s->given.batch;
-    int first = 1;
+    int64_t guess = 0;
     for (int several = 0; several < 2; several++) {
-        int64_t accum[MOST_ACCUMS];
-        if (!every && accums_of(s, w, 1, several, accum) == 0) continue;
-        ZR_TRY(every ? try_every(s, w, &b, several) : try_largest(s, w, &b, several, &first));
+        ZR_TRY(every ? try_every(s, w, &b, several) : try_largest(s, w, several, &guess));
     }
     return ZR_OK;
 }
@@ -269,13 +275,14 @@ static cli_way as_configured(const zr_config *config)
                      .pieces = config->recompute.partition,
                      .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
                      .mics = config->zero.mics_shard_ranks,
-                     .hpz = config->zero.hpz_partition_ranks};
+                     .hpz = config->zero.hpz_partition_ranks,
+                     .levels = config->collectives.hierarchical};
 }
 
 /** Checkpoints whole, in pieces where ranks share layers, and on the host, where it can be reached. */
 static zr_status add_kept(search *s, cli_way way)
 {
-    const bool host = s->base.cluster.host_bytes_sec > 0;
+    const bool host = s->base.target.cluster.host_bytes_sec > 0;
     if (s->given.kept) {
         const cli_way given = as_configured(s->config);
         way.pieces = given.pieces;
@@ -313,8 +320,9 @@ static zr_status add_policies(search *s, cli_way way)
 /** Ranks of a host, where they are a part of those that the states may be shared by; 0: they are not. */
 static int64_t host_group(const search *s)
 {
-    const int64_t given = s->config->parallel.ranks_per_host, host = given > 0 ? given : s->base.cluster.host_devices;
-    return host > 1 && host < s->base.ranks && s->base.ranks % host == 0 ? host : 0;
+    const int64_t given = s->config->parallel.ranks_per_host,
+                  host = given > 0 ? given : s->base.target.cluster.host_devices;
+    return host > 1 && host < s->base.target.ranks && s->base.target.ranks % host == 0 ? host : 0;
 }
 
 /** Groups of a host's ranks; ranks that share layers have none. */
@@ -333,17 +341,17 @@ static zr_status add_groups(search *s, cli_way way)
 
 static bool degree_works(const search *s, int64_t tensor)
 {
-    const int64_t host = s->base.cluster.host_devices;
+    const int64_t host = s->base.target.cluster.host_devices;
     const bool shares =
-        s->config->model.sizes.n_head % tensor == 0 && s->base.ranks % tensor == 0 && tensor <= 2 * host;
-    return shares && (!s->given.global || s->config->train_batch_size % (s->base.ranks / tensor) == 0);
+        s->config->model.sizes.n_head % tensor == 0 && s->base.target.ranks % tensor == 0 && tensor <= 2 * host;
+    return shares && (!s->given.global || s->config->train_batch_size % (s->base.target.ranks / tensor) == 0);
 }
 
 static zr_status add_ways(search *s)
 {
     const space *given = &s->given;
-    const int64_t most = given->tensor ? INT64_MAX : 2 * (int64_t)s->base.cluster.host_devices;
-    for (int64_t tensor = 1; tensor <= s->base.ranks && tensor <= most; tensor++) {
+    const int64_t most = given->tensor ? INT64_MAX : 2 * (int64_t)s->base.target.cluster.host_devices;
+    for (int64_t tensor = 1; tensor <= s->base.target.ranks && tensor <= most; tensor++) {
         cli_way way = as_configured(s->config);
         if (given->tensor && tensor != way.tensor) continue;
         if (!given->tensor && !degree_works(s, tensor)) continue;
@@ -372,12 +380,12 @@ static zr_status try_states(void *arg, int64_t index)
     const search *s = arg;
     cli_way *w = &s->base.way[index];
     bool planned;
-    cli_simulated made;
+    cli_trial made;
     const int64_t batch = s->given.batch ? s->config->micro_batch_size : 1;
     w->states_fit = true;
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
-    if (!planned || made.report.memory.states_bytes <= s->base.cluster.device.memory_bytes) return ZR_OK;
+    if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
     keep(w, batch, 1, &made); /* what it would need */
     w->states_fit = false;
     return ZR_OK;
@@ -413,7 +421,7 @@ static int by_speed(const void *a, const void *b)
 /** The same plan under two names: checkpoints may be none, and then it does not matter how they are kept. */
 static bool same_plan(const cli_way *a, const cli_way *b)
 {
-    const cli_simulated *x = &a->made, *y = &b->made;
+    const cli_trial *x = &a->made, *y = &b->made;
     return same_states(a, b) && a->policy == b->policy && a->every == b->every && a->batch == b->batch &&
            a->accum == b->accum && x->host_bytes == y->host_bytes &&
            x->report.memory.total_bytes == y->report.memory.total_bytes &&
@@ -454,6 +462,9 @@ static zr_status rank(search *s)
 {
     cli_searched *b = &s->base;
     const size_t bytes = (size_t)(b->n + 1) * sizeof(*b->best);
+    zr_free(b->best);
+    zr_free(b->missed);
+    b->n_best = b->n_missed = b->tried = 0;
     b->best = zr_alloc(bytes);
     b->missed = zr_alloc(bytes);
     ZR_CHECK(b->best && b->missed, ZR_ERR_MEMORY, "no memory for %lld ways", (long long)b->n);
@@ -471,15 +482,19 @@ static zr_status rank(search *s)
     return ZR_OK;
 }
 
-const char *cli_needs(const cli_searched *s, int64_t bytes, int64_t host_bytes, char text[128])
+const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128])
 {
     char needs[32], there[32];
-    const bool device = bytes > s->cluster.device.memory_bytes;
-    const bool host = !device && s->cluster.host_memory_bytes > 0 && host_bytes > s->cluster.host_memory_bytes;
-    cli_bytes((double)(host ? host_bytes : bytes), needs);
-    cli_bytes((double)(host ? s->cluster.host_memory_bytes : s->cluster.device.memory_bytes), there);
-    snprintf(text, 128, "%s of a %s %s%s", needs, host ? "host's" : "device's", there,
-             device || host ? "" : ", more than memory.limit allows");
+    const cli_target *t = &s->target;
+    const bool device = t->cluster.device.memory_bytes > 0 && made->needs_bytes > t->cluster.device.memory_bytes;
+    const bool host = t->cluster.host_memory_bytes > 0 && made->host_bytes > t->cluster.host_memory_bytes;
+    const bool limit = !device && made->needs_bytes > t->limit_bytes;
+    cli_bytes((double)(host && !device && !limit ? made->host_bytes : made->needs_bytes), needs);
+    if (device || limit)
+        snprintf(text, 128, "%s (%s aside included) of %s %s", needs, cli_beside(&t->profile.facts),
+                 limit ? "memory.limit's" : "a device's", cli_bytes((double)t->limit_bytes, there));
+    else
+        snprintf(text, 128, "%s of a host's %s", needs, cli_bytes((double)t->cluster.host_memory_bytes, there));
     return text;
 }
 
@@ -494,16 +509,109 @@ static zr_status check_found(const cli_searched *b)
 {
     char needs[128];
     if (b->n_best) return ZR_OK;
-    ZR_CHECK(b->n, ZR_ERR_CONFIG, "--search: there is no way to share the model on %d ranks of %s", b->ranks,
-             b->cluster.name);
+    ZR_CHECK(b->n, ZR_ERR_CONFIG, "--search: there is no way to share the model on %d ranks of %s", b->target.ranks,
+             b->target.cluster.name);
     ZR_CHECK(b->n_missed, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
-             b->ranks, b->cluster.name, first_refusal(b));
-    const cli_simulated *least = &b->missed[0]->made;
+             b->target.ranks, b->target.cluster.name, first_refusal(b));
+    const cli_trial *least = &b->missed[0]->made;
     return ZR_FAIL(ZR_ERR_MEMORY,
                    "--search: nothing fits; stage %lld with parallel.tensor %lld comes nearest and needs %s: use more "
                    "ranks or a smaller model",
-                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor,
-                   cli_needs(b, least->report.memory.total_bytes, least->host_bytes, needs));
+                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor, cli_needs(b, least, needs));
+}
+
+/* ---- buckets, overlap, levels -------------------------------------------------------------------- */
+
+static bool varies(const search *s, const cli_way *w, const cli_way *from)
+{
+    const space *given = &s->given;
+    if (given->buckets && w->bucket_elems != from->bucket_elems) return false;
+    if (given->overlap && w->plain != from->plain) return false;
+    return !(given->levels && w->levels != from->levels);
+}
+
+static zr_status add_variants(search *s, const cli_way *from)
+{
+    const zr_config_switch levels = from->levels, off = ZR_SWITCH_OFF;
+    const struct {
+        int64_t bucket_elems;
+        bool plain;
+        zr_config_switch levels;
+    } to[] = {{LARGE_BUCKET, false, levels},
+              {SMALL_BUCKET, false, levels},
+              {0, true, levels},
+              {SMALL_BUCKET, true, levels},
+              {0, false, off},
+              {LARGE_BUCKET, false, off}};
+    for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
+        cli_way w = {.stage = from->stage,
+                     .tensor = from->tensor,
+                     .policy = from->policy,
+                     .every = from->every,
+                     .pieces = from->pieces,
+                     .host = from->host,
+                     .mics = from->mics,
+                     .hpz = from->hpz,
+                     .bucket_elems = to[i].bucket_elems,
+                     .plain = to[i].plain,
+                     .levels = to[i].levels,
+                     .states_fit = true};
+        if (to[i].levels == off && levels == off) continue;
+        if (varies(s, &w, from)) ZR_TRY(add_way(s, &w));
+    }
+    return ZR_OK;
+}
+
+/** Find the fastest way of each kind of states, then the first that do not fit; return how many. */
+static int to_refine(const cli_searched *b, int64_t index[REFINED])
+{
+    int n = 0;
+    for (int64_t i = 0; i < b->n_best + b->n_missed && n < REFINED; i++) {
+        const cli_way *w = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
+        bool known = false;
+        for (int k = 0; k < n && !known; k++) known = same_states(w, &b->way[index[k]]);
+        if (!known) index[n++] = w - b->way;
+    }
+    return n;
+}
+
+static zr_status try_variant(void *arg, int64_t index)
+{
+    search *s = arg;
+    return try_way(s, s->refined_from + index);
+}
+
+/** Let the fastest of a way's variants take its place; more keys are worth a gain that can be seen. */
+static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
+{
+    const cli_way *best = NULL;
+    int64_t tried = way->tried;
+    for (const cli_way *v = variant; v < variant + n; v++) {
+        tried += v->tried;
+        if (v->fits && (!best || faster(&v->made, &best->made))) best = v;
+    }
+    const double gain = best && way->fits ? best->made.simulation.samples_sec / way->made.simulation.samples_sec : 2;
+    if (best && gain > 1 + LEAST_GAIN) *way = *best;
+    way->tried = tried;
+}
+
+static zr_status refine(search *s, const char *shown)
+{
+    cli_searched *b = &s->base;
+    int64_t index[REFINED], first[REFINED + 1];
+    const int n = to_refine(b, index);
+    s->refined_from = b->n;
+    for (int i = 0; i < n; i++) {
+        const cli_way from = b->way[index[i]]; /* its place may move */
+        first[i] = b->n;
+        ZR_TRY(add_variants(s, &from));
+    }
+    first[n] = b->n;
+    ZR_TRY(cli_many(b->n - s->refined_from, try_variant, s, shown));
+    for (int i = 0; i < n; i++) take_fastest(&b->way[index[i]], &b->way[first[i]], first[i + 1] - first[i]);
+    b->n = s->refined_from;
+    ZR_TRY(rank(s));
+    return ZR_OK;
 }
 
 static zr_status find(search *s)
@@ -514,6 +622,7 @@ static zr_status find(search *s)
     drop_states(s);
     ZR_TRY(cli_many(s->base.n, try_way, s, shown));
     ZR_TRY(rank(s));
+    ZR_TRY(refine(s, shown));
     ZR_TRY(check_found(&s->base));
     return ZR_OK;
 }
@@ -531,9 +640,13 @@ static space space_of(const search *s, const cli_args *typed)
                            cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
                    .groups = cli_simulate_typed(typed, brief, "zero_optimization.mics_shard_size") ||
                              cli_simulate_typed(typed, brief, "zero_optimization.zero_hpz_partition_size"),
-                   .global = zr_config_given(s->config, "train_batch_size")};
+                   .global = zr_config_given(s->config, "train_batch_size"),
+                   .buckets = cli_simulate_typed(typed, brief, "zero_optimization.reduce_bucket_size") ||
+                              cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
+                   .overlap = cli_simulate_typed(typed, brief, "zero_optimization.overlap_comm"),
+                   .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical")};
     given.every_batch =
-        s->base.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
+        s->base.target.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
     return given;
 }
 
@@ -543,13 +656,15 @@ static zr_status search_all(search *s, const cli_args *typed)
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     zr_config_inputs(s->config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
-    ZR_TRY(cli_cluster(b->o, s->config, b->ranks, &b->cluster, &b->profile));
-    ZR_CHECK(b->cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
-             "--search: the memory of a device of %s is not known, and so not what fits it", b->cluster.name);
-    cli_cluster_settle(s->config, b->ranks, &b->cluster);
-    ZR_CHECK(b->ranks <= b->cluster.devices, ZR_ERR_CONFIG,
-             "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->ranks,
-             b->cluster.devices, b->cluster.name);
+    ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
+    ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
+             "--search: the memory of a device of %s is not known, and so not what fits it", b->target.cluster.name);
+    cli_settle_place(s->config, &b->target);
+    const int64_t tokens = b->o->step_tokens > 0 ? b->o->step_tokens : STEP_TOKENS;
+    s->most_samples = tokens / s->config->data.seq_length;
+    ZR_CHECK(b->target.ranks <= b->target.cluster.devices, ZR_ERR_CONFIG,
+             "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->target.ranks,
+             b->target.cluster.devices, b->target.cluster.name);
     s->given = space_of(s, typed);
     ZR_TRY(find(s));
     if (b->args->json) ZR_TRY(cli_searched_json(b));
@@ -561,14 +676,14 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
 {
     search *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to search");
-    *s = (search){.base = {.args = args, .o = o, .ranks = (int)o->ranks}};
-    zr_status st = cli_config(args, s->base.ranks, (int64_t)time(NULL), &s->config, NULL);
+    *s = (search){.base = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}}};
+    zr_status st = cli_config(args, s->base.target.ranks, (int64_t)time(NULL), &s->config, NULL);
     s->base.config = s->config;
     if (st == ZR_OK) st = search_all(s, typed);
     zr_free(s->base.way);
     zr_free(s->base.best);
     zr_free(s->base.missed);
-    cli_cluster_clear(&s->base.cluster);
+    cli_target_clear(&s->base.target);
     zr_config_destroy(&s->config);
     zr_free(s);
     return st;

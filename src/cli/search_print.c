@@ -14,7 +14,7 @@
 enum { AGAIN, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
 /** Where the time of a step goes. What is computed again is the products' share of it. */
-static void parts_of(const cli_simulated *made, double sec[PARTS])
+static void parts_of(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
     const double needed = made->report.flops_model / made->report.flops_hardware;
@@ -126,6 +126,13 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
         (void)json_object_set_new(keys, "zero_optimization.mics_shard_size", json_integer(w->mics));
     if (w->hpz != c->zero.hpz_partition_ranks)
         (void)json_object_set_new(keys, "zero_optimization.zero_hpz_partition_size", json_integer(w->hpz));
+    if (w->bucket_elems > 0) {
+        (void)json_object_set_new(keys, "zero_optimization.reduce_bucket_size", json_integer(w->bucket_elems));
+        (void)json_object_set_new(keys, "zero_optimization.allgather_bucket_size", json_integer(w->bucket_elems));
+    }
+    if (w->plain) (void)json_object_set_new(keys, "zero_optimization.overlap_comm", json_boolean(false));
+    if (w->levels != c->collectives.hierarchical)
+        (void)json_object_set_new(keys, "collectives.hierarchical", json_boolean(w->levels == ZR_SWITCH_ON));
     return keys;
 }
 
@@ -217,8 +224,7 @@ static void print_row(const cli_searched *s, const cli_way *w, int64_t place)
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->batch, (long long)w->accum);
     if (!w->fits)
-        snprintf(text, sizeof(text), "does not fit: needs %s",
-                 cli_needs(s, w->made.report.memory.total_bytes, w->made.host_bytes, needs));
+        snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &w->made, needs));
     else if (w != best)
         why(best, w, text);
     printf("%3s %9.4g %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, w->made.simulation.samples_sec,
@@ -232,7 +238,7 @@ static void print_larger(const cli_searched *s, const cli_way *w)
     const bool several = w->accum > 1;
     if (w->more[several].batch == 0) return;
     printf("its next larger micro-batch, %lld samples, needs %s\n", (long long)w->more[several].batch,
-           cli_needs(s, w->more[several].bytes, w->more[several].host_bytes, needs));
+           cli_needs(s, &w->more[several].made, needs));
 }
 
 void cli_searched_print(const cli_searched *s)
@@ -241,8 +247,8 @@ void cli_searched_print(const cli_searched *s)
     const cli_way *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
     printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.1f TFLOP/s\n",
-           (long long)s->ways, s->ranks, s->cluster.name, (long long)s->tried, cli_seconds(b->price.step_sec, step),
-           b->samples_sec, b->flops_sec / 1e12);
+           (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->tried,
+           cli_seconds(b->price.step_sec, step), b->samples_sec, b->flops_sec / 1e12);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
     print_keys(s, best);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-double cli_simulated_days(const cli_simulated *made, double tokens)
+double cli_simulated_days(const cli_trial *made, double tokens)
 {
     return tokens / made->simulation.tokens_sec / 86400;
 }
@@ -32,7 +32,7 @@ const char *cli_value_words(int i)
     return i < VALUES ? values[i].words : NULL;
 }
 
-double cli_value_of(int i, const cli_simulated *made)
+double cli_value_of(int i, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
     const double value[VALUES] = {[STEP_SEC] = s->price.step_sec,
@@ -45,7 +45,7 @@ double cli_value_of(int i, const cli_simulated *made)
     return value[i];
 }
 
-void cli_simulated_json(json_t *object, const cli_simulated *made, double tokens)
+void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
 {
     for (int i = 0; i < VALUES; i++) {
         json_t *number = i == MEMORY ? json_integer(made->report.memory.total_bytes) : json_real(cli_value_of(i, made));

@@ -8,19 +8,19 @@
 
 static bool is_timed(const cli_choices *choices, const cli_choice *c)
 {
-    return choices->compute_known && choices->link_known && c->price.step_sec > 0;
+    return choices->compute_known && choices->link_known && c->made.simulation.price.step_sec > 0;
 }
 
 static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
 {
-    return (double)choices->step_tokens / c->price.step_sec;
+    return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
 /** The papers' MFU: recomputation is not in it. NaN: the peak is not known. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;
-    return c->report.flops_model / c->report.ranks / c->price.step_sec / choices->peak_flops;
+    return c->made.report.flops_model / c->made.report.ranks / c->made.simulation.price.step_sec / choices->peak_flops;
 }
 
 static double steps_for(const cli_choices *choices)
@@ -35,7 +35,7 @@ static void print_line(FILE *out, const cli_choices *choices, char mark, const c
     if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%.1f %%", 100 * share);
     fprintf(out, "%c %-12s%12s%10s", mark, name, cli_amount(tokens_per_sec(choices, c), rate), mfu);
     if (choices->tokens > 0) {
-        double days = steps_for(choices) * c->price.step_sec / DAY_SEC;
+        double days = steps_for(choices) * c->made.simulation.price.step_sec / DAY_SEC;
         fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices));
     }
     fputc('\n', out);
@@ -74,5 +74,5 @@ void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c)
             cli_json_number(timed ? mfu_of(choices, c) : NAN, mfu));
     if (choices->tokens > 0)
         fprintf(out, ", \"steps\": %s, \"days\": %s", cli_json_number(steps_done, steps),
-                cli_json_number(timed ? steps_done * c->price.step_sec / DAY_SEC : NAN, days));
+                cli_json_number(timed ? steps_done * c->made.simulation.price.step_sec / DAY_SEC : NAN, days));
 }

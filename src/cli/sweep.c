@@ -27,7 +27,7 @@ typedef struct axis {
 } axis;
 
 typedef struct row {
-    cli_simulated made;
+    cli_trial made;
     char *error; /* NULL: planned */
 } row;
 
@@ -37,8 +37,7 @@ typedef struct sweep {
     axis axis[CLI_LIST_MOST];
     int n_axes;
     int ranks_axis; /* -1: --ranks for all */
-    zr_cluster cluster;
-    zr_profile profile;
+    cli_target target;
     row *row;
     int64_t n_rows;
     int64_t unix_sec;
@@ -166,12 +165,12 @@ static zr_status ranks_of(const char *value, int *ranks)
 /** Before anything is planned: a wrong name is no row. */
 static zr_status check_axes(sweep *s)
 {
-    ZR_TRY(cli_cluster(s->o, NULL, (int)s->o->ranks, &s->cluster, &s->profile));
+    ZR_TRY(cli_simulate_target(s->o, NULL, (int)s->o->ranks, &s->target));
     const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
     for (int i = 0; a && i < a->n; i++) {
         int ranks;
         ZR_TRY(ranks_of(a->value[i], &ranks));
-        if (s->cluster.any_hosts) zr_cluster_widen(&s->cluster, ranks);
+        if (s->target.cluster.any_hosts) zr_cluster_widen(&s->target.cluster, ranks);
     }
     return ZR_OK;
 }
@@ -186,41 +185,37 @@ static int value_of(const sweep *s, int64_t number, int index)
 }
 
 /** This machine's is another one for each row; ranks that were not measured are a row that does not exist. */
-static zr_status this_cluster(const sweep *s, const zr_config *config, int ranks, zr_cluster *cluster,
-                              zr_profile *profile)
+static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     char why[512];
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
-    const zr_status st = cli_cluster(s->o, config, ranks, cluster, profile);
+    const zr_status st = cli_simulate_target(s->o, config, target->ranks, target);
     if (st != ZR_ERR_NOT_FOUND) return st;
     snprintf(why, sizeof(why), "%s", zr_error_message());
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s", why);
 }
 
-static zr_status simulate(const sweep *s, int64_t index, cli_simulated *made)
+static zr_status simulate(const sweep *s, int64_t index, cli_trial *made)
 {
     cli_args args = *s->args;
     zr_config *config = NULL;
     zr_status st = ZR_OK;
-    zr_cluster cluster = s->cluster;
-    zr_profile profile = s->profile;
-    int ranks = (int)s->o->ranks;
+    cli_target target = s->target;
     for (int i = 0; i < s->n_axes; i++) {
         const int v = value_of(s, index, i);
         if (i == s->ranks_axis) {
-            ZR_TRY(ranks_of(s->axis[i].value[v], &ranks));
+            ZR_TRY(ranks_of(s->axis[i].value[v], &target.ranks));
             continue;
         }
         ZR_CHECK(args.n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value", CLI_MAX_OVERRIDES);
         args.override[args.n_overrides++] = s->axis[i].override[v];
     }
-    ZR_TRY(cli_config(&args, ranks, s->unix_sec, &config, NULL));
-    ZR_TRY_GOTO(st, this_cluster(s, config, ranks, &cluster, &profile), done);
-    ZR_TRY_GOTO(st, cli_simulate_settle(config, ranks, &cluster, &profile), done);
-    const zr_simulate_options options = cli_simulate_options_of(s->o, config);
-    ZR_TRY_GOTO(st, cli_simulate_one(config, ranks, &cluster, &profile, &options, made, NULL, NULL), done);
+    ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
+    ZR_TRY_GOTO(st, this_target(s, config, &target), done);
+    ZR_TRY_GOTO(st, cli_settle(config, &target), done);
+    ZR_TRY_GOTO(st, cli_try(&target, config, NULL, made, NULL), done);
 done:
-    cli_cluster_clear(&cluster);
+    cli_target_clear(&target);
     zr_config_destroy(&config);
     return st;
 }
@@ -241,7 +236,7 @@ static zr_status make_row(void *arg, int64_t index)
     sweep *s = arg;
     row *r = &s->row[index];
     const zr_status st = simulate(s, index, &r->made);
-    if (!cli_simulate_refused(st)) return st;
+    if (!cli_refused(st)) return st;
     r->error = own_text(zr_error_message());
     ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
     return ZR_OK;
@@ -390,7 +385,7 @@ static zr_status draw(const sweep *s)
     char(*room)[256] = zr_alloc((size_t)n * sizeof(*room));
     zr_status st = ZR_ERR_MEMORY;
     if (!y || !hollow || !name || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw"), done);
-    snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->cluster.name);
+    snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->target.cluster.name);
     cli_lines lines = {.title = title,
                        .x_name = s->axis[0].name,
                        .y_name = cli_value_words(s->plotted),

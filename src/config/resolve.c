@@ -102,6 +102,12 @@ zr_config_open zr_config_get_open(const zr_config *config)
                             .batch = any && !samples && !zr_config_given(config, rows)};
 }
 
+bool zr_config_is_open(const zr_config *config)
+{
+    const zr_config_open open = zr_config_get_open(config);
+    return open.stage || open.policy || open.split || open.batch;
+}
+
 void zr_config_go_on(zr_config *config)
 {
     config->state->goes_on = true;

@@ -189,9 +189,17 @@ void zr_cluster_widen(zr_cluster *cluster, int32_t devices)
     if (last->devices > host) cluster->devices = last->devices = hosts * host;
 }
 
+static const cluster_row rows[] = {CLUSTER_LIST(CLUSTER_ROW)};
+
+zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (strcmp(device, rows[i].device) == 0) return build(&rows[i], cluster);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "no known cluster has devices of the name \"%s\"", device);
+}
+
 zr_status zr__cluster_named(const char *name, zr_cluster *cluster)
 {
-    static const cluster_row rows[] = {CLUSTER_LIST(CLUSTER_ROW)};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         if (strcmp(name, rows[i].name) == 0) return build(&rows[i], cluster);
     char shown[64];

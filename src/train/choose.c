@@ -42,6 +42,7 @@ typedef struct search {
     zr_config_open open;
     int ranks;
     zr_profile profile;
+    const zr_train_target *target;
     bool usual, timed; /* rates are what is usual; sec is a time */
     int stages[2];     /* the first and the last that are tried */
     zr_train_kept kept;
@@ -84,7 +85,10 @@ static zr_status weigh(const search *s, const zr_plan *plan, const way *w, tried
     const double tokens = (double)w->rows * (double)w->accum * (double)plan->layout.seq * plan->layout.ranks;
     zr_price price;
     *t = (tried){.way = *w, .again = computes_again(plan)};
-    ZR_TRY(zr_plan_price(plan, &s->profile, &price));
+    if (s->target->price)
+        ZR_TRY(s->target->price(s->target->arg, plan, &price));
+    else
+        ZR_TRY(zr_plan_price(plan, &s->profile, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
     t->bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
@@ -337,7 +341,7 @@ static void usual_rates(search *s)
     const bool apart = s->profile.facts.apart, narrow = s->config->bf16 || s->config->fp16;
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
     const bool alone = s->ranks == 1 || zr_machine_link(m).bytes_sec > 0;
-    s->timed = *products > 0 && m->memory_bytes_sec > 0 && alone;
+    s->timed = s->target->price || (*products > 0 && m->memory_bytes_sec > 0 && alone);
     if (s->timed || !(s->open.stage || s->open.policy || s->open.batch)) return;
     s->timed = s->usual = true;
     if (*products == 0) *products = USUAL_FLOPS_SEC;
@@ -390,7 +394,9 @@ static void say(const search *s, const tried *best, char *note)
         add(note, size, " which takes the least, %s a rank: nothing fits", needs);
     else
         add(note, size, " %s a rank: the fastest that fits by %s", needs,
-            s->usual ? "usual rates (`zr info --bench` measures this machine's)" : "the machine's rates");
+            s->target->price ? "simulated times"
+            : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
+                             : "the machine's rates");
 }
 
 static zr_status find(search *s, const tried **best)
@@ -426,10 +432,15 @@ static zr_status choose(search *s, zr_config *config, char *note)
     return ZR_OK;
 }
 
-zr_status zr_train_choose(zr_config *config, int ranks, const zr_profile *profile, zr_train_kept kept,
+zr_status zr_train_choose(zr_config *config, const zr_train_target *target, zr_train_kept kept,
                           char note[ZR_TRAIN_NOTE_BYTES])
 {
-    search s = {.config = config, .open = zr_config_get_open(config), .ranks = ranks, .profile = *profile};
+    const int ranks = target->ranks;
+    search s = {.config = config,
+                .open = zr_config_get_open(config),
+                .ranks = ranks,
+                .profile = *target->profile,
+                .target = target};
     note[0] = '\0';
     s.kept = kept;
     if (s.open.batch && kept.accum > 0) {

@@ -65,12 +65,6 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-bool zr__run_open(const zr_config *config)
-{
-    const zr_config_open open = zr_config_get_open(config);
-    return open.stage || open.policy || open.split || open.batch;
-}
-
 /** The type whose peak this rank's matrix products stand against: processors widen fp16, GPUs multiply it as fast as
  *  bf16. */
 zr_dtype zr__run_dtype(const zr__run *r)

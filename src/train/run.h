@@ -81,8 +81,6 @@ ZR_NODISCARD zr_status zr__run_highest(zr__run *r, double *number, int n);
 /** The report's bytes become the highest rank's: ranks with more threads take more scratch. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
-/** Is something left to the memory? */
-bool zr__run_open(const zr_config *config);
 /** The configuration as it was given, with what was left open and is chosen. What it points to is not its own. */
 zr_config zr__run_given(const zr__run *r);
 

@@ -143,7 +143,7 @@ static zr_status check_reduce(const zr__run *r)
 static bool rates_decide(const zr_config *config)
 {
     const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
-    return mixes || zr__run_open(config);
+    return mixes || zr_config_is_open(config);
 }
 
 /** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
@@ -177,10 +177,11 @@ static zr_status settle_open(zr__run *r)
     const bool first = r->comm->rank == 0;
     double number[NUMBERS];
     zr_status st = ZR_OK;
-    if (!zr__run_open(r->config)) return ZR_OK;
+    if (!zr_config_is_open(r->config)) return ZR_OK;
     zr_config *config = settle(r);
     const zr_train_kept kept = {from->micro_batch_size, from->accumulation_steps};
-    if (first) st = zr_train_choose(config, r->comm->size, &r->device->profile, kept, r->chosen_note);
+    const zr_train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
+    if (first) st = zr_train_choose(config, &target, kept, r->chosen_note);
     ZR_TRY(zr__run_agree(r, st));
     const double mine[NUMBERS] = {(double)config->zero.stage, config->recompute.policy,
                                   (double)config->micro_batch_size, (double)config->accumulation_steps,
@@ -252,7 +253,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--memory", zr__run_open(r->config))));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--memory", zr_config_is_open(r->config))));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
