@@ -21,4 +21,13 @@ for layout in 0.1 1.1 2.1 3.1 2.2; do
     [ $tensor -gt 1 ] || check "... the losses and weights of one rank" same $layout one
 done
 
+# A thousand threads: each has a stack, and libraries keep something for it.
+thousand() {
+    sed 's/"train_batch_size": 512/"train_batch_size": 1000/; s/"steps": 4/"steps": 2/; s/, "reproducible": "world"//' c.json >t.json &&
+        "$ZR" train t.json --quiet --ranks 1000 --train.output_dir=thousand || return 1
+    peak=$(sed -n 's/.*"peak_rss_bytes": *\([0-9]*\).*/\1/p' thousand/run.json) promised=$(sed -n 's/.*"promised_rss_bytes": *\([0-9]*\).*/\1/p' thousand/run.json)
+    [ "$peak" -gt 1 ] && [ "$peak" -le "$promised" ] || { echo "$peak of $promised" >&2; return 1; }
+}
+check "1000 ranks within what is promised" thousand
+
 echo "1..$n"

@@ -301,7 +301,7 @@ ZR_API ZR_NODISCARD zr_status zr_train_choose(zr_config *config, const zr_train_
                                               char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** What a process of `ranks` ranks, each of total_bytes (zr_memory_taken), may take by the promise of the run
- * report: 1.03 ranks x total + 48 MiB. */
+ * report: 1.03 ranks x total + 48 MiB, and 384 KiB for each rank beyond the first. */
 ZR_API int64_t zr_train_process_bytes(int64_t total_bytes, int ranks);
 /** What a rank takes of memory.limit, of a plan that takes limited_bytes (zr_memory_limited): zr_train_process_bytes;
  * or, of a device with memory of its own, these and 1 GiB for CUDA and its libraries. */

@@ -105,7 +105,7 @@ static void hold_to_promise(zr__run *r)
     snprintf(
         text, sizeof(text),
         "a process took %s of memory at its peak, more than the %s that the plan promises (1.03 x the ranks' total "
-        "+ 50.33 MB; run.json has both)",
+        "+ 50.33 MB, and 0.39 MB for each rank after the first; run.json has both)",
         zr__text_size((double)result->peak_rss_bytes, took), zr__text_size((double)result->promised_rss_bytes, may));
     zr__run_note(r, text);
 }
