@@ -97,6 +97,28 @@ check "... on other hosts" chosen --cluster dgx-h100x8 --ranks 16 --preset gpt2-
 check "... at one host's peak rates" chosen --profile v100-dgx2 --ranks 16 --preset gpt2-1.5b --memory 32GB
 check "... where the link is not known" chosen --ranks 64 --preset gpt2-1.5b --memory 32GB
 
+# No micro-batch that is given is faster than what is chosen, as its cluster times both.
+fastest() { # OPTION...
+    "$ZR" plan "$@" --json --advice --quiet >chosen.json || return 1
+    for batch in 1 2 4 8 16 32; do
+        "$ZR" plan "$@" --batch $batch --json --advice --quiet >given.json && python3 -c '
+import json
+chosen, given = json.load(open("chosen.json")), json.load(open("given.json"))
+rate = [of["time"]["tokens_per_sec"] for of in (chosen, given)]
+assert not given["fits"] or rate[1] <= 1.02 * rate[0], rate' || return 1
+    done
+}
+check "what is chosen is the fastest on its cluster" fastest --cluster dgx2x25 --ranks 64 --preset gpt2-774m --memory 12GB
+large() { # a limit above what a device has is not what fits
+    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --memory 200GB --quiet --json >simulated.json &&
+        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 1 --memory 200GB --quiet --json --advice >plan.json &&
+        python3 -c '
+import json
+plan, one = json.load(open("plan.json")), json.load(open("simulated.json"))
+assert 24e9 < one["needs"] == plan["needs"] < 200e9 and one["fits"] is plan["fits"] is False, (one, plan["fits"])'
+}
+check "a limit above what a device has" large
+
 # On this machine: a run takes what a plan says, with what was chosen for the memory.
 cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "n_positions": 64, "vocab_size": 256},
