@@ -235,19 +235,25 @@ static void json_strings(void **state)
         const char *text;
         int64_t bytes, plain;
         const char *escape;
-    } cases[] = {{"", 0, 0, ""},
-                 {"plain", 5, 5, ""},
-                 {"a\xc3\xa4\"b", 5, 3, "\\\""},
-                 {"\\", 1, 0, "\\\\"},
-                 {"ab\n", 3, 2, "\\u000a"},
-                 {"\0", 1, 0, "\\u0000"},
-                 {"\x7f", 1, 0, "\\u007f"},
-                 {"a\xff", 2, 1, "\xef\xbf\xbd"},
-                 {"a\xc3\xa4", 2, 1, "\xef\xbf\xbd"}};
+        int64_t escaped;
+    } cases[] = {{"", 0, 0, "", 0},
+                 {"plain", 5, 5, "", 1},
+                 {"a\xc3\xa4\"b", 5, 3, "\\\"", 1},
+                 {"\\", 1, 0, "\\\\", 1},
+                 {"ab\n", 3, 2, "\\u000a", 1},
+                 {"\0", 1, 0, "\\u0000", 1},
+                 {"\x7f", 1, 0, "\\u007f", 1},
+                 {"\xc2\xa0 \xc2\x9b[", 6, 3, "\\u009b", 2}, /* C1's CSI */
+                 {"a\xe2\x80\xae", 4, 1, "\\u202e", 3},      /* from right to left */
+                 {"\xe2\x81\xa9", 3, 0, "\\u2069", 3},
+                 {"a\xff", 2, 1, "\xef\xbf\xbd", 1},
+                 {"a\xc3\xa4", 2, 1, "\xef\xbf\xbd", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char escape[ZR_JSON_ESCAPE_BYTES];
-        assert_int_equal(zr__text_json(cases[i].text, cases[i].bytes, escape), cases[i].plain);
+        int64_t escaped = 0;
+        assert_int_equal(zr__text_json(cases[i].text, cases[i].bytes, escape, &escaped), cases[i].plain);
         assert_string_equal(escape, cases[i].escape);
+        assert_int_equal(escaped, cases[i].escaped);
     }
 }
 

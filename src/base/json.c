@@ -228,6 +228,13 @@ zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char
     return ZR_OK;
 }
 
+json_t *zr__json_loads(const char *text, size_t flags)
+{
+    json_t *root;
+    json_error_t error;
+    return zr__json_load(text, strlen(text), flags, "JSON", &root, &error) == ZR_OK ? root : NULL;
+}
+
 zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
 {
     char shown[NAME_BYTES];

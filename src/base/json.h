@@ -36,7 +36,10 @@ ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char
  *  returns through zr__json_allocated, as the command's does. */
 ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
                                      json_error_t *error);
-/** Return `memory`; NULL ends the call of zr__json_load that runs on this thread, if one does. */
+/** Call json_loads with its flags: NULL where the text is no JSON, and without memory. */
+json_t *zr__json_loads(const char *text, size_t flags);
+/** Return `memory`; NULL ends the call of zr__json_load that runs on this thread, if one does. Where none does jansson
+ *  may leave out a value: the program has to remember that it got no memory. */
 void *zr__json_allocated(void *memory);
 /** As zr__json_parse, of up to `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
@@ -68,7 +71,8 @@ bool zr__json_bytes(const json_t *json, int64_t *bytes);
 /** A value as a short piece of a message. Returns `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
 
-/** Indented text of a value, numbers in the fewest digits that read back the same; zr_free it. */
+/** Indented text of a value, numbers in the fewest digits that read back the same; zr_free it. ZR_ERR_MEMORY, also of
+ *  NULL, which is what jansson makes without memory. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
 
 #endif

@@ -17,7 +17,7 @@ bool zr__shards_is_pattern(const char *path)
 
 json_t *zr__shards_list(const char *value)
 {
-    json_t *list = value[0] == '[' ? json_loads(value, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *list = value[0] == '[' ? zr__json_loads(value, JSON_REJECT_DUPLICATES) : NULL;
     if (json_is_array(list)) return list;
     json_decref(list);
     return NULL;

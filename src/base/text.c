@@ -247,14 +247,21 @@ static bool is_hidden(uint32_t c)
            (c >= 0x2066 && c <= 0x2069);
 }
 
-int64_t zr__text_hidden(const char *string, int64_t bytes)
+/* Return the character of n bytes of UTF-8, 2 or more. */
+static uint32_t character_of(const char *string, int64_t n)
 {
     const unsigned char *text = (const unsigned char *)string;
-    const int64_t n = zr__text_utf8(string, bytes);
-    if (n < 2) return text[0] < 0x20 || (text[0] >= 0x7f && text[0] < 0xa0);
     uint32_t c = text[0] & 0x7fu >> n;
     for (int64_t i = 1; i < n; i++) c = c << 6 | (text[i] & 0x3fu);
-    return is_hidden(c) ? n : 0;
+    return c;
+}
+
+int64_t zr__text_hidden(const char *string, int64_t bytes)
+{
+    const unsigned char first = (unsigned char)string[0];
+    const int64_t n = zr__text_utf8(string, bytes);
+    if (n < 2) return first < 0x20 || (first >= 0x7f && first < 0xa0);
+    return is_hidden(character_of(string, n)) ? n : 0;
 }
 
 /* Write the character at `text`, or a byte that begins none, into `piece` as messages show it; return its bytes. */
@@ -288,19 +295,22 @@ const char *zr__text_escape(const char *text, char *out, size_t size)
     return out;
 }
 
-int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES])
+int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES], int64_t *escaped)
 {
     int64_t plain = 0, n = 0;
     escape[0] = '\0';
     for (; plain < bytes; plain += n) {
         unsigned char c = (unsigned char)text[plain];
         n = zr__text_utf8(text + plain, bytes - plain);
+        *escaped = n > 1 ? n : 1;
         if (n == 0) /* U+FFFD itself, so that what is read again prints the same */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\xef\xbf\xbd");
         else if (c < 0x20 || c == 0x7f)
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", c);
         else if (c == '"' || c == '\\')
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\%c", c);
+        else if (n > 1 && is_hidden(character_of(text + plain, n))) /* all below U+10000 */
+            snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", character_of(text + plain, n) & 0xffffu);
         if (escape[0]) break;
     }
     return plain;
@@ -310,14 +320,15 @@ int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAP
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes)
 {
     char escape[ZR_JSON_ESCAPE_BYTES];
+    int64_t escaped = 0;
     zr__text_append(text, "\"", 1);
     for (;;) {
-        const int64_t n = zr__text_json(string, bytes, escape);
+        const int64_t n = zr__text_json(string, bytes, escape, &escaped);
         zr__text_append(text, string, (size_t)n);
         zr__text_append(text, escape, strlen(escape));
         if (n == bytes) break;
-        string += n + 1;
-        bytes -= n + 1;
+        string += n + escaped;
+        bytes -= n + escaped;
     }
     zr__text_append(text, "\"", 1);
 }

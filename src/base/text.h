@@ -61,9 +61,10 @@ int64_t zr__text_utf8(const char *text, int64_t bytes);
 int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8
-/** Bytes at the beginning that stand in a JSON string as they are; `escape`: what stands for the byte behind them, ""
- *  at the end. A byte that is not UTF-8 becomes U+FFFD. */
-int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES]);
+/** Bytes at the beginning that stand in a JSON string as they are; `escape`: what stands for the *escaped bytes behind
+ *  them, which JSON does not have in a string or zr__text_hidden tells of; "" at the end. A byte that is not UTF-8
+ *  becomes U+FFFD. */
+int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES], int64_t *escaped);
 /** Add them as such a string, with its quotes. */
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes);
 

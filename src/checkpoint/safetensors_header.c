@@ -6,6 +6,7 @@
  * judge; the brackets, commas and names between them are ours.
  */
 #include "checkpoint/safetensors.h"
+#include "base/json.h"
 #include "base/json_scan.h"
 #include "base/text.h"
 
@@ -155,7 +156,8 @@ static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
     char why[ZR_QUOTE_BYTES];
     json_error_t error;
-    json_t *string = json_loadb(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, &error);
+    json_t *string;
+    ZR_TRY(zr__json_load(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, p->file, &string, &error));
     ZR_CHECK(json_is_string(string), ZR_ERR_DATA, "%s: header, byte %zu: %s", p->file, token.begin,
              string ? "a name was wanted" : zr__text_escape(error.text, why, sizeof(why)));
     size_t n = json_string_length(string);

@@ -383,6 +383,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     ZR_TRY(choices->failed); /* with its message */
     choices->advised = advise(choices);
     bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
-    if (help && find_ranks(choices, config, &choices->more) != ZR_OK) choices->more = (cli_more_ranks){0};
-    return ZR_OK;
+    const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
+    if (st != ZR_OK) choices->more = (cli_more_ranks){0};
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }

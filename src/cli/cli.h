@@ -147,8 +147,10 @@ const char *cli_params(int64_t params, int64_t trained, char text[80]);
 /** "12.3 ms", "2.5 h"; returns text. */
 const char *cli_seconds(double sec, char text[32]);
 
-/** Text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+/** Text as a JSON string; bytes that are not UTF-8 become U+FFFD, what a terminal would obey is escaped. */
 void cli_json_print(FILE *out, const char *text, int64_t bytes);
+/** Print JSON that is a text already, as jansson writes it: what a terminal would obey is escaped. */
+void cli_json_put_text(FILE *out, const char *json);
 /** As a JSON number, null when it is not finite. Returns `text` or a constant. */
 const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
 
@@ -270,6 +272,12 @@ void cli_hang(void *arg, zr_hang_event event, const char *line);
 /** Read ZR_FAULT, by which tests let something fail: (kill|stop|hang):RANK@PHASE[:STEP], alloc:N, write:N. ZR_ERR_ARG.
  */
 ZR_NODISCARD zr_status cli_fault_read(void);
+/** Is this allocation of a library's to fail? */
+bool cli_fault_allocation(void);
+/** Put memory by for a library that gets none, and let jansson's allocations be the command's. */
+void cli_alloc_begin(void);
+/** ZR_ERR_MEMORY once a library has got none: jansson then leaves out a value, or takes a text for no JSON. */
+ZR_NODISCARD zr_status cli_alloc_check(void);
 /** Is a rank to die? Then this is an observer's `reached`. */
 bool cli_fault_asked(void);
 void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);

@@ -1,6 +1,7 @@
 #include "cli/stored.h"
 
-#include <jansson.h>
+#include "base/json.h"
+
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -39,19 +40,21 @@ static zr_status list_saved(inspection *in)
     int64_t *step = NULL, n = 0;
     ZR_TRY(zr_checkpoint_list(in->stored.run, &step, &n));
     in->saved = zr_alloc(sizeof(*in->saved) * (size_t)(n + 1));
-    for (int64_t i = 0; in->saved && i < n; i++) {
+    zr_status st = ZR_OK;
+    for (int64_t i = 0; in->saved && i < n && st != ZR_ERR_MEMORY; i++) {
         zr_manifest *manifest = NULL;
         saved *s = &in->saved[in->n_saved++];
         *s = (saved){.step = step[i]};
         zr_checkpoint_name(step[i], name);
         int length = snprintf(path, sizeof(path), "%s/%s", in->stored.run, name);
-        s->whole = length < PATH_MAX && zr_manifest_read(path, &manifest) == ZR_OK;
+        st = length < PATH_MAX ? zr_manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        s->whole = st == ZR_OK;
         if (!s->whole) snprintf(s->why, sizeof(s->why), "%s", zr_error_message());
         zr_manifest_free(&manifest);
     }
     zr_free(step);
     ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
-    return ZR_OK;
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
 static zr_status look_at(inspection *in, row *r, int64_t *done, cli_amount_done *shown)
@@ -100,7 +103,7 @@ static long long whole_of(const json_t *object, const char *key)
 /** Who wrote a checkpoint, and how far it was. */
 static void print_state(const zr_manifest *manifest)
 {
-    json_t *run = json_loads(manifest->run, 0, NULL);
+    json_t *run = zr__json_loads(manifest->run, 0);
     const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
     char number[ZR_NUMBER_BYTES], size[32];
     long long ranks = whole_of(run, "ranks");
@@ -236,9 +239,10 @@ static void print_json(const inspection *in)
     print_word("path", in->stored.path);
     printf(", ");
     print_word("kind", cli_stored_name(in->stored.kind));
-    if (manifest)
-        printf(", \"step\":%lld, \"build\":\"%s\", \"run\":%s", (long long)manifest->step, manifest->build,
-               manifest->run);
+    if (manifest) {
+        printf(", \"step\":%lld, \"build\":\"%s\", \"run\":", (long long)manifest->step, manifest->build);
+        cli_json_put_text(stdout, manifest->run);
+    }
     if (in->saved) print_saved_json(in);
     printf(", \"files\":[");
     for (int i = 0; i < in->files.n; i++) {

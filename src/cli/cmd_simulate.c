@@ -133,7 +133,7 @@ static zr_status set_report(json_t *root, const zr_report *report)
     static const char *const keys[] = {"memory", "traffic"};
     char *text = NULL;
     ZR_TRY(zr_report_json(report, &text));
-    json_t *all = json_loads(text, 0, NULL);
+    json_t *all = zr__json_loads(text, 0);
     zr_free(text);
     ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
     for (int i = 0; i < 2; i++) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));

@@ -126,7 +126,7 @@ static zr_status find_parts(verification *v, const char *path)
 {
     zr_stored stored;
     zr_status st = zr_stored_find(path, false, &stored);
-    if (stored.from_run) {
+    if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run(v, stored.run));
         if (v->n > 0) return ZR_OK; /* what is wrong with each is found below */
     }

@@ -2,8 +2,6 @@
  * for an allocation and a write cost a look at a number each, and a step nothing. */
 #include "cli/cli.h"
 
-#include "base/json.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -38,10 +36,9 @@ void *__wrap_zr_alloc(size_t bytes)
     return is_due(&allocations) ? NULL : __real_zr_alloc(bytes);
 }
 
-/** Allocate for jansson, whose reading ends where there is no memory. */
-static void *allocate_json(size_t bytes)
+bool cli_fault_allocation(void)
 {
-    return zr__json_allocated(is_due(&allocations) ? NULL : malloc(bytes));
+    return is_due(&allocations);
 }
 
 ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
@@ -76,7 +73,6 @@ zr_status cli_fault_read(void)
     long long step = 0, n = 0;
     int rank = 0, used = 0;
     const char *text = getenv("ZR_FAULT");
-    json_set_alloc_funcs(allocate_json, free);
     if (!text || !*text) return ZR_OK;
     if (sscanf(text, "alloc:%18lld%n", &n, &used) == 1 && !text[used] && n > 0) {
         atomic_store(&allocations, n);

@@ -97,6 +97,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     zr_status st = ZR_OK;
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
+    /* Whatever came of it: something may be missing, or misread. */
+    if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
     if (st == ZR_OK && works) st = cli_flush();
     if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
     if (comm && !command->all_ranks) st = zr_comm_agree(comm, st);
@@ -149,6 +151,7 @@ static void occupy_streams(void)
 int main(int argc, char **argv)
 {
     occupy_streams();
+    cli_alloc_begin();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
     const char *word = argc > 1 ? argv[1] : "";

@@ -71,7 +71,8 @@ zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
     char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);
-    fprintf(out, "%s\n", text);
+    cli_json_put_text(out, text);
+    fputc('\n', out);
     free(text); /* jansson's own */
     return ZR_OK;
 }

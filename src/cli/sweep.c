@@ -293,7 +293,7 @@ static void print_csv(const sweep *s)
 /** As a value of the configuration: a number where it is one. */
 static json_t *json_of(const char *value)
 {
-    json_t *json = json_loads(value, JSON_DECODE_ANY, NULL);
+    json_t *json = zr__json_loads(value, JSON_DECODE_ANY);
     return json ? json : json_string(value);
 }
 

@@ -214,7 +214,7 @@ static bool standard_is(const zr_key *key, const char *json)
 static json_t *standard_json(const zr_key *key)
 {
     const char *text = key->standard;
-    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : json_loads(text, JSON_DECODE_ANY, NULL);
+    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
 /* "auto" as the word for the default: not where it is a value of its own, or any string is one. */

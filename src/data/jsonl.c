@@ -12,19 +12,22 @@ static bool is_blank(const char *line, int64_t bytes)
     return true;
 }
 
-const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
-                           int64_t *text_bytes, char reason[ZR__REASON_BYTES])
+zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
+                         const char **text, int64_t *text_bytes, char reason[ZR__REASON_BYTES])
 {
     char shown[64], what[2 * JSON_ERROR_TEXT_LENGTH];
     json_error_t error;
     *root = NULL;
     *text_bytes = 0;
-    if (is_blank(line, bytes)) return "";
-    *root = json_loadb(line, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
-    const json_t *text = json_object_get(*root, key);
-    if (json_is_string(text)) {
-        *text_bytes = (int64_t)json_string_length(text);
-        return json_string_value(text);
+    *text = "";
+    if (is_blank(line, bytes)) return ZR_OK;
+    *text = NULL;
+    ZR_TRY(zr__json_load(line, (size_t)bytes, JSON_REJECT_DUPLICATES, "a line of JSON", root, &error));
+    const json_t *value = json_object_get(*root, key);
+    if (json_is_string(value)) {
+        *text_bytes = (int64_t)json_string_length(value);
+        *text = json_string_value(value);
+        return ZR_OK;
     }
     zr__text_escape(key, shown, sizeof(shown));
     if (!*root && json_error_code(&error) == json_error_null_character)
@@ -36,6 +39,6 @@ const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, con
         snprintf(reason, ZR__REASON_BYTES, "not an object, wanted {\"%s\": TEXT}", shown);
     else
         snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (%s names it)", shown,
-                 text ? "no string" : "not there", key_named);
-    return NULL;
+                 value ? "no string" : "not there", key_named);
+    return ZR_OK;
 }

@@ -9,10 +9,11 @@
 
 #define ZR__REASON_BYTES 192
 
-/** The text of a line, which is borrowed from *root (json_decref it, NULL is fine): NULL where the line is bad,
- * `reason` saying why,
- * and by which name the user gives the key. A line of white space alone has the text "". */
-const char *zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
-                           int64_t *text_bytes, char reason[ZR__REASON_BYTES]);
+/** Read the text of a line, which is borrowed from *root (json_decref it, also after an error; NULL is fine): *text
+ * NULL where the line is bad, `reason` saying why, and by which name the user gives the key. A line of white space
+ * alone has the text "". ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named,
+                                      json_t **root, const char **text, int64_t *text_bytes,
+                                      char reason[ZR__REASON_BYTES]);
 
 #endif

@@ -110,14 +110,14 @@ static zr_status give_line(const zr__parts *parts, zr__part *part, const char *l
                            void *arg)
 {
     char reason[ZR__REASON_BYTES];
+    const char *text = NULL;
     json_t *root = NULL;
     int64_t n = 0;
-    zr_status st = ZR_OK;
     part->lines++;
-    const char *text = zr__jsonl_text(line, bytes, parts->text_key, parts->key_named, &root, &n, reason);
-    if (!text)
+    zr_status st = zr__jsonl_text(line, bytes, parts->text_key, parts->key_named, &root, &text, &n, reason);
+    if (st == ZR_OK && !text)
         st = refuse_line(parts, part, reason);
-    else if (n > 0)
+    else if (st == ZR_OK && n > 0)
         st = give_text(parts, part, text, n, fn, arg);
     json_decref(root);
     return st;

@@ -16,11 +16,30 @@ enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1
 #define SPACE_SET "\\t-\\r\\x{85}\\p{Z}"
 
 struct zr__split {
+    pcre2_general_context *memory; /* its allocator */
     pcre2_code *code[ZR__SPLIT_MOST];
     int n;
     bool gpt2; /* GPT-2's expression alone */
     uint64_t hash;
 };
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+static _Thread_local bool lacked; /* of memory, since it was last looked at */
+
+static void *allocate(PCRE2_SIZE bytes, void *arg)
+{
+    (void)arg;
+    void *memory = zr_alloc(bytes);
+    lacked |= !memory;
+    return memory;
+}
+
+static void release(void *memory, void *arg)
+{
+    (void)arg;
+    zr_free(memory);
+}
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
@@ -173,7 +192,7 @@ static zr_status translate(const char *expression, const char *where, char **out
     return ZR_OK;
 }
 
-static zr_status compile(const char *expression, const char *where, pcre2_code **code)
+static zr_status compile(pcre2_compile_context *context, const char *expression, const char *where, pcre2_code **code)
 {
     char *translated = NULL, shown[64];
     int error = 0;
@@ -182,28 +201,36 @@ static zr_status compile(const char *expression, const char *where, pcre2_code *
     PCRE2_UCHAR why[128] = "";
     zr__text_escape(expression, shown, sizeof(shown));
     ZR_TRY(translate(expression, where, &translated));
-    *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
+    lacked = false;
+    *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, context);
     zr_free(translated);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, shown);
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
     ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
-    /* Where there is no compiler for this processor, PCRE2 interprets. */
+    /* Where there is no compiler for this processor, or no memory may be executed, PCRE2 interprets. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where, shown);
     return ZR_OK;
 }
 
 static zr_status compile_all(zr__split *split, const char *const *expression, int n, const char *where)
 {
     char unicode[32] = "";
+    zr_status st = ZR_OK;
+    split->memory = pcre2_general_context_create(allocate, release, NULL);
+    pcre2_compile_context *context = split->memory ? pcre2_compile_context_create(split->memory) : NULL;
+    ZR_CHECK(context, ZR_ERR_MEMORY, "%s: no memory for regular expressions", where);
     (void)pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
     split->hash = XXH3_64bits(unicode, strlen(unicode));
-    for (; split->n < n; split->n++) {
+    for (; split->n < n && st == ZR_OK; split->n++) {
         split->hash = XXH3_64bits_withSeed(expression[split->n], strlen(expression[split->n]), split->hash);
-        ZR_TRY(compile(expression[split->n], where, &split->code[split->n]));
+        st = compile(context, expression[split->n], where, &split->code[split->n]);
     }
+    pcre2_compile_context_free(context);
     split->gpt2 = n == 1 && strcmp(expression[0], ZR__SPLIT_GPT2) == 0;
-    return ZR_OK;
+    return st;
 }
 
 zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split)
@@ -221,6 +248,7 @@ void zr__split_close(zr__split **split)
 {
     if (!*split) return;
     for (int i = 0; i < ZR__SPLIT_MOST; i++) pcre2_code_free((*split)->code[i]);
+    pcre2_general_context_free((*split)->memory);
     zr_free(*split);
     *split = NULL;
 }
@@ -299,17 +327,17 @@ zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
 
 static bool prepare(zr__matcher *m)
 {
-    bool made = true;
-    m->context = pcre2_match_context_create(NULL);
-    m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, NULL); /* NULL where nothing is compiled */
+    lacked = false;
+    m->context = pcre2_match_context_create(m->split->memory);
+    /* NULL where nothing is compiled */
+    m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
     pcre2_jit_stack_assign(m->context, NULL, m->stack);
     for (int i = 0; i < m->split->n; i++) {
-        m->found[i] = pcre2_match_data_create(1, NULL);
-        made = made && m->found[i];
+        m->found[i] = pcre2_match_data_create(1, m->split->memory);
     }
-    return made;
+    return !lacked;
 }
 
 zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_fn fn, void *arg, zr__matcher **matcher)

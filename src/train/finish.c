@@ -311,7 +311,9 @@ zr_status zr__run_keep_best(zr__run *r)
     snprintf(text, sizeof(text), "the best weights so far, of step %lld, could not be written: %.900s",
              (long long)r->result->steps, why);
     zr__run_warn(r, text);
-    if (!r->save_failure[0]) snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", text);
+    if (r->save_failure[0]) return ZR_OK;
+    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
+    snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", text);
     return ZR_OK;
 }
 
@@ -340,6 +342,7 @@ static zr_status keep_checkpoint(zr__run *r, char text[WHY_BYTES])
 {
     char place[PATH_MAX] = "", why[WHY_BYTES], weights[WHY_BYTES];
     zr_status st = zr__run_checkpoint(r);
+    const zr_status failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
     error_text(why);
     if (st == ZR_OK) {
         ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? zr__run_checkpoint_dir(r, place) : ZR_OK));
@@ -351,7 +354,7 @@ static zr_status keep_checkpoint(zr__run *r, char text[WHY_BYTES])
     st = keep_weights(r, weights);
     if (!r->result->agreed) return st;
     snprintf(text, WHY_BYTES, "the checkpoint could not be written: %.700s; %.1200s", why, weights);
-    return ZR_ERR_IO;
+    return failed;
 }
 
 /** What is worth keeping of a run that was asked to stop, or ends otherwise. */
@@ -375,7 +378,7 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
              saved);
     ZR_CHECK(st == ZR_OK, st, "stopped %s after step %lld of %lld; %s",
              r->out_of_time ? "as --max-time asked" : "on request", steps, all, saved);
-    ZR_CHECK(!r->save_failure[0], ZR_ERR_IO, "%s; %s", r->save_failure, saved);
+    ZR_CHECK(!r->save_failure[0], r->save_failed, "%s; %s", r->save_failure, saved);
     return ZR_OK;
 }
 

@@ -45,6 +45,7 @@ typedef struct zr__run {
     struct zr__save *behind;               /* the checkpoint on its way behind steps, NULL: none is */
     double step_sec, save_sec;             /* what one takes, by the last ones; 0: none was made */
     char save_failure[512];                /* the first one that could not be written, "" */
+    zr_status save_failed;                 /* why: ZR_ERR_MEMORY, or ZR_ERR_IO for everything else */
     zr__watch watch;
     zr__hang *hang;     /* NULL: another rank of this process watches, or nobody does */
     zr_timings timings; /* at the end, if asked for */

@@ -210,9 +210,11 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
              last ? "the weights alone are" : "training goes on", why);
     zr__run_warn(r, text);
     if (!wanted) return ZR_OK;
-    if (st != ZR_ERR_DIVERGED && !r->save_failure[0]) /* weights that are not finite are found again at the end */
-        snprintf(r->save_failure, sizeof(r->save_failure), "the checkpoint of step %lld could not be written: %.400s",
-                 (long long)step, why);
+    /* Weights that are not finite are found again at the end. */
+    if (st == ZR_ERR_DIVERGED || r->save_failure[0]) return ZR_OK;
+    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
+    snprintf(r->save_failure, sizeof(r->save_failure), "the checkpoint of step %lld could not be written: %.400s",
+             (long long)step, why);
     return ZR_OK;
 }
 

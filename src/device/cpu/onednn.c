@@ -1,5 +1,7 @@
 #include "device/cpu/onednn.h"
 
+#include "base/shortage.h"
+
 #include <omp.h>
 #include <pthread.h>
 #include <string.h>
@@ -31,6 +33,7 @@ static _Thread_local zr__product *products;
 
 static zr_status check(dnnl_status_t status, const char *call)
 {
+    ZR_TRY(zr__shortage_check());
     if (status == dnnl_success) return ZR_OK;
     if (status == dnnl_out_of_memory) return ZR_FAIL(ZR_ERR_MEMORY, "oneDNN has no memory left (%s)", call);
     if (status == dnnl_unimplemented)
