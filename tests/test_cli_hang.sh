@@ -30,9 +30,18 @@ check "... says where" grep -q 'rank 1 has been stuck .*training step 2.*The run
 check "... and saves nothing" test ! -e asked/run/model
 wait
 
+# The time in which a whole job is stopped counts for no rank: seconds of it, and one more look.
+start 1 hang:0@forward:2
+await $! grep -q 'after 5 s the run ends' 1-hang:0@forward:2/out
+stopped=$(ps -eo pid,args | grep "$DIR/1-hang:0@forward:2/run" | grep -v 'grep\|timeout' | awk '{ print $1 }' | tail -n 1)
+kill -STOP "$stopped" && sleep 4 && kill -CONT "$stopped"
+wait
+check "stopped whole while it hangs" grep -q 'rank 0 has been stuck for 5\.[0-4] s .*The run ends' 1-hang:0@forward:2/out
+
 for phase in forward exchange save; do
     ended "hangs, $phase" "2-hang:1@$(at_step $phase)" "rank 1 has been stuck .*$(where_is $phase).*The run ends" 82
 done
+check "... for as long as a save may take" grep -q 'the limit here is 25 s' 2-hang:1@save/out
 ended "hangs, evaluate, of 3" 3-hang:2@evaluate "rank 2 has been stuck .*$(where_is evaluate).*The run ends" 82
 check "... every rank says where it is" test "$(grep -c '^zr: rank [012] \(waits\|works\) in evaluation' 3-hang:2@evaluate/out)" = 3
 check "... a warning comes before" grep -q '^zr: rank 2 has been stuck .*; after 10 s the run ends' 3-hang:2@evaluate/out

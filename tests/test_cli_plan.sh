@@ -200,6 +200,10 @@ cat >own.json <<'END_OWN'
 END_OWN
 check "a machine of one's own" prints 'machine: ours' "$ZR" plan --preset gpt2-xl --ranks 8 --profile own.json --quiet
 check "... its memory" grep -q 'fits in 40.00 GB' printed
+sed 's/"link_bytes_sec": 1e11, //' own.json >alone.json
+check "... whose links are not known: nor is the time of a step" prints \
+    '"step_sec": null, "compute_sec": [0-9.e-]*, "comm_sec": null, "exposed_sec": null' \
+    "$ZR" plan --preset gpt2-124m --ranks 2 --profile alone.json --quiet --json --advice
 model=gpt2-xl
 step_of() { "$ZR" plan --preset $model --json --advice --quiet --profile "$@" | sed -n 's/.*"limit": [0-9]*, "time": {"step_sec": \([0-9.e-]*\),.*/\1/p' | head -1; }
 sed 's/2e14/1e14/' own.json >slow.json

@@ -305,6 +305,32 @@ for way in json.load(open("search.json")):
 END
 }
 check "... in all that is found" kept
+stays() { # KEY VALUE TRIED OPTION...: no way has another value of the key, nor any of the keys TRIED, which it decides
+    key=$1 value=$2 tried=$3
+    shift 3
+    on8 --search --json --activation_checkpointing.policy=unit "--$key=$value" "$@" >search.json && python3 - "$key" "$value" $tried <<'END'
+import json, sys
+key, value, *tried = sys.argv[1:]
+ways = json.load(open("search.json"))
+assert ways
+for way in ways:
+    assert str(way["keys"].get(key, value)) == value and not set(tried) & set(way["keys"]), way["keys"]
+END
+}
+check "... micro-batches a step" stays gradient_accumulation_steps 3 '' --stage 1 --tensor 2
+check "... where checkpoints are" stays activation_checkpointing.offload none \
+    'activation_checkpointing.cpu_checkpointing activation_checkpointing.partition_activations' --stage 1 --tensor 2
+check "... a second partition" stays zero_optimization.zero_hpz_partition_size 4 zero_optimization.mics_shard_size \
+    --stage 3 --tensor 1
+without_limit() { # policy auto has a device's memory as its limit, where keeping all does not fit
+    on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=none >none.json &&
+        on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=auto >auto.json && python3 - <<'END'
+import json
+none, auto = (json.load(open(name)) for name in ("none.json", "auto.json"))
+assert not none["fits"] and auto["fits"], (none["memory"]["total"], auto["memory"]["total"])
+END
+}
+check "policy auto without memory.limit" without_limit
 again() { on8 --search "$@" >first && on8 --search "$@" >second && cmp first second; }
 check "twice the same" again
 varied() { # large buckets, or nothing ahead and small ones, gain most where exchanges take long to begin

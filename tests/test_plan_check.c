@@ -235,6 +235,93 @@ static void test_broken_places(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Counts that the uses of a plan do not show: ranks that are asked, a step that runs once, elements that are updated.
+ */
+static void test_broken_counts(void **state)
+{
+    (void)state;
+    zr_layout l = one_of_ten(8); /* groups of two among eight ranks */
+    zr_plan *plan = plan_of(&l);
+    zr_step *norm = step_of(plan, ZR_STEP_NORM);
+    const int32_t all = norm->group;
+    norm->group = ZR_GROUP_LOCAL;
+    expect_broken(plan, "asks 2 of 8 ranks");
+    norm->group = all;
+    /* Two updates of one unit, none of another of that size. */
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    assert_true(plan->unit[1].update.count == plan->unit[2].update.count);
+    zr_step *second = NULL;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_UPDATE && s->step[i].unit == 2) second = &s->step[i];
+    assert_non_null(second);
+    second->unit = 1;
+    expect_broken(plan, "elements of unit 1 are not updated");
+    second->unit = 2;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+
+    l = layout_of(1, 2, ZR_F32, 1);
+    plan = plan_of(&l);
+    s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_step *once = NULL;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].when == ZR_WHEN_STALE) once = &s->step[i];
+    assert_non_null(once);
+    const int32_t waits = once->waits, n_waits = once->n_waits;
+    for (int32_t w = 0; w < s->n_waits; w++) {
+        if (s->wait[w].step >= once - s->step || s->wait[w].before) continue;
+        once->waits = w;
+        once->n_waits = 1;
+        expect_broken(plan, "runs once, but is no gather of a unit that stays whole");
+        break;
+    }
+    assert_int_equal(once->n_waits, 1);
+    once->waits = waits;
+    once->n_waits = n_waits;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* A step that saves less than the shard. */
+static void test_broken_saves(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 2, ZR_F32, 1);
+    l.save = ZR_SAVE_IN_PLACE;
+    zr_plan *plan = plan_of(&l);
+    zr_step *step = step_of(plan, ZR_STEP_SAVE);
+    zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
+    use->range.count -= 32;
+    step->range.count -= 32;
+    expect_broken(plan, "which is not the own shard");
+    use->range.count += 32;
+    step->range.count += 32;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* What runs behind all rounds waits for a step of one, as if it were in a round itself. */
+static void test_broken_rounds(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 2, ZR_F32, 3);
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    bool ended = false, tried = false;
+    for (int32_t i = 0; i < s->n_steps && !tried; i++) {
+        ended |= s->step[i].kind == ZR_STEP_END;
+        if (!ended || s->step[i].n_waits == 0) continue;
+        zr_wait *wait = &s->wait[s->step[i].waits];
+        tried = true;
+        wait->before = true;
+        expect_broken(plan, "which is not before it");
+        wait->before = false;
+    }
+    assert_true(tried);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,7 +329,8 @@ int main(void)
         cmocka_unit_test(test_every_wait_is_needed), cmocka_unit_test(test_overlap_is_noticed),
         cmocka_unit_test(test_broken_plans),         cmocka_unit_test(test_broken_updates),
         cmocka_unit_test(test_broken_calls),         cmocka_unit_test(test_broken_places),
-        cmocka_unit_test(test_broken_nccl),
+        cmocka_unit_test(test_broken_nccl),          cmocka_unit_test(test_broken_counts),
+        cmocka_unit_test(test_broken_saves),         cmocka_unit_test(test_broken_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -299,6 +299,31 @@ static void test_no_training(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* ---- copies ----------------------------------------------------------------------------------- */
+
+/* One rank, whose checkpoints go to the host and come back: they move on streams of their own, and are what moves. */
+static void test_copies_move(void **state)
+{
+    (void)state;
+    zr_model model = zr_gpt2(&plan_small);
+    zr_layout layout = plan_layout(2, 1, ZR_F32, 1);
+    layout.recompute = ZR_RECOMPUTE_UNIT;
+    layout.offload_checkpoints = true;
+    zr_plan *plan = plan_of(&model, &layout);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_profile profile = {.machine = {.flops_f32 = 1e9, .memory_bytes_sec = 1e6}};
+    zr_step_time *time = zr_alloc(sizeof *time * (size_t)s->n_steps);
+    const double comm_sec = price_of(plan, profile.machine).comm_sec;
+    double copies = 0;
+    assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_COPY) copies += time[i].end_sec - time[i].begin_sec;
+    assert_true(copies > 0);
+    close_to(comm_sec, copies);
+    zr_free(time);
+    zr_plan_destroy(&plan);
+}
+
 /* ---- links ------------------------------------------------------------------------------------ */
 
 /* Exchanges are priced at one link, of whatever level it is known; of several at the widest. */
@@ -362,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_sizes_in_order),
         cmocka_unit_test(test_rates_by_size),
         cmocka_unit_test(test_priced_as_measured),
+        cmocka_unit_test(test_copies_move),
         cmocka_unit_test(test_levels_of_links),
         cmocka_unit_test(test_profiles),
     };

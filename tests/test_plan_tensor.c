@@ -208,6 +208,67 @@ static void checkpoints_astray_are_seen(void **state)
     }
 }
 
+/* The first GATHER of what an op joins so. */
+static int32_t gather_of(const zr_plan *plan, zr_join join)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        const zr_op *op = step->op < 0 ? NULL : zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], step->op);
+        if (step->kind == ZR_STEP_GATHER && op && op->def->join == join) return i;
+    }
+    fail_msg("no gather");
+    return ZR_NONE;
+}
+
+static void expect_refused(const zr_plan *plan, const char *text)
+{
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+/* Give a buffer more bytes, in a place where there is room for them. */
+static void widen(zr_plan *plan, int32_t buffer)
+{
+    zr_buffer *b = &plan->schedule[ZR_SCHEDULE_TRAIN].buffer[buffer];
+    b->bytes += 64;
+    b->offset = plan->space_bytes[ZR_SPACE_DEVICE];
+    plan->space_bytes[ZR_SPACE_DEVICE] += 1 << 16;
+}
+
+/* Ranks gather more of each than all have of a checkpoint together, and sums from beside where they were made. */
+static void gathers_of_something_else_are_seen(void **state)
+{
+    (void)state;
+    zr_plan *plan = NULL;
+    zr_layout l = usual;
+    l.recompute = ZR_RECOMPUTE_UNIT;
+    l.partition_checkpoints = true;
+    assert_int_equal(plan_as(l, 2, 2, 1, &plan), ZR_OK);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_step *step = &s->step[gather_of(plan, ZR_JOIN_NONE)];
+    zr_use *use = &s->use[step->uses];
+    const zr_use before[] = {use[0], use[1]};
+    widen(plan, use[0].buffer);
+    widen(plan, use[1].buffer);
+    step->range.count++;
+    use[0].range.count++;
+    use[1].range.count++;
+    use[1].range.by.elems++;
+    expect_refused(plan, "elements of value");
+    use[0] = before[0];
+    use[1] = before[1];
+    step->range.count--;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    use = &s->use[s->step[gather_of(plan, ZR_JOIN_SUM)].uses];
+    widen(plan, use[0].buffer);
+    use[0].range.first += 16;
+    expect_refused(plan, "gathers sums that the step before did not make");
+    use[0].range.first -= 16;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
 /* Take the GATHER away that ends the n-th sum over ranks of parts of a gradient. How many are there? */
 static int unfinish(zr_plan *plan, int which)
 {
@@ -369,6 +430,7 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gathers_of_something_else_are_seen),
         cmocka_unit_test(unfinished_gradients_are_seen),
         cmocka_unit_test(traffic_is_the_formula),
         cmocka_unit_test(traffic_of_tokens),

@@ -111,6 +111,7 @@ static void test_exchanges(void **state)
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 20.0 + 7 * 2);
     close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
     close_to(zr__broadcast_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
+    close_to(zr__broadcast_sec(&c, &data, 700), 700 / 20.0 + 7 * 2); /* in turn, as a ring */
     c.step_sec = 3;
     c.link_share = 0.5;
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
@@ -130,6 +131,21 @@ static void test_exchanges(void **state)
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 20.0 + 7 * 2); /* the ring */
     close_to(zr__exchange_sec(&c, &data, 7), 12 / 20.0 + 3 * 2);    /* the tree */
     zr_plan_destroy(&plan);
+}
+
+/* A tree of ranks that are no power of two is as deep as that of the next one: 5 ranks have 3 hops, not 2. */
+static void test_trees_of_any_size(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 9; ranks++) {
+        const zr_layout layout = layout_of(2, ranks, 1);
+        const zr_cluster tree = cluster_of(ZR_ALGORITHM_TREE), exchange = cluster_of(ZR_ALGORITHM_EXCHANGE);
+        const double hop_sec = ranks > 4 ? 2 : 0.5;
+        int hops = 0;
+        while (1 << hops < ranks) hops++;
+        close_to(exchange_sec(&layout, ZR_GROUP_DATA, &tree, 4, 700),
+                 exchange_sec(&layout, ZR_GROUP_DATA, &exchange, 4, 700) - (ranks - 1 - hops) * hop_sec);
+    }
 }
 
 /* ---- a whole step ------------------------------------------------------------------------------- */
@@ -157,7 +173,9 @@ static void test_as_a_profile(void **state)
         for (int64_t accum = 1; accum <= 3; accum++) {
             zr_layout layout = layout_of(stage, 4, 1);
             layout.accum = accum;
+            if (accum == 2) layout.recompute = ZR_RECOMPUTE_UNIT; /* which counts for no FLOP of the model */
             zr_plan *plan = plan_of(&layout);
+            assert_true((plan->flops_hardware > plan->flops_model) == (accum == 2));
             zr_cluster c = cluster_of(ZR_ALGORITHM_EXCHANGE);
             c.link[0].latency_sec = 0;
             const zr_simulation made = simulate(plan, &c, (zr_simulate_options){0});
@@ -168,7 +186,8 @@ static void test_as_a_profile(void **state)
             close_to(made.price.step_sec, price.step_sec);
             close_to(made.price.comm_sec, price.comm_sec);
             close_to(made.samples_sec, 8.0 * (double)accum / price.step_sec);
-            close_to(made.flops_sec, model_flops * (double)accum / price.step_sec);
+            const double again_flops = (plan->flops_hardware - plan->flops_model) / 4;
+            close_to(made.flops_sec, (model_flops * (double)accum + again_flops) / price.step_sec);
             close_to(made.mfu, model_flops * (double)accum / price.step_sec / 1e9);
             zr_plan_destroy(&plan);
         }
@@ -497,6 +516,7 @@ static void test_bad_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trees_of_any_size),
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_few_on_each_host),
         cmocka_unit_test(test_last_host_half_full),
