@@ -1,48 +1,77 @@
-#TEST timeout=240
-# The commands of README and guide work as they are written, one after the other, in an empty folder with two texts.
+#TEST timeout=240 long=more
+# The commands of README and guide work as they are written, one after the other, in an empty folder with two texts. What
+# takes minutes, or more than is here (Slurm, downloads), is told, and in a long run done where that is possible.
+ZR_SOURCE=${ZR_SOURCE:-$PWD}
 . tests/command.inc
-ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
 
 mkdir build && ln -s "$ZR" build/zr
-awk 'BEGIN { for (i = 0; i < 3000; i++) print "line " i " of a book, made for this test" }' >book.txt
+awk 'BEGIN { for (i = 0; i < 800; i++) print "line " i " of a book, made for this test" }' >book.txt
 # section FILE HEADING: the lines between it and the next heading
 section() { awk -v heading="## $2" '/^## / { on = $0 == heading } on' "$1"; }
 # What the reader types: behind four spaces, without the words to its right.
-commands() { sed -n 's/^    //p' | sed 's/   .*//; s/  *# .*//' | grep -E '^(build/zr|mpirun|head|tail|size=)'; }
+commands() { sed -n 's/^    //p' | sed 's/   .*//; s/  *# .*//' | grep -E '^(build/zr|mpirun|srun|head|tail|size=)'; }
 mpirun=${ZR_MPIRUN-mpirun}
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
-# follow NAME: the commands in the file `lines`, each of which must end with 0
+# follow NAME [alone]: the commands in the file `lines`, each of which must end with 0; alone: none follows another
 follow() {
     commands <lines >todo
     [ -s todo ] || check "$1: there are commands" false
     while IFS= read -r line <&3; do
+        [ "${2-}" != alone ] || rm -rf runs
+        echo "$line" >>followed
         case $line in
+        srun*) skip "$line" "Slurm is not here"; continue ;;
+        *" info --bench"* | *" train --preset "*)
+            if [ -z "${ZR_LONG-}" ]; then skip "$line" "minutes: in the long run"; continue; fi
+            case $line in *train*) line="$line --train.steps=1" ;; esac ;;
+        *--train.steps=20000*) line=${line%20000}6 ;; # as config.json, below
         mpirun*)
             if [ -z "$mpirun" ] || ! "$ZR" info | grep -q '^transports .*mpi'; then skip "$line" "no MPI"; continue; fi
             line="$mpirun ${line#mpirun }" ;;
         size=*) eval "$line"; export size; continue ;;
         esac
-        check "$1: $line" sh -c "$line"
+        check "$1: $line" timeout 600 sh -c "$line"
     done 3<todo
 }
 
 section "$ZR_SOURCE/README.md" Train >train.md
 awk '/^```json/ { on = 1; next } /^```/ { on = 0 } on' train.md >whole.json
 check "README has a configuration" test -s whole.json
-# As long as it takes: fewer steps.
+# As long as it takes: fewer steps, of a smaller model.
 sed 's/"steps": [0-9]*/"steps": 3/; s/"total_num_steps": [0-9]*/"total_num_steps": 3/; s/"eval_interval": [0-9]*/"eval_interval": 3/
-     s/"warmup_num_steps": [0-9]*/"warmup_num_steps": 1/' whole.json >config.json
+     s/"warmup_num_steps": [0-9]*/"warmup_num_steps": 1/; s/"n_layer": [0-9]*/"n_layer": 2/; s/"n_embd": [0-9]*/"n_embd": 64/' whole.json >config.json
 check "... that plans as it is" "$ZR" plan whole.json --ranks 2
-head -c 60000 book.txt >train.txt && tail -c 4000 book.txt >val.txt
+head -c 20000 book.txt >train.txt && tail -c 4000 book.txt >val.txt
 cp train.md lines && follow README
-section "$ZR_SOURCE/README.md" "What a stage saves" | grep 'config.json' >lines
+section "$ZR_SOURCE/README.md" "What a stage saves" >lines
 follow README
 rm -rf runs train.txt val.txt
-section "$ZR_SOURCE/docs/guide.md" "Train on a text of your own" >lines
-follow guide
-section "$ZR_SOURCE/docs/guide.md" "Plan before you train" | grep 'config.json' >lines
-follow guide
+guide() { # HEADING [alone]
+    section "$ZR_SOURCE/docs/guide.md" "$1" >lines
+    follow "guide, $1" "${2-}"
+}
+guide "Train on a text of your own"
+guide "Measure and try weights"
+check "a second run" build/zr train config.json --quiet --train.output_dir=runs/second
+guide "What a run leaves"
+guide "Plan before you train"
+guide "Several ranks" alone
+guide "Stop, and go on"
+guide "How large a batch pays" alone
+sed 's/"steps": [0-9]*/"steps": 9/; s/"train_micro_batch_size_per_gpu": [0-9]*/"train_micro_batch_size_per_gpu": 1/' config.json >longer.json
+mv config.json shorter.json && mv longer.json config.json
+guide "Where the time goes" alone
+mv shorter.json config.json
+guide "Measure the machine"
+section "$ZR_SOURCE/docs/operations.md" "Go on" | sed 's|^    zr |    build/zr |' >lines
+follow operations alone
+# No page has a command that is followed nowhere.
+grep -hE '^    (build/zr|zr|mpirun|srun) ' "$ZR_SOURCE/README.md" "$ZR_SOURCE/docs/guide.md" |
+    sed 's/^    //; s/   .*//; s/  *# .*//' | sort >said
+sort followed >done
+check "every command of README and guide was followed" sh -c 'comm -23 said done >missed; cat missed; [ -s said ] && [ ! -s missed ]'
+rm -rf runs exported shards
 section "$ZR_SOURCE/docs/operations.md" "Look at what is there" >lines
 follow operations
 
