@@ -25,9 +25,9 @@ each() {
     rm -rf made
     "$@" >whole 2>err.now </dev/null || bad=" without a failure: $? $(head -n 1 err.now)"
     [ -z "${ZR_LONG-}" ] || places=every
-    while [ "$places" != '' ] && [ $fine -lt 60 ]; do
+    while [ "$places" != '' ] && [ $fine -lt 60 ] && [ $at -lt 1000000 ]; do
         case $places in
-        every) at=$((at + 1 + at / 1000 * at / 100)) ;;
+        every) at=$((at + 1 + (at >= 1000) * at / 100)) ;;
         *) at=${places%% *} && places=${places#"$at"} && places=${places# } ;;
         esac
         rm -rf made

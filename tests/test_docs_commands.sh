@@ -72,6 +72,20 @@ grep -hE '^    (build/zr|zr|mpirun|srun) ' "$ZR_SOURCE/README.md" "$ZR_SOURCE/do
 sort followed >done
 check "every command of README and guide was followed" sh -c 'comm -23 said done >missed; cat missed; [ -s said ] && [ ! -s missed ]'
 rm -rf runs exported shards
+
+# Files that pages name are there: sources, and of what is built the sources.
+there() { # FOLDER NAME, which may be a pattern
+    for end in '' .c .h .cc; do
+        for found in "$1"/$2$end; do [ ! -e "$found" ] || return 0; done
+    done
+    return 1
+}
+grep -ohE '(^|[ (`"])(src|tests|scripts|bench|examples|docs|include|build/bench|build/tests)/[A-Za-z0-9_./*-]*[A-Za-z0-9_*/]' \
+    "$ZR_SOURCE"/*.md "$ZR_SOURCE"/docs/*.md | sed 's/^[ (`"]//' | grep -vE '_$|\.(json|svg)$|/gpu_test_|^src/(device|graph/ops|device/cpu/kernels)/$' |
+    sort -u >names
+check "there are names of files" test "$(wc -l <names)" -gt 50
+while IFS= read -r name; do there "$ZR_SOURCE" "${name#build/}" || echo "$name"; done <names >missing
+check "... each of which is there" sh -c 'cat missing; [ ! -s missing ]'
 section "$ZR_SOURCE/docs/operations.md" "Look at what is there" >lines
 follow operations
 

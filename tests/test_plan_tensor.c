@@ -208,6 +208,27 @@ static void checkpoints_astray_are_seen(void **state)
     }
 }
 
+/* A sum takes the place of what was summed: it needs no bytes of its own. */
+static void sums_are_made_in_place(void **state)
+{
+    (void)state;
+    zr_plan *plan = NULL;
+    int sums = 0;
+    assert_int_equal(plan_of(2, 2, 1, ZR_RECOMPUTE_NONE, &plan), ZR_OK);
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t o = 0; o < zr_graph_ops(g); o++) {
+        const zr_op *op = zr_graph_get_op(g, o);
+        if (strcmp(op->def->name, "tensor_sum") != 0) continue;
+        const zr_use *in = &s->value[op->in[0]], *out = &s->value[op->out[0]];
+        assert_int_equal(in->buffer, out->buffer);
+        assert_true(in->range.first == out->range.first);
+        sums++;
+    }
+    assert_true(sums >= 2 * 4);
+    zr_plan_destroy(&plan);
+}
+
 /* The first GATHER of what an op joins so. */
 static int32_t gather_of(const zr_plan *plan, zr_join join)
 {
@@ -430,6 +451,7 @@ static void what_is_not_a_layout_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_made_in_place),
         cmocka_unit_test(gathers_of_something_else_are_seen),
         cmocka_unit_test(unfinished_gradients_are_seen),
         cmocka_unit_test(traffic_is_the_formula),

@@ -1,6 +1,7 @@
 //TEST timeout=120 env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
 //LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr_train_threads
+//LINK -Wl,--wrap=zr_engine_probe,--wrap=zr_report_measured
 /* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others; those of
  * a run that is asked to stop in a checkpoint. */
 #include <setjmp.h>
@@ -36,6 +37,7 @@ typedef struct plot {
     int stop_at;        /* the call of stop on stop_rank that says yes, 0: none does */
     int stop_rank;
     bool uneven;           /* each rank has a thread more than the one before */
+    int moved;             /* bytes more than were planned: 1 in all, 2 across a border */
     const char *rename_to; /* after the first step rank 0's directory is called so; "": it is removed */
 } plot;
 static plot it;
@@ -64,6 +66,26 @@ zr_status __wrap_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, 
 {
     if (it.bad_window && window == 1) return ZR_FAIL(ZR_ERR_IO, "window 1 is gone");
     return __real_zr_data_window(data, window, tokens, targets);
+}
+
+/* The batch of a step without a loss has none whenever it comes. */
+zr_status __real_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result)
+{
+    zr_status st = __real_zr_engine_probe(engine, args, result);
+    if (st == ZR_OK && it.no_loss && args->step == it.bad_step) result->loss = NAN;
+    return st;
+}
+
+zr_status __real_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+{
+    zr_status st = __real_zr_report_measured(plan, measured, report);
+    if (it.moved == 1) report->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
+    if (it.moved == 2) report->across[0].bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
+    return st;
 }
 
 zr_status __real_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
@@ -442,6 +464,19 @@ static void ranks_with_other_threads(void **state)
     assert_int_equal(end.alarms, 0);
 }
 
+/* Bytes that were not planned are told of once, and the run is none the worse. */
+static void traffic_that_was_not_planned(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL};
+    for (int moved = 0; moved < 3; moved++) {
+        it = nothing();
+        it.moved = moved;
+        assert_int_equal(train("run", 2, keys), ZR_OK);
+        assert_int_equal(end.alarms, moved > 0);
+    }
+}
+
 /* ---- what is not finite ---------------------------------------------------------------------- */
 
 static void steps_that_cannot_be_skipped(void **state)
@@ -458,6 +493,21 @@ static void steps_that_cannot_be_skipped(void **state)
     expect_status(2, ZR_ERR_DIVERGED, "two_pass");
     assert_non_null(strstr(end.message[0], "a mixture"));
     assert_false(there("run/model") || end.result.saved);
+}
+
+/* A run that breaks off before any of its steps has updated anything has nothing to keep. */
+static void all_steps_skipped(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"memory.layout=paper", NULL};
+    it = nothing();
+    it.bad_step = 0;
+    it.no_loss = true;
+    it.bad_sample = 1;
+    assert_int_not_equal(train("run", 1, keys), ZR_OK);
+    expect_status(1, ZR_ERR_DATA, "sample 1 is spoilt; nothing was trained yet");
+    assert_false(there("run/model") || end.result.saved);
+    assert_true(end.result.steps == 1 && end.result.skipped == 1);
 }
 
 /* A last loss that is not finite, by its batch: the weights are good, and success it is not. */
@@ -577,7 +627,8 @@ int main(void)
         cmocka_unit_test(a_directory_that_is_renamed),    cmocka_unit_test(data_that_goes_bad),
         cmocka_unit_test(evaluation_that_goes_bad),       cmocka_unit_test(one_rank_is_asked),
         cmocka_unit_test(checkpoints_that_fail),          cmocka_unit_test(a_step_is_left),
-        cmocka_unit_test(ranks_with_other_threads),       cmocka_unit_test(steps_that_cannot_be_skipped),
+        cmocka_unit_test(ranks_with_other_threads),       cmocka_unit_test(all_steps_skipped),
+        cmocka_unit_test(traffic_that_was_not_planned),   cmocka_unit_test(steps_that_cannot_be_skipped),
         cmocka_unit_test(a_last_loss_that_is_not_finite), cmocka_unit_test(rates_beyond_reason),
         cmocka_unit_test(a_last_update_beyond_reason),    cmocka_unit_test(weights_that_are_not_finite),
         cmocka_unit_test(weights_that_overflow)};
