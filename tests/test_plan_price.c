@@ -375,6 +375,95 @@ static void test_profiles(void **state)
     assert_non_null(strstr(zr_error_message(), "did you mean h200?"));
 }
 
+/* ---- waits -------------------------------------------------------------------------------------- */
+
+enum { WAIT_STEPS = 10 };
+
+typedef struct wait_pricer {
+    zr_pricer base;
+    const double *sec;  /* that each step takes */
+    double *waited_sec; /* by the step that is awaited */
+} wait_pricer;
+
+static double wait_step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
+{
+    (void)plan, (void)kind;
+    return ((const wait_pricer *)base)->sec[step];
+}
+
+static void wait_told(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
+                      int32_t awaited, double sec)
+{
+    (void)plan, (void)kind, (void)waiting;
+    ((const wait_pricer *)base)->waited_sec[awaited] += sec;
+}
+
+static zr_step step_on(zr_stream stream, int32_t first_wait, int32_t n_waits)
+{
+    return (zr_step){.kind = ZR_STEP_RUN, .stream = stream, .waits = first_wait, .n_waits = n_waits};
+}
+
+/* Steps of a schedule that is made here, by hand; the graph is there and no more. */
+static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const double *sec, unsigned in_turn,
+                            double *waited_sec)
+{
+    const zr_layout layout = plan_layout(0, 1, ZR_F32, 1);
+    zr_plan *made = plan_gpt2(&plan_small, &layout, &plan_profile), plan = *made;
+    const wait_pricer pricer = {
+        {.step_sec = wait_step_sec, .waited = wait_told, .in_turn = in_turn}, .sec = sec, .waited_sec = waited_sec};
+    zr_price price;
+    plan.schedule[ZR_SCHEDULE_TRAIN] = (zr_schedule){.step = steps, .n_steps = n, .wait = waits};
+    memset(waited_sec, 0, (size_t)n * sizeof(*waited_sec));
+    assert_int_equal(zr_plan_price_by(&plan, &pricer.base, &price), ZR_OK);
+    zr_plan_destroy(&made);
+    return price;
+}
+
+/* What computing waits for may stand in line behind other steps of its stream, of the round before as well. Each round
+ * begins to compute (1), exchanges for 5 s (2), then for 1 s (3) what computing goes on with (4), and then for 4 s what
+ * nobody waits for (5). First round: computing is ready at 2 s and goes on at 6 s: 3 s for (2), 1 s for (3). The
+ * others: ready 3 s after the end of the last (4), goes on 7 s later: 1 s is that of (5), 5 s of (2), 1 s of (3). At
+ * the end computing is at 27 s and exchanges are at 30 s; (7) of 2 s is awaited, which is 3 s for (5) and 2 s for (7).
+ * Of (9), 3 s beside 1 s of (8), 2 s are left when nothing is computed any more. */
+static void test_waits_in_line(void **state)
+{
+    (void)state;
+    zr_wait waits[] = {{.step = 3}, {.step = 7}};
+    zr_step steps[WAIT_STEPS] = {step_on(ZR_STREAM_COMPUTE, 0, 0), step_on(ZR_STREAM_COMPUTE, 0, 0),
+                                 step_on(ZR_STREAM_COMM, 0, 0),    step_on(ZR_STREAM_COMM, 0, 0),
+                                 step_on(ZR_STREAM_COMPUTE, 0, 1), step_on(ZR_STREAM_COMM, 0, 0),
+                                 step_on(ZR_STREAM_COMPUTE, 0, 0), step_on(ZR_STREAM_COMM, 0, 0),
+                                 step_on(ZR_STREAM_COMPUTE, 1, 1), step_on(ZR_STREAM_COMM, 0, 0)};
+    const double sec[WAIT_STEPS] = {0, 2, 5, 1, 1, 4, 0, 2, 1, 3};
+    const double wanted[WAIT_STEPS] = {[2] = 3 + 2 * 5, [3] = 1 + 2 * 1, [5] = 2 * 1 + 3, [7] = 2, [9] = 2};
+    double waited[WAIT_STEPS];
+    steps[0].kind = ZR_STEP_REPEAT;
+    steps[0].rounds = 3;
+    steps[6].kind = ZR_STEP_END;
+    const zr_price price = price_steps(steps, WAIT_STEPS, waits, sec, 0, waited);
+    assert_true(price.step_sec == 35 && price.compute_sec == 10 && price.exposed_sec == 25);
+    for (int i = 0; i < WAIT_STEPS; i++)
+        if (waited[i] != wanted[i]) fail_msg("step %d: waits of %g s, wanted %g", i, waited[i], wanted[i]);
+}
+
+/* A stream that itself waits is told of by the step in front of which it does: (3) waits until (2), a copy, ends at 6
+ * s, and computing for (3), from 1 s to 8 s. Streams in turn wait for all that another does. */
+static void test_waits_for_who_waits(void **state)
+{
+    (void)state;
+    zr_wait waits[] = {{.step = 0}, {.step = 2}, {.step = 3}};
+    zr_step steps[] = {step_on(ZR_STREAM_COMPUTE, 0, 0), step_on(ZR_STREAM_COMM, 0, 0), step_on(ZR_STREAM_COPY, 0, 1),
+                       step_on(ZR_STREAM_COMM, 1, 1), step_on(ZR_STREAM_COMPUTE, 2, 1)};
+    const double sec[] = {1, 3, 5, 2, 1};
+    double waited[5];
+    const zr_price price = price_steps(steps, 5, waits, sec, 0, waited);
+    assert_true(price.step_sec == 9 && price.exposed_sec == 7);
+    assert_true(waited[0] == 0 && waited[1] == 2 && waited[2] == 0 && waited[3] == 5 && waited[4] == 0);
+    const zr_price turn = price_steps(steps, 5, waits, sec, ZR_IN_TURN_ALL, waited);
+    assert_true(turn.step_sec == 12 && turn.exposed_sec == 10);
+    assert_true(waited[0] == 0 && waited[1] == 3 && waited[2] == 5 && waited[3] == 2 && waited[4] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +479,8 @@ int main(void)
         cmocka_unit_test(test_copies_move),
         cmocka_unit_test(test_levels_of_links),
         cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_waits_in_line),
+        cmocka_unit_test(test_waits_for_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

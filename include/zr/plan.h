@@ -556,8 +556,9 @@ ZR_API int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 /** Whoever else says how long steps take: the same walk, over the same streams and waits. */
 typedef struct zr_pricer {
     double (*step_sec)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** The stream that computes waits so long, over all rounds, before the step `waiting` (ZR_NONE: at the end), and
-     *  `awaited` is the last that it waits for. NULL: nobody asks. */
+    /** The stream that computes waits so long, over all rounds, before the step `waiting` (ZR_NONE: at the end), while
+     *  another stream is busy with the step `awaited`: that which it waits for, or one that stands in line before it;
+     *  each is told of by itself. NULL: nobody asks. */
     void (*waited)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
     unsigned in_turn; /* streams, 1 << zr_stream each, that run in turn: a step of one holds the others */

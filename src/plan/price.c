@@ -10,7 +10,9 @@ typedef struct pricing {
     bool saves;               /* behind this training step */
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
-    int32_t last[ZR_STREAMS]; /* the step that the stream has ended, -1 */
+    struct ran *ran; /* steps in the order in which they ran; NULL: nobody asks for waits */
+    int32_t n_ran;
+    int32_t last[ZR_STREAMS]; /* of ran, on that stream; -1 */
     double rounds;            /* that a walk stands for */
     zr_step_time *time;       /* of each step of one round; NULL: not asked for */
 } pricing;
@@ -43,6 +45,12 @@ static double touched_bytes(const zr_schedule *s, const zr_step *step)
 static bool is_aside(const zr_step *step)
 {
     return step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE;
+}
+
+/* The stream whose time a step takes. */
+static zr_stream stream_of(const zr_step *step)
+{
+    return is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
 }
 
 zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -134,12 +142,44 @@ static bool runs(const pricing *p, const zr_step *step, bool again)
     return again ? !first_alone : step->when != ZR_WHEN_LATER;
 }
 
-/* The stream that computes could go on at `ready`, and waits until `start`. */
-static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, double sec)
+/* ---- waits -------------------------------------------------------------------------------------- */
+
+/* A step that ran, and when. */
+typedef struct ran {
+    int32_t step, before; /* before: of ran, on the same stream; -1 */
+    double begin, end;
+} ran;
+
+static void note(pricing *p, int32_t step, zr_stream stream, double begin, double end)
 {
-    const zr_pricer *pricer = p->pricer;
-    if (pricer->waited && sec > 0 && awaited >= 0)
-        pricer->waited(pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
+    if (!p->ran) return;
+    p->ran[p->n_ran] = (ran){step, p->last[stream], begin, end};
+    p->last[stream] = p->n_ran++;
+}
+
+static void tell(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, double sec)
+{
+    if (sec > 0 && awaited >= 0) p->pricer->waited(p->pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
+}
+
+/* Book a wait of the computing stream, from `from` to `until`, for what `stream` has done by then. A step of that
+ * stream may stand in line behind others: each is told of for as long as the stream was busy with it. While the stream
+ * itself waited, the step in front of which it did is told of. */
+static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, zr_stream stream,
+                      double from, double until)
+{
+    if (!p->ran) return;
+    for (int32_t i = p->last[stream]; i >= 0 && until > from; i = p->ran[i].before) {
+        const ran *its = &p->ran[i];
+        if (its->end > until) continue;
+        const double ended = larger(its->end, from), began = larger(its->begin, from);
+        if (awaited < 0) awaited = its->step;
+        tell(p, kind, waiting, awaited, until - ended);
+        if (ended > began) awaited = its->step;
+        tell(p, kind, waiting, awaited, ended - began);
+        until = began;
+    }
+    tell(p, kind, waiting, awaited, until - from);
 }
 
 /* Streams that run in turn are all as late as the latest of them; saving begins no earlier. */
@@ -150,7 +190,7 @@ static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
     for (int i = 0; i < ZR_STREAMS; i++)
         if ((mask >> i & 1) && p->clock[i] > p->clock[latest]) latest = i;
     const double now = p->clock[latest];
-    tell_wait(p, kind, index, p->last[latest], now - p->clock[ZR_STREAM_COMPUTE]);
+    tell_wait(p, kind, index, ZR_NONE, (zr_stream)latest, p->clock[ZR_STREAM_COMPUTE], now);
     for (int i = 0; i < ZR_STREAMS; i++)
         if (mask >> i & 1) p->clock[i] = now;
     if (mask == ZR_IN_TURN_ALL) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], now);
@@ -161,7 +201,7 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     const zr_step *step = &s->step[index];
-    const zr_stream stream = is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
+    const zr_stream stream = stream_of(step);
     const double ready = larger(p->clock[step->stream], p->clock[stream]);
     double start = ready;
     int32_t awaited = -1;
@@ -171,7 +211,8 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
         start = its[s->wait[w].step];
         awaited = s->wait[w].step;
     }
-    if (stream == ZR_STREAM_COMPUTE) tell_wait(p, kind, index, awaited, start - ready);
+    if (stream == ZR_STREAM_COMPUTE && awaited >= 0)
+        tell_wait(p, kind, index, awaited, stream_of(&s->step[awaited]), ready, start);
     return start;
 }
 
@@ -189,12 +230,12 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
             if (p->time) p->time[i] = (zr_step_time){now, now};
             continue;
         }
-        const zr_stream stream = is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
+        const zr_stream stream = stream_of(step);
         const double start = begin_of(p, kind, i, end);
         const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
         p->clock[stream] = end->now[i] = start + takes;
         p->busy[step->stream] += takes;
-        p->last[step->stream] = i;
+        note(p, i, stream, start, end->now[i]);
         if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
 }
@@ -215,6 +256,12 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
         if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
         end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
     }
+    for (int32_t i = before.n_ran; i < p->n_ran; i++) {
+        const zr_stream stream = stream_of(&p->plan->schedule[kind].step[p->ran[i].step]);
+        const double later = (more - 1) * (p->clock[stream] - before.clock[stream]);
+        p->ran[i].begin += later;
+        p->ran[i].end += later;
+    }
     for (int i = 0; i < ZR_STREAMS; i++) {
         p->busy[i] = before.busy[i] + more * (p->busy[i] - before.busy[i]);
         p->clock[i] = before.clock[i] + more * (p->clock[i] - before.clock[i]);
@@ -225,8 +272,14 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     int32_t repeat = 0, stop = -1;
-    double *time = zr_alloc(((size_t)s->n_steps + 1) * 2 * sizeof *time);
-    ZR_CHECK(time, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    const size_t most = ((size_t)s->n_steps + 1) * 2; /* steps that run, two rounds of REPEAT among them */
+    double *time = zr_alloc(most * sizeof *time);
+    if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
+    if (!time || (p->pricer->waited && !p->ran)) {
+        zr_free(time);
+        zr_free(p->ran);
+        return ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    }
     ends end = {.now = time};
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
@@ -238,13 +291,15 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
         walk_again(p, kind, repeat, stop, &end);
     }
     walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    zr_free(time);
     for (int i = 0; i < ZR_STREAMS; i++) { /* what is still on its way when nothing is left to compute */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
-            tell_wait(p, kind, ZR_NONE, p->last[i], p->clock[i] - p->clock[ZR_STREAM_COMPUTE]);
+            tell_wait(p, kind, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
         }
     }
+    zr_free(time);
+    zr_free(p->ran);
+    p->ran = NULL;
     return ZR_OK;
 }
 
