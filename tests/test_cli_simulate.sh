@@ -28,6 +28,13 @@ one = json.load(open("one.json"))
 for key in ("step_sec", "samples_per_sec", "tokens_per_sec", "tflops", "mfu", "exposed_sec", "memory", "traffic",
             "bound_by", "fits", "days"):
     assert key in one, key
+numbers = {key for key, value in one.items() if isinstance(value, (int, float, dict)) and not isinstance(value, bool)}
+assert set(one["of"]) == numbers - {"of"}, one["of"]
+whole = {key for key, of in one["of"].items() if of == "all"}
+assert whole == {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"}, whole
+assert {key for key, of in one["of"].items() if of != "rank"} == whole | {"host_bytes"}, one["of"]
+assert one["of"]["host_bytes"] == "host", one["of"]
+assert abs(one["pflops_all"] / one["tflops"] - 8 / 1000) < 1e-9, one
 assert abs(one["samples_per_sec"] * one["step_sec"] - 32) < 1e-6, one
 assert abs(one["days"] * 86400 * one["tokens_per_sec"] / 1e9 - 1) < 1e-9, one
 assert abs(sum(one["exposed"].values()) - one["exposed_sec"]) <= 1e-9 * one["step_sec"], one

@@ -156,6 +156,7 @@ static zr_status print_json(const simulating *c, const cli_trial *made)
     (void)json_object_set_new(root, "needs", json_integer(made->needs_bytes));
     if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
     zr_status st = set_report(root, &made->report);
+    cli_simulated_of(root);
     if (st == ZR_OK) return cli_json_put(stdout, root);
     json_decref(root);
     return st;

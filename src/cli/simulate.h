@@ -35,6 +35,8 @@ double cli_value_of(int i, const cli_trial *made);
 /** Members of a JSON object: all of these, what fits and what binds, and days where `tokens` is not 0. */
 struct json_t;
 void cli_simulated_json(struct json_t *object, const cli_trial *made, double tokens);
+/** Add a member "of": of whom each number of the object is, a "rank", a "host", or "all" ranks together. */
+void cli_simulated_of(struct json_t *object);
 /** Write a document as one line, and give it up. */
 ZR_NODISCARD zr_status cli_json_put(FILE *out, struct json_t *document);
 

@@ -56,6 +56,27 @@ void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
     if (tokens > 0) (void)json_object_set_new(object, "days", json_real(cli_simulated_days(made, tokens)));
 }
 
+/* Of a rank where nothing else is said. */
+static const char *whose(const char *name)
+{
+    static const char *const all[] = {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (strcmp(name, all[i]) == 0) return "all";
+    return strcmp(name, "host_bytes") == 0 ? "host" : "rank";
+}
+
+void cli_simulated_of(json_t *object)
+{
+    json_t *of = json_object(), *value;
+    const char *name;
+    json_object_foreach(object, name, value)
+    {
+        if (json_is_number(value) || json_is_object(value))
+            (void)json_object_set_new(of, name, json_string(whose(name)));
+    }
+    (void)json_object_set_new(object, "of", of);
+}
+
 bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const char *key)
 {
     const struct {
