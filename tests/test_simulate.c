@@ -1,6 +1,7 @@
 //TEST timeout=60
 /* The simulator: exchanges by hand, a step beside the prices of a profile, what moves a step, what is refused. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan_make.h"
@@ -148,6 +149,33 @@ static void test_trees_of_any_size(void **state)
     }
 }
 
+/* Where devices have PCI Express alone, bytes from other hosts pass it as well: two ranks of different hosts. */
+static void test_network_behind_pcie(void **state)
+{
+    (void)state;
+    const zr_layout layout = layout_of(2, 2, 1);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.link[1].bytes_sec = 500;
+    c.link[1].shared_bytes_sec = 0;
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 1, 700), 350 / 500.0 * 2 + 2);
+    snprintf(c.link[0].name, sizeof(c.link[0].name), "PCIe");
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 1, 700), 700 / 100.0 + 2);
+    c.link[0].share = 0.25;
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 1, 700), 700 / 25.0 + 2);
+    c.link[1].bytes_sec = 20; /* the network is slower */
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 1, 700), 700 / 20.0 + 2);
+}
+
+/* A level of links may be wider than a host: ranks of two hosts that it joins do not meet the next one. */
+static void test_level_wider_than_a_host(void **state)
+{
+    (void)state;
+    const zr_layout layout = layout_of(2, 4, 1);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.host_devices = 2;
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 100.0 + 3 * 0.5);
+}
+
 /* ---- a whole step ------------------------------------------------------------------------------- */
 
 static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr_simulate_options options)
@@ -198,6 +226,7 @@ static double with_change(const zr_plan *plan, void (*change)(zr_cluster *cluste
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     c.product_share = c.memory_share = c.link_share = 0.5;
     c.product_half = 8;
+    c.attention_share = 0.3;
     c.launch_sec = c.step_sec = 1e-6;
     c.link[0].bytes_sec = 1e7;
     c.link[1].bytes_sec = 1e6;
@@ -215,6 +244,7 @@ static double with_change(const zr_plan *plan, void (*change)(zr_cluster *cluste
     }
 CHANGE(product_share, product_share)
 CHANGE(product_half, product_half)
+CHANGE(attention_share, attention_share)
 CHANGE(memory_share, memory_share)
 CHANGE(link_share, link_share)
 CHANGE(launch, launch_sec)
@@ -223,6 +253,28 @@ CHANGE(latency, link[0].latency_sec)
 CHANGE(network_latency, link[1].latency_sec)
 CHANGE(network, link[1].bytes_sec)
 
+/* Attention has a share of its own where one is given, whatever the width of its heads; products keep theirs. */
+static void test_attention_share(void **state)
+{
+    (void)state;
+    const zr_layout layout = layout_of(2, 1, 1);
+    zr_plan *plan = plan_of(&layout);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    c.device.memory_bytes_sec = 1e18; /* products take all the time */
+    c.product_share = 0.5;
+    const zr_simulation as_products = simulate(plan, &c, (zr_simulate_options){0});
+    c.attention_share = 0.25;
+    const zr_simulation slower = simulate(plan, &c, (zr_simulate_options){0});
+    c.product_half = 1e9;
+    const zr_simulation small = simulate(plan, &c, (zr_simulate_options){0});
+    c.attention_share = 0.125;
+    const zr_simulation slowest = simulate(plan, &c, (zr_simulate_options){0});
+    const double rows = 2 * 16, C = 48, L = 2, T = 16, attention = 12 * rows * L * C * T / 1e9; /* at the peak */
+    close_to(slower.product_sec - as_products.product_sec, attention * (1 / 0.25 - 1 / 0.5));
+    assert_true(fabs((slowest.product_sec - small.product_sec) / (attention * (1 / 0.125 - 1 / 0.25)) - 1) < 1e-3);
+    zr_plan_destroy(&plan);
+}
+
 /* A fifth more of each number moves the steps that it belongs to, in its direction, and no others. */
 static void test_what_moves_a_step(void **state)
 {
@@ -230,9 +282,10 @@ static void test_what_moves_a_step(void **state)
     static const struct {
         void (*change)(zr_cluster *c);
         int alone, host, hosts; /* a rank alone, ranks of one host, of several: -1 faster, 0 the same, 1 slower */
-    } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1},    {memory_share, -1, -1, -1},
-               {link_share, 0, -1, -1},     {launch, 1, 1, 1},          {collective, 0, 1, 1},
-               {latency, 0, 1, 0},          {network_latency, 0, 0, 1}, {network, 0, 0, -1}};
+    } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1}, {attention_share, -1, -1, -1},
+               {memory_share, -1, -1, -1},  {link_share, 0, -1, -1}, {launch, 1, 1, 1},
+               {collective, 0, 1, 1},       {latency, 0, 1, 0},      {network_latency, 0, 0, 1},
+               {network, 0, 0, -1}};
     static const int ranks[] = {1, 4, 16};
     for (int i = 0; i < 3; i++) {
         const zr_layout layout = layout_of(2, ranks[i], 1);
@@ -472,6 +525,7 @@ static void test_bad_clusters(void **state)
     BAD(device.memory_bytes_sec = 0, "device.memory_bytes_per_sec of");
     BAD(product_share = 0, "device.product_share of");
     BAD(memory_share = -1, "device.memory_share of the cluster test is -1");
+    BAD(attention_share = -1, "device.attention_share of the cluster test is -1; a number from 0 was wanted");
     BAD(product_half = -1, "device.product_half_size of the cluster test is -1; a number from 0 was wanted");
     BAD(launch_sec = INFINITY, "device.launch_sec of");
     BAD(devices = 0, "devices of the cluster test is 0");
@@ -520,6 +574,9 @@ int main(void)
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_few_on_each_host),
         cmocka_unit_test(test_last_host_half_full),
+        cmocka_unit_test(test_network_behind_pcie),
+        cmocka_unit_test(test_level_wider_than_a_host),
+        cmocka_unit_test(test_attention_share),
         cmocka_unit_test(test_as_a_profile),
         cmocka_unit_test(test_slowest_is_last),
         cmocka_unit_test(test_jitter),

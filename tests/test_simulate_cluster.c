@@ -162,35 +162,65 @@ static void unknown_names(void **state)
     assert_int_equal(zr_cluster_read("", &c), ZR_ERR_NOT_FOUND);
 }
 
-/* Every cluster has them, and nothing else that was fitted. */
+/* Every cluster has the numbers of its device's generation, and nothing else that was fitted. */
 static void fitted_numbers(void **state)
 {
     (void)state;
-    assert_true(ZR__FITTED <= 6);
-    const zr__simulate_constant *f = zr__simulate_constants;
-    for (int i = 0; i < ZR__FITTED; i++) {
-        assert_true(f[i].name && f[i].name[0] && f[i].source && f[i].source[0]);
-        assert_true(isfinite(f[i].value) && f[i].value > 0);
-    }
-    for (const char *const *name = zr_cluster_names(); *name; name++) {
+    static const struct {
+        const char *cluster, *device, *generation;
+    } all[] = {{"dgx2x25", "v100-dgx2", "volta"},
+               {"azure-nc24rs-v3x8", "v100-pcie", "volta"},
+               {"dgx1v", "v100-dgx2", "volta"},
+               {"dgx-a100x8", "a100-80gb", "ampere"},
+               {"dgx-a100x8-40gb", "a100-40gb", "ampere"},
+               {"dgx-h100x8", "h100", "hopper"},
+               {"hgx-h200x8", "h200", "hopper"},
+               {"hgx-b200x8", "b200", "hopper"},
+               {"gb200-nvl72", "gb200", "hopper"},
+               {"mi300x8", "mi300x", "hopper"},
+               {"4x4090", "4090", "ampere"},
+               {"h200x1", "h200", "hopper"}};
+    int n = 0;
+    for (const char *const *name = zr_cluster_names(); *name; name++, n++) {
+        assert_true(n < (int)(sizeof(all) / sizeof(*all)));
+        assert_string_equal(all[n].cluster, *name);
+        const zr__generation *generation = zr__generation_of(all[n].device);
+        assert_non_null(generation);
+        assert_string_equal(generation->name, all[n].generation);
+        const double *value = generation->value;
         zr_cluster c = read_good(*name);
         const bool network = c.devices > c.host_devices;
         const bool direct = c.host_devices > 1 && strcmp(c.link[0].name, "PCIe") != 0;
-        const double is[ZR__FITTED] = {c.product_share,
-                                       c.product_half,
-                                       c.memory_share,
-                                       c.link_share,
-                                       direct ? c.link[0].share : f[ZR__FITTED_NVLINK_SHARE].value,
-                                       network ? c.link[c.n_links - 1].latency_sec : f[ZR__FITTED_NETWORK_SEC].value};
-        static const char *const called[ZR__FITTED] = {"product_share", "product_half", "memory_share",
-                                                       "link_share",    "share",        "latency_sec"};
-        for (int i = 0; i < ZR__FITTED; i++) {
-            assert_true(is[i] == f[i].value);
-            assert_string_equal(called[i], f[i].name);
-        }
+        assert_true(c.product_share == value[ZR__PRODUCT_SHARE] && c.product_half == value[ZR__PRODUCT_HALF]);
+        assert_true(c.attention_share == value[ZR__ATTENTION_SHARE] && c.memory_share == value[ZR__MEMORY_SHARE]);
+        assert_true(c.link_share == value[ZR__LINK_SHARE]);
+        if (direct) assert_true(c.link[0].share == value[ZR__NVLINK_SHARE]);
+        if (network) assert_true(c.link[c.n_links - 1].latency_sec == value[ZR__NETWORK_SEC]);
         assert_true(c.launch_sec == 0 && c.step_sec == 0);
         for (int i = direct; i < c.n_links; i++) assert_true(c.link[i].share == 0);
         for (int i = 0; i < c.n_links - network; i++) assert_true(c.link[i].latency_sec == 0);
+    }
+    assert_int_equal(n, sizeof(all) / sizeof(*all));
+    assert_null(zr__generation_of("zen3"));
+}
+
+/* Of the papers' cards six numbers are fitted, of a newer generation three; what is not is the same for all newer ones.
+ */
+static void fitted_few(void **state)
+{
+    (void)state;
+    const zr__generation *volta = zr__generation_of("v100-dgx2"), *ampere = zr__generation_of("a100-80gb"),
+                         *hopper = zr__generation_of("h100");
+    const zr__generation *all[] = {volta, ampere, hopper};
+    for (int g = 0; g < 3; g++) {
+        int fitted = 0;
+        for (int i = 0; i < ZR__REACHED; i++) {
+            const double value = all[g]->value[i];
+            fitted += (int)(all[g]->fitted >> i & 1);
+            assert_true(isfinite(value) && (value > 0 || (g == 0 && i == ZR__ATTENTION_SHARE)));
+            if (g > 0 && !(all[g]->fitted >> i & 1)) assert_true(value == ampere->value[i]);
+        }
+        assert_true(all[g]->source[0] && fitted <= (g == 0 ? 6 : 3));
     }
 }
 
@@ -202,7 +232,7 @@ static const char every_key[] =
     "{\"name\": \"mine\", \"devices\": 64,\n"
     " \"device\": {\"memory_bytes\": \"32GB\", \"flops_f32_per_sec\": 1.5e13, \"flops_bf16_per_sec\": 1.2e14,\n"
     "   \"memory_bytes_per_sec\": 9e11, \"launch_sec\": 4e-6, \"product_share\": 0.5, \"product_half_size\": 128,\n"
-    "   \"memory_share\": 0.75},\n"
+    "   \"attention_share\": 0.25, \"memory_share\": 0.75},\n"
     " \"host\": {\"devices\": 8, \"memory_bytes\": 1500000000000, \"device_bytes_per_sec\": 12e9,\n"
     "   \"disk_bytes_per_sec\": 3e9},\n"
     " \"links\": [{\"name\": \"NVLink\", \"devices\": 8, \"bytes_per_sec\": 150e9, \"latency_sec\": 1e-6,\n"
@@ -221,6 +251,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(c.device.memory_bytes, 32000000000);
     assert_true(c.device.flops_f32 == 1.5e13 && c.device.flops_bf16 == 1.2e14 && c.device.memory_bytes_sec == 9e11);
     assert_true(c.launch_sec == 4e-6 && c.product_share == 0.5 && c.product_half == 128 && c.memory_share == 0.75);
+    assert_true(c.attention_share == 0.25);
     assert_int_equal(c.host_devices, 8); /* not the 32 that it would be by default */
     assert_int_equal(c.host_memory_bytes, 1500000000000);
     assert_true(c.host_bytes_sec == 12e9 && c.disk_bytes_sec == 3e9);
@@ -242,7 +273,7 @@ static void defaults(void **state)
     assert_string_equal(c.name, "good");
     assert_int_equal(c.devices, 1);
     assert_true(c.product_share == 1 && c.memory_share == 1 && c.link_share == 1);
-    assert_true(c.product_half == 0 && c.launch_sec == 0 && c.step_sec == 0);
+    assert_true(c.product_half == 0 && c.attention_share == 0 && c.launch_sec == 0 && c.step_sec == 0);
     assert_int_equal(c.algorithm, ZR_ALGORITHM_AUTO);
     c = read_text("{" DEVICE ", \"links\": [{\"devices\": 4, \"bytes_per_sec\": 1e9}]}");
     assert_true(c.devices == 4 && c.host_devices == 4);
@@ -263,6 +294,46 @@ static void device_by_name(void **state)
     assert_true(c.device.link[ZR_LINK_HOST].bytes_sec == 0);
 }
 
+/* A device that zr knows brings what its generation reaches; what files give stays. */
+static void device_brings_shares(void **state)
+{
+    (void)state;
+    const double *value = zr__generation_of("h100")->value;
+    const char *links = "\"links\": [{\"devices\": 4, \"bytes_per_sec\": 1e9}, "
+                        "{\"devices\": 8, \"bytes_per_sec\": 1e9}]";
+    char text[512];
+    snprintf(text, sizeof(text), "{\"device\": \"h100\", %s}", links);
+    zr_cluster c = read_text(text);
+    assert_true(c.product_share == value[ZR__PRODUCT_SHARE] && c.product_half == value[ZR__PRODUCT_HALF]);
+    assert_true(c.attention_share == value[ZR__ATTENTION_SHARE] && c.memory_share == value[ZR__MEMORY_SHARE]);
+    assert_true(c.link_share == value[ZR__LINK_SHARE] && c.link[0].share == value[ZR__NVLINK_SHARE]);
+    assert_true(c.link[0].latency_sec == 0 && c.link[1].share == 0);
+    assert_true(c.link[1].latency_sec == value[ZR__NETWORK_SEC]);
+    write_text("h100.json", text);
+    c = read_text("{\"include\": \"h100.json\", \"device\": {\"product_share\": 0.5}, \"link_share\": 0.6}");
+    assert_true(c.product_share == 0.5 && c.product_half == value[ZR__PRODUCT_HALF]);
+    assert_true(c.link_share == 0.6 && c.link[0].share == 0); /* one share for all links */
+    c = read_text("{\"device\": \"h100\", \"links\": [{\"devices\": 4, \"bytes_per_sec\": 1e9, \"share\": 0.9}, "
+                  "{\"devices\": 8, \"bytes_per_sec\": 1e9, \"latency_sec\": 0}]}");
+    assert_true(c.link[0].share == 0.9 && c.link[1].latency_sec == 0);
+    c = read_text("{\"device\": \"h100\", \"links\": [{\"name\": \"PCIe\", \"devices\": 4, \"bytes_per_sec\": 1e9}]}");
+    assert_true(c.link[0].share == 0);
+    c = read_text("{\"include\": \"dgx2x25\", \"device\": \"h100\"}"); /* the links are the included cluster's */
+    assert_true(c.product_share == value[ZR__PRODUCT_SHARE] && c.link_share == 0.38 && c.link[0].share == 0.8);
+    assert_true(c.link[1].latency_sec == 1.3e-4);
+}
+
+/* A level of links may be wider than a host: racks of 72 GPUs, four to a host. */
+static void level_wider_than_a_host(void **state)
+{
+    (void)state;
+    zr_cluster c =
+        read_text("{" DEVICE ", \"host\": {\"devices\": 4}, \"links\": ["
+                  "{\"devices\": 72, \"bytes_per_sec\": 9e11}, {\"devices\": 144, \"bytes_per_sec\": 5e10}]}");
+    check_whole(&c);
+    assert_true(c.host_devices == 4 && c.n_links == 2 && c.link[0].devices == 72);
+}
+
 /* Levels end where all devices are connected. */
 static void fewer_devices(void **state)
 {
@@ -277,6 +348,9 @@ static void fewer_devices(void **state)
     c = read_text("{\"include\": \"dgx2x25\", \"devices\": 1}");
     check_whole(&c);
     assert_int_equal(c.n_links, 0);
+    c = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 512}"); /* or go on: it has as many hosts as one likes */
+    check_whole(&c);
+    assert_true(c.n_links == 2 && c.host_devices == 8 && c.link[1].devices == 512 && !c.any_hosts);
 }
 
 /* ---- refusals --------------------------------------------------------------------------------- */
@@ -540,6 +614,9 @@ int main(void)
                                        cmocka_unit_test(hosts_as_asked),
                                        cmocka_unit_test(unknown_names),
                                        cmocka_unit_test(fitted_numbers),
+                                       cmocka_unit_test(fitted_few),
+                                       cmocka_unit_test(device_brings_shares),
+                                       cmocka_unit_test(level_wider_than_a_host),
                                        cmocka_unit_test(every_key_is_read),
                                        cmocka_unit_test(defaults),
                                        cmocka_unit_test(device_by_name),

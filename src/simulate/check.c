@@ -23,6 +23,7 @@ static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
                    {"device.memory_bytes_per_sec", c->device.memory_bytes_sec, false},
                    {"device.product_share", c->product_share, measured},
                    {"device.product_half_size", c->product_half, true},
+                   {"device.attention_share", c->attention_share, true},
                    {"device.memory_share", c->memory_share, false},
                    {"device.launch_sec", c->launch_sec, true},
                    {"devices", c->devices, false},

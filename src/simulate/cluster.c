@@ -69,6 +69,7 @@ static const field device_fields[] = {{"memory_bytes", BYTES, AT(device.memory_b
                                       {"launch_sec", SECONDS, AT(launch_sec), 0, false},
                                       {"product_share", SHARE, AT(product_share), 0, false},
                                       {"product_half_size", SIZE, AT(product_half), 0, false},
+                                      {"attention_share", SHARE, AT(attention_share), 0, false},
                                       {"memory_share", SHARE, AT(memory_share), 0, false}};
 static const field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, false},
                                     {"memory_bytes", BYTES, AT(host_memory_bytes), 0, false},
@@ -100,6 +101,7 @@ typedef struct source {
 /** A file and what it includes; the last includes none. */
 typedef struct chain {
     int n;
+    const zr__generation *generation; /* of the device that is named; NULL: none is, or nothing is known of it */
     source source[MOST_FILES];
 } chain;
 
@@ -245,12 +247,16 @@ static zr_status take_links(const source *s, json_t *json, zr_cluster *cluster)
     return ZR_OK;
 }
 
-static zr_status take_device(const source *s, json_t *json, zr_cluster *cluster)
+static zr_status take_device(chain *c, const source *s, json_t *json, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "device", 0};
-    if (!json_is_string(json)) return take_fields(s, &place, json, device_fields, COUNT_OF(device_fields), cluster);
-    zr_status st = zr__cluster_device(json_string_value(json), &cluster->device);
-    return st == ZR_ERR_NOT_FOUND ? refuse(s, &place, "%s", zr_error_message()) : st;
+    const char *name = json_string_value(json);
+    if (!name) return take_fields(s, &place, json, device_fields, COUNT_OF(device_fields), cluster);
+    zr_status st = zr__cluster_device(name, &cluster->device);
+    if (st == ZR_ERR_NOT_FOUND) return refuse(s, &place, "%s", zr_error_message());
+    ZR_TRY(st);
+    c->generation = zr__generation_of(name);
+    return ZR_OK;
 }
 
 static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster *cluster)
@@ -280,14 +286,14 @@ static void name_by_path(const source *s, zr_cluster *cluster)
     zr__text_escape(stem, cluster->name, sizeof(cluster->name));
 }
 
-static zr_status take_source(const source *s, zr_cluster *cluster)
+static zr_status take_source(chain *c, const source *s, zr_cluster *cluster)
 {
     const zr__json_place host_place = {&top, "host", 0};
     json_t *device = json_object_get(s->root, "device"), *host = json_object_get(s->root, "host"),
            *links = json_object_get(s->root, "links"), *algorithm = json_object_get(s->root, "collectives");
     name_by_path(s, cluster);
     ZR_TRY(take_fields(s, &top, s->root, top_fields, COUNT_OF(top_fields), cluster));
-    if (device) ZR_TRY(take_device(s, device, cluster));
+    if (device) ZR_TRY(take_device(c, s, device, cluster));
     if (host) ZR_TRY(take_fields(s, &host_place, host, host_fields, COUNT_OF(host_fields), cluster));
     if (links) ZR_TRY(take_links(s, links, cluster));
     if (algorithm) ZR_TRY(take_algorithm(s, algorithm, cluster));
@@ -396,7 +402,7 @@ static zr_status read_chain(const char *path, chain *c, zr_cluster *cluster)
     c->n = 1;
     ZR_TRY(parse(s));
     ZR_TRY(read_includes(c, cluster));
-    for (int i = c->n; i-- > 0;) ZR_TRY(take_source(&c->source[i], cluster));
+    for (int i = c->n; i-- > 0;) ZR_TRY(take_source(c, &c->source[i], cluster));
     return ZR_OK;
 }
 
@@ -426,6 +432,8 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     const int32_t all = cluster->devices;
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
+    if (cluster->any_hosts && n && !stands_in(source_of(c, &links), &links) && link[n - 1].devices < all)
+        link[n - 1].devices = all; /* of the cluster that is included, as many hosts as are asked for */
     if (all > 1 && n == 0) return refuse(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
         return refuse(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
@@ -451,6 +459,43 @@ static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
                   cluster->devices);
 }
 
+/** What of a device is reached, where it is named and no file says. */
+static void settle_device(const chain *c, zr_cluster *cluster)
+{
+    const struct {
+        const char *key;
+        zr__reached reached;
+        double *out;
+    } shares[] = {{"product_share", ZR__PRODUCT_SHARE, &cluster->product_share},
+                  {"product_half_size", ZR__PRODUCT_HALF, &cluster->product_half},
+                  {"attention_share", ZR__ATTENTION_SHARE, &cluster->attention_share},
+                  {"memory_share", ZR__MEMORY_SHARE, &cluster->memory_share}};
+    const zr__json_place device = {&top, "device", 0};
+    for (int i = 0; c->generation && i < COUNT_OF(shares); i++) {
+        const zr__json_place place = {&device, shares[i].key, 0};
+        if (!stands_in(source_of(c, &place), &place)) *shares[i].out = c->generation->value[shares[i].reached];
+    }
+}
+
+/** What links reach where no file says: as far as the generation of a device that is named is known, else all. */
+static void settle_reach(const chain *c, zr_cluster *cluster)
+{
+    const zr__json_place links = {&top, "links", 0};
+    const source *s = source_of(c, &links);
+    const zr__generation *generation = c->generation;
+    const bool shares = cluster->link_share == 0; /* nobody gave one */
+    if (shares) cluster->link_share = generation ? generation->value[ZR__LINK_SHARE] : 1;
+    if (!generation || !stands_in(s, &links)) return;
+    for (int i = 0; i < cluster->n_links; i++) {
+        zr_cluster_link *link = &cluster->link[i];
+        const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
+        const bool within = link->devices <= cluster->host_devices;
+        if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
+            link->share = generation->value[ZR__NVLINK_SHARE];
+        if (!within && !stands_in(s, &latency)) link->latency_sec = generation->value[ZR__NETWORK_SEC];
+    }
+}
+
 static zr_status settle(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place device = {&top, "device", 0};
@@ -459,6 +504,8 @@ static zr_status settle(const chain *c, zr_cluster *cluster)
     if (!cluster->devices) cluster->devices = cluster->n_links ? cluster->link[cluster->n_links - 1].devices : 1;
     ZR_TRY(settle_links(c, cluster));
     ZR_TRY(settle_hosts(c, cluster));
+    settle_device(c, cluster);
+    settle_reach(c, cluster);
     return ZR_OK;
 }
 
@@ -474,7 +521,7 @@ static void close_chain(chain *c)
 zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
 {
     if (!zr__json_is_file_name(name)) return zr__cluster_named(name, cluster);
-    zr_cluster read = {.product_share = 1, .memory_share = 1, .link_share = 1};
+    zr_cluster read = {.product_share = 1, .memory_share = 1};
     chain *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);

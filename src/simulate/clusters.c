@@ -1,6 +1,6 @@
 /*
- * Clusters by name. Their rates are those of data sheets; what of them is reached stands apart, in one list of fitted
- * numbers.
+ * Clusters by name. Their rates are those of data sheets; what of them is reached stands apart, in one list of
+ * generations of devices.
  */
 #include "simulate/simulate.h"
 
@@ -11,21 +11,75 @@
 #include <string.h>
 
 /*
- * Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by Megatron within
- * nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/papers_runs.c marks them). The least
- * squares of the logarithms lie at the ends of what kernels and NVLink can reach, 0.8 of peaks and rates; what goes
- * through a host, PCI Express and the network, has a share of its own.
+ * What devices reach, by their generation.
+ *
+ * volta      Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by
+ *            Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/papers_runs.c
+ *            marks them). The least squares of the logarithms lie at the ends of what kernels and NVLink can reach,
+ *            0.8 of peaks and rates; what goes through a host, PCI Express and the network, has a share of its own.
+ *            Attention is as products are.
+ * ampere, hopper
+ *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py --fit).
+ *            Memory and NVLink are volta's. The network's numbers are the same for both: those runs wait so little for
+ *            it that they bound it and no more.
  */
-#define FITTED_BY "fitted on 4 rows of arXiv 1910.02054, tables 6 and 7: 8B of both systems, 40B Megatron, 1.5B ZeRO-OS"
+#define SHARE(reached) (1u << ZR__##reached)
+static const zr__generation generations[] = {
+    {"volta",
+     "fitted on 4 rows of arXiv 1910.02054, tables 6 and 7: 8B of both systems, 40B Megatron, 1.5B ZeRO-OS",
+     {[ZR__PRODUCT_SHARE] = 0.8,
+      [ZR__PRODUCT_HALF] = 32,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.38,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1.3e-4},
+     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(MEMORY_SHARE) | SHARE(LINK_SHARE) | SHARE(NVLINK_SHARE) |
+         SHARE(NETWORK_SEC)},
+    {"ampere",
+     "fitted on 23 of the 46 runs on A100 of tests/published.csv",
+     {[ZR__PRODUCT_SHARE] = 0.8,
+      [ZR__PRODUCT_HALF] = 384,
+      [ZR__ATTENTION_SHARE] = 0.56,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.7,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1e-5},
+     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(ATTENTION_SHARE)},
+    {"hopper",
+     "fitted on 12 of the 22 runs on H100 of tests/published.csv",
+     {[ZR__PRODUCT_SHARE] = 0.63,
+      [ZR__PRODUCT_HALF] = 384,
+      [ZR__ATTENTION_SHARE] = 0.3,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.7,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1e-5},
+     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(ATTENTION_SHARE)}};
 
-const zr__simulate_constant zr__simulate_constants[ZR__FITTED] = {
-    [ZR__FITTED_PRODUCT_SHARE] = {"product_share", 0.8, FITTED_BY},
-    [ZR__FITTED_PRODUCT_HALF] = {"product_half", 32, FITTED_BY},
-    [ZR__FITTED_MEMORY_SHARE] = {"memory_share", 0.8, FITTED_BY},
-    [ZR__FITTED_LINK_SHARE] = {"link_share", 0.38, FITTED_BY},
-    [ZR__FITTED_NVLINK_SHARE] = {"share", 0.8, FITTED_BY},
-    [ZR__FITTED_NETWORK_SEC] = {"latency_sec", 1.3e-4, FITTED_BY},
-};
+/* The generation of each device; those behind the line have none that was fitted, and take the nearest. */
+static const struct {
+    const char *device, *generation;
+} generation_of[] = {{"v100-dgx2", "volta"},
+                     {"v100-pcie", "volta"},
+                     {"a100-40gb", "ampere"},
+                     {"a100-80gb", "ampere"},
+                     {"h100", "hopper"},
+                     {"h200", "hopper"},
+                     /* ---- */
+                     {"b200", "hopper"},
+                     {"gb200", "hopper"},
+                     {"mi300x", "hopper"},
+                     {"4090", "ampere"}};
+
+const zr__generation *zr__generation_of(const char *device)
+{
+    for (size_t i = 0; i < sizeof(generation_of) / sizeof(*generation_of); i++) {
+        if (strcmp(generation_of[i].device, device) != 0) continue;
+        for (size_t g = 0; g < sizeof(generations) / sizeof(*generations); g++)
+            if (strcmp(generations[g].name, generation_of[i].generation) == 0) return &generations[g];
+    }
+    return NULL;
+}
 
 /* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
@@ -148,17 +202,22 @@ zr_status zr__cluster_device(const char *name, zr_machine *device)
     return ZR_OK;
 }
 
-static void reach(zr_cluster *cluster)
+bool zr__through_pcie(const zr_cluster *cluster)
 {
-    const bool direct = cluster->host_devices > 1 && strcmp(cluster->link[0].name, "PCIe") != 0; /* past the host */
-    const zr__simulate_constant *fitted = zr__simulate_constants;
-    cluster->product_share = fitted[ZR__FITTED_PRODUCT_SHARE].value;
-    cluster->product_half = fitted[ZR__FITTED_PRODUCT_HALF].value;
-    cluster->memory_share = fitted[ZR__FITTED_MEMORY_SHARE].value;
-    cluster->link_share = fitted[ZR__FITTED_LINK_SHARE].value;
-    if (direct) cluster->link[0].share = fitted[ZR__FITTED_NVLINK_SHARE].value;
+    return cluster->n_links > 0 && strcmp(cluster->link[0].name, "PCIe") == 0;
+}
+
+static void reach(const zr__generation *generation, zr_cluster *cluster)
+{
+    const double *value = generation->value;
+    cluster->product_share = value[ZR__PRODUCT_SHARE];
+    cluster->product_half = value[ZR__PRODUCT_HALF];
+    cluster->attention_share = value[ZR__ATTENTION_SHARE];
+    cluster->memory_share = value[ZR__MEMORY_SHARE];
+    cluster->link_share = value[ZR__LINK_SHARE];
+    if (cluster->host_devices > 1 && !zr__through_pcie(cluster)) cluster->link[0].share = value[ZR__NVLINK_SHARE];
     if (cluster->devices > cluster->host_devices)
-        cluster->link[cluster->n_links - 1].latency_sec = fitted[ZR__FITTED_NETWORK_SEC].value;
+        cluster->link[cluster->n_links - 1].latency_sec = value[ZR__NETWORK_SEC];
 }
 
 static zr_status build(const cluster_row *row, zr_cluster *cluster)
@@ -177,7 +236,7 @@ static zr_status build(const cluster_row *row, zr_cluster *cluster)
     if (row->per_host > 1) cluster->link[cluster->n_links++] = row->inside;
     if (hosts > 1) cluster->link[cluster->n_links++] = row->network;
     if (cluster->n_links > 0) cluster->link[cluster->n_links - 1].devices = cluster->devices;
-    reach(cluster);
+    reach(zr__generation_of(row->device), cluster);
     return ZR_OK;
 }
 

@@ -71,13 +71,21 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     return n;
 }
 
+/* Bytes a second into a device over a level. Where PCI Express is all that a device has, it passes that too. */
+static double level_rate(const zr_cluster *cluster, int level)
+{
+    const zr_cluster_link *link = &cluster->link[level];
+    const double rate = link->bytes_sec * (link->share > 0 ? link->share : cluster->link_share);
+    return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
+}
+
 /* What the links of a level make of the group whose first rank is `first`. A ring enters each unit once, and there are
  * as many rings as the unit with the fewest members has. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
     const int32_t below = unit_devices(p->cluster, level), size = p->group->size;
-    const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = link->bytes_sec * share,
+    const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = level_rate(p->cluster, level),
                  shared = link->shared_bytes_sec * share;
     int32_t fewest = 0;
     for (int32_t place = 0, end; place < size; place = end) {

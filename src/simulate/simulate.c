@@ -57,7 +57,7 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 }
 
 /* FLOP/s of an op: of a device whose products were measured by these, and otherwise its products' by their sizes,
- * attention's by the width of its heads. */
+ * attention's by its own share, or where none is known by the width of its heads. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;
@@ -66,6 +66,7 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
     if (smallest == 0) return peak;
     if (plan->layout.dtype != ZR_F32 && !sizes_suit(me, cost)) return device->flops_f32 * me->cluster->product_share;
+    if (cost->pairs > 0 && me->cluster->attention_share > 0) return peak * me->cluster->attention_share;
     return peak * product_share(me->cluster, (double)smallest);
 }
 

@@ -56,24 +56,28 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device);
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
-/** A number that was fitted, and by what. */
-typedef struct zr__simulate_constant {
-    const char *name; /* of the member of zr_cluster, or of one of its links, that it is */
-    double value;
-    const char *source;
-} zr__simulate_constant;
+/** What a generation of devices reaches of its data sheets' rates: members of zr_cluster, in the order of this list. */
+typedef enum zr__reached {
+    ZR__PRODUCT_SHARE,
+    ZR__PRODUCT_HALF,
+    ZR__ATTENTION_SHARE,
+    ZR__MEMORY_SHARE,
+    ZR__LINK_SHARE,
+    ZR__NVLINK_SHARE, /* zr_cluster_link.share, of links in a host that pass it by */
+    ZR__NETWORK_SEC,  /* zr_cluster_link.latency_sec, of links between hosts */
+    ZR__REACHED
+} zr__reached;
 
-/** They are the same in all clusters that zr knows by name: nothing is fitted to a single cluster. */
-typedef enum zr__fitted {
-    ZR__FITTED_PRODUCT_SHARE,
-    ZR__FITTED_PRODUCT_HALF,
-    ZR__FITTED_MEMORY_SHARE,
-    ZR__FITTED_LINK_SHARE,
-    ZR__FITTED_NVLINK_SHARE,
-    ZR__FITTED_NETWORK_SEC,
-    ZR__FITTED
-} zr__fitted;
-extern const zr__simulate_constant zr__simulate_constants[ZR__FITTED];
+typedef struct zr__generation {
+    const char *name, *source;
+    double value[ZR__REACHED];
+    unsigned fitted; /* 1 << zr__reached each: on runs of this generation; the others are taken from elsewhere */
+} zr__generation;
+
+/** The generation of a device of zr__cluster_device; NULL: nothing is known of what it reaches. */
+const zr__generation *zr__generation_of(const char *device);
+/** Do bytes to or from other hosts, and those between devices, pass the same PCI Express as copies to the host? */
+bool zr__through_pcie(const zr_cluster *cluster);
 
 /** A device of zr_profile_named, without the profile's links: a cluster has its own. */
 ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
