@@ -323,15 +323,21 @@ static void device_brings_shares(void **state)
     assert_true(c.link[1].latency_sec == 1.3e-4);
 }
 
-/* A level of links may be wider than a host: racks of 72 GPUs, four to a host. */
+/* A level of links may be wider than a host: racks of 72 GPUs, four to a host. The hosts' first level is no network. */
 static void level_wider_than_a_host(void **state)
 {
     (void)state;
-    zr_cluster c =
-        read_text("{" DEVICE ", \"host\": {\"devices\": 4}, \"links\": ["
-                  "{\"devices\": 72, \"bytes_per_sec\": 9e11}, {\"devices\": 144, \"bytes_per_sec\": 5e10}]}");
+    const double *value = zr__generation_of("gb200")->value;
+    zr_cluster c = read_text("{\"device\": \"gb200\", \"host\": {\"devices\": 4}, \"links\": ["
+                             "{\"devices\": 72, \"bytes_per_sec\": 9e11}, "
+                             "{\"devices\": 144, \"bytes_per_sec\": 5e10}]}");
     check_whole(&c);
     assert_true(c.host_devices == 4 && c.n_links == 2 && c.link[0].devices == 72);
+    assert_true(c.link[0].share == value[ZR__NVLINK_SHARE] && c.link[0].latency_sec == 0);
+    assert_true(c.link[1].share == 0 && c.link[1].latency_sec == value[ZR__NETWORK_SEC]);
+    c = read_text("{\"device\": \"h100\", \"host\": {\"devices\": 1}, \"links\": ["
+                  "{\"devices\": 8, \"bytes_per_sec\": 5e10}]}");
+    assert_true(c.link[0].share == 0 && c.link[0].latency_sec == value[ZR__NETWORK_SEC]);
 }
 
 /* Levels end where all devices are connected. */

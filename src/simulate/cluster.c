@@ -489,7 +489,8 @@ static void settle_reach(const chain *c, zr_cluster *cluster)
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
-        const bool within = link->devices <= cluster->host_devices;
+        /* the level that devices of a host talk over is one of theirs, though it reach further */
+        const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
         if (!within && !stands_in(s, &latency)) link->latency_sec = generation->value[ZR__NETWORK_SEC];
