@@ -20,10 +20,10 @@
  *            Attention is as products are.
  * ampere, hopper
  *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py --fit).
- *            Memory and NVLink are volta's. The network's numbers are the same for both: those runs wait so little for
- *            it that they bound it and no more.
+ *            Memory and NVLink are volta's. The network's numbers were chosen by hand, once for both, with all rows in
+ *            view: those runs wait so little for it that they bound it and no more.
  */
-#define SHARE(reached) (1u << ZR__##reached)
+#define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
     {"volta",
      "fitted on 4 rows of arXiv 1910.02054, tables 6 and 7: 8B of both systems, 40B Megatron, 1.5B ZeRO-OS",
@@ -33,8 +33,8 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.38,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1.3e-4},
-     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(MEMORY_SHARE) | SHARE(LINK_SHARE) | SHARE(NVLINK_SHARE) |
-         SHARE(NETWORK_SEC)},
+     FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(MEMORY_SHARE) | FITTED(LINK_SHARE) | FITTED(NVLINK_SHARE) |
+         FITTED(NETWORK_SEC)},
     {"ampere",
      "fitted on 23 of the 46 runs on A100 of tests/published.csv",
      {[ZR__PRODUCT_SHARE] = 0.8,
@@ -44,7 +44,7 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
-     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(ATTENTION_SHARE)},
+     FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)},
     {"hopper",
      "fitted on 12 of the 22 runs on H100 of tests/published.csv",
      {[ZR__PRODUCT_SHARE] = 0.63,
@@ -54,9 +54,9 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
-     SHARE(PRODUCT_SHARE) | SHARE(PRODUCT_HALF) | SHARE(ATTENTION_SHARE)}};
+     FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device; those behind the line have none that was fitted, and take the nearest. */
+/* The generation of each device; for those behind the line nothing was fitted, they take the nearest. */
 static const struct {
     const char *device, *generation;
 } generation_of[] = {{"v100-dgx2", "volta"},
