@@ -1,7 +1,8 @@
 #TEST timeout=400 long=more
 # One call of the file system fails, at every place of a run that begins and of one that goes on: lines of metrics.jsonl
-# that were there stay, model/ holds the weights of one step or another, whole, checkpoints are whole or not there, and
-# the run can go on afterwards to what it would have been. A long run takes every place, a short one a part of them.
+# and records of events that were there stay, model/ holds the weights of one step or another, whole, checkpoints are
+# whole or not there, and the run can go on afterwards to what it would have been. A long run takes every place, a short
+# one a part of them.
 here=$PWD/tests
 . tests/command.inc
 if [ -n "${SAN-}" ]; then echo "ok 1 # SKIP a library is preloaded, which sanitizers want to be themselves"; exit 0; fi
@@ -13,13 +14,14 @@ cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 8},
  "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 4,
  "train": {"steps": 6, "eval_interval": 3, "eval_batches": 1, "threads": 1, "save_interval": 2, "keep_best": true,
-           "output_dir": "run"}}
+           "tensorboard": true, "output_dir": "run"}}
 END
 export XDG_CACHE_HOME="$DIR/cache"
 mkdir runs
 cp c.json text.txt runs
 cd runs || exit 1
 sums() { cksum "$1/model.safetensors" 2>/dev/null | cut -d' ' -f1,2; }
+events() { cat "$1"/events.out.tfevents.* | wc -c; } # a run's records have the same bytes each time, but for their values
 numbers() { sed 's/, "step_ms".*//; s/,* "val_tokens".*//' "$1/metrics.jsonl"; }
 
 # What undisturbed runs leave.
@@ -32,6 +34,8 @@ mv run late
 sums late/model >late.sum
 numbers early >early.numbers
 numbers late >late.numbers
+events early >early.events
+events late >late.events
 
 run() { # CALL AT ERROR COMMAND...: with one call that fails
     FS_FAULT_CALL=$1 FS_FAULT_AT=$2 FS_FAULT_ERROR=$3 FS_FAULT_UNDER=$DIR/runs/$where FS_FAULT_LOG=$DIR/log
@@ -56,6 +60,7 @@ wrong() { # BEFORE AFTER SUM: the numbers of metrics.jsonl before the run, and o
     fi
     numbers run >now 2>/dev/null
     [ $rc != 0 ] || cmp -s "$2" now || { echo "exit code 0, and lines of metrics.jsonl are missing" && return; }
+    [ $rc != 0 ] || events run | cmp -s "${2%.numbers}.events" - || { echo "exit code 0, and records of events are missing" && return; }
     if [ -e run/model ] && ! sums run/model | cmp -s early.sum - && ! sums run/model | cmp -s late.sum -; then
         echo "model/ has other weights than of step 6 or 10" && return
     fi
@@ -81,7 +86,7 @@ sweep() { # NAME BEFORE AFTER SUM STEPS OPTION...: each call of each kind, in a 
     prepare
     run count 0 EIO --train.steps="$steps" "$@"
     cp "$DIR/log" counted
-    [ $where = run ] || name="$name, metrics.jsonl"
+    [ "$where" = run ] || name="$name, ${where#run/}"
     for kind in "open EIO" "write EIO" "write ENOSPC" "write short" "write EINTR" "fsync EIO" "rename EIO" "unlink EIO" \
         "ftruncate EIO" "fallocate ENOSPC" "mkdir ENOSPC"; do
         call=${kind% *} error=${kind#* } bad= tried=0
@@ -102,11 +107,12 @@ sweep() { # NAME BEFORE AFTER SUM STEPS OPTION...: each call of each kind, in a 
         else echo "ok $n - $name, $call $error ($tried of $most)"; fi
     done
 }
-for where in run run/metrics.jsonl; do
+for where in run run/metrics.jsonl "run/events.out.tfevents.*"; do
     prepare() { rm -rf run; }
     sweep "a run that begins" /dev/null early.numbers early.sum 6
     prepare() { rm -rf run && cp -r early run; }
     sweep "a run that goes on" early.numbers late.numbers late.sum 10 --resume
     every=1
+    [ -n "${ZR_LONG-}" ] || [ "$where" = run ] || every=40
 done
 echo "1..$n"

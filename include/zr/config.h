@@ -108,6 +108,7 @@ typedef struct zr_config {
         bool keep_best;   /* weights of the lowest val_loss */
         bool any_ranks;   /* "reproducible": same bits for any number of ranks that is a power of two */
         bool noise_scale; /* "gradient_noise_scale" */
+        bool tensorboard; /* an event file beside metrics.jsonl */
     } train;
     struct {
         zr_config_optimizer type;

@@ -162,6 +162,9 @@ static const zr_key table[] = {
          .help = "measure the gradient noise scale (McCandlish et al. 2018), the batch up to which a larger one pays, "
                  "from the norms of each micro-batch's own gradient: noise_scale_tokens in metrics.jsonl. Reads each "
                  "gradient once more; wants two micro-batches a step, over ranks and accumulation together"),
+    BOOL("train.tensorboard", "false", FIELD(train.tensorboard), ALL,
+         .help = "write the numbers of metrics.jsonl into an event file for TensorBoard too, events.out.tfevents.* in "
+                 "train.output_dir: train/loss, val/loss, train/lr ... over steps"),
 
     INT("train_batch_size", AUTO, FIELD(train_batch_size), FROM(1), ALL,
         .help =
@@ -387,8 +390,9 @@ static const zr_key table[] = {
     BOOL("flops_profiler.enabled", "false", UNUSED, .help = "zr plan prints FLOPs"),
     ANY("flops_profiler.*", UNUSED, .help = "zr plan prints FLOPs"),
     BOOL("tensorboard.enabled", "false", NO_FIELD, ONLY("false"),
-         .instead = "the curves are in metrics.jsonl and loss.svg", .help = "metrics.jsonl holds the curves"),
-    ANY("tensorboard.*", UNUSED, .help = "metrics.jsonl holds the curves"),
+         .instead = "train.tensorboard writes event files into train.output_dir",
+         .help = "DeepSpeed's train.tensorboard, which also names a place"),
+    ANY("tensorboard.*", UNUSED, .help = "read with tensorboard.enabled only"),
     BOOL("comet.enabled", "false", NO_FIELD, ONLY("false"), .instead = "the curves are in metrics.jsonl and loss.svg",
          .help = "metrics.jsonl holds the curves"),
     ANY("comet.*", UNUSED, .help = "metrics.jsonl holds the curves"),

@@ -186,7 +186,7 @@ static zr_status report(zr__run *r, double begin)
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
-    ZR_TRY(zr__run_agree(r, zr__metrics_end(&r->dir.metrics)));
+    ZR_TRY(zr__run_agree(r, zr__run_dir_end(&r->dir)));
     char words[ZR_NOISE_SCALE_BYTES];
     if (r->config->train.noise_scale)
         zr__run_note(

@@ -11,28 +11,55 @@ static const char *number(double x, char out[ZR_NUMBER_BYTES])
     return isfinite(x) ? zr__text_g9(x, out) : "null";
 }
 
+int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS])
+{
+    int n = 0;
+    scalar[n++] = (zr__scalar){"loss", step->loss, false};
+    scalar[n++] = (zr__scalar){"grad_norm", step->grad_norm, false};
+    scalar[n++] = (zr__scalar){"lr", step->lr, false};
+    scalar[n++] = (zr__scalar){"tokens", (double)step->tokens, true};
+    scalar[n++] = (zr__scalar){"step_ms", 1e3 * step->step_sec, false};
+    scalar[n++] = (zr__scalar){"tokens_per_sec", step->tokens_per_sec, false};
+    scalar[n++] = (zr__scalar){"samples_per_sec", step->samples_per_sec, false};
+    scalar[n++] = (zr__scalar){"tflops", step->tflops, false};
+    scalar[n++] = (zr__scalar){"mfu", step->mfu, false};
+    scalar[n++] = (zr__scalar){"skipped", (double)step->skipped, true};
+    scalar[n++] = (zr__scalar){"data_wait_ms", 1e3 * step->data_wait_sec, false};
+    if (step->loss_scale > 0.0) scalar[n++] = (zr__scalar){"loss_scale", step->loss_scale, true};
+    if (step->noise) scalar[n++] = (zr__scalar){"noise_scale_tokens", step->noise_scale, false};
+    return n;
+}
+
+int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS])
+{
+    int n = 0;
+    scalar[n++] = (zr__scalar){"loss", eval->val_loss, false};
+    scalar[n++] = (zr__scalar){"tokens", (double)eval->val_tokens, true};
+    return n;
+}
+
+static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n, char line[ZR_LINE_BYTES])
+{
+    char text[ZR_NUMBER_BYTES];
+    int used = snprintf(line, ZR_LINE_BYTES, "{\"step\":%lld", (long long)step);
+    for (int i = 0; i < n; i++) {
+        const double x = scalar[i].value;
+        used += snprintf(line + used, ZR_LINE_BYTES - (size_t)used, ", \"%s%s\":%s", prefix, scalar[i].name,
+                         scalar[i].exact ? zr__text_shortest(x, text) : number(x, text));
+    }
+    return used + snprintf(line + used, ZR_LINE_BYTES - (size_t)used, "}\n");
+}
+
 int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES])
 {
-    char n[11][ZR_NUMBER_BYTES], scale[64] = "", noise[64] = "";
-    if (step->loss_scale > 0.0)
-        snprintf(scale, sizeof(scale), ", \"loss_scale\":%s", zr__text_shortest(step->loss_scale, n[9]));
-    if (step->noise) snprintf(noise, sizeof(noise), ", \"noise_scale_tokens\":%s", number(step->noise_scale, n[10]));
-    return snprintf(line, ZR_LINE_BYTES,
-                    "{\"step\":%lld, \"loss\":%s, \"grad_norm\":%s, \"lr\":%s, \"tokens\":%lld, \"step_ms\":%s, "
-                    "\"tokens_per_sec\":%s, \"samples_per_sec\":%s, \"tflops\":%s, \"mfu\":%s, \"skipped\":%lld, "
-                    "\"data_wait_ms\":%s%s%s}\n",
-                    (long long)step->step, number(step->loss, n[0]), number(step->grad_norm, n[1]),
-                    number(step->lr, n[2]), (long long)step->tokens, number(1e3 * step->step_sec, n[3]),
-                    number(step->tokens_per_sec, n[4]), number(step->samples_per_sec, n[5]), number(step->tflops, n[6]),
-                    number(step->mfu, n[7]), (long long)step->skipped, number(1e3 * step->data_wait_sec, n[8]), scale,
-                    noise);
+    zr__scalar scalar[ZR_SCALARS];
+    return write_line(step->step, "", scalar, zr__metrics_step_scalars(step, scalar), line);
 }
 
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])
 {
-    char loss[ZR_NUMBER_BYTES];
-    return snprintf(line, ZR_LINE_BYTES, "{\"step\":%lld, \"val_loss\":%s, \"val_tokens\":%lld}\n",
-                    (long long)eval->step, number(eval->val_loss, loss), (long long)eval->val_tokens);
+    zr__scalar scalar[ZR_SCALARS];
+    return write_line(eval->step, "val_", scalar, zr__metrics_eval_scalars(eval, scalar), line);
 }
 
 zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line)

@@ -167,8 +167,8 @@ zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t
 zr_status zr__metrics_sync(const zr__metrics_file *m)
 {
     /* Some file systems cannot sync and say EINVAL: there is nothing more to do. */
-    ZR_CHECK(m->fd < 0 || fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO,
-             "metrics.jsonl may not be on the disk: fsync: %s", strerror(errno));
+    ZR_CHECK(m->fd < 0 || fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s",
+             m->name, strerror(errno));
     return ZR_OK;
 }
 
@@ -177,10 +177,10 @@ static zr_status finish(zr__metrics_file *m)
     struct stat st;
     const bool written = append_kept(m);
     const int64_t lost = m->n_lost + m->n_kept;
-    ZR_CHECK(written && lost == 0, ZR_ERR_IO, "metrics.jsonl lacks %lld line%s that could not be written: %s",
-             (long long)lost, lost == 1 ? "" : "s", strerror(m->error));
+    ZR_CHECK(written && lost == 0, ZR_ERR_IO, "%s lacks %lld %s%s that could not be written: %s", m->name,
+             (long long)lost, m->line, lost == 1 ? "" : "s", strerror(m->error));
     ZR_CHECK(fstat(m->fd, &st) != 0 || st.st_nlink > 0, ZR_ERR_IO,
-             "metrics.jsonl was removed while the run wrote it, and its lines with it");
+             "%s was removed while the run wrote it, and its %ss with it", m->name, m->line);
     return zr__metrics_sync(m);
 }
 

@@ -1,23 +1,24 @@
-/** metrics.jsonl, whose lines are appended one by one. A line that cannot be written is kept in memory and written in
- * front of a later one; what the file holds already is never touched. */
+/** A file that grows by whole lines or records: metrics.jsonl, and an event file for TensorBoard. A line that cannot be
+ * written is kept in memory and written in front of a later one; what the file holds already is never touched. */
 #ifndef ZR_TRAIN_METRICS_FILE_H
 #define ZR_TRAIN_METRICS_FILE_H
 
 #include "base/text.h"
 
 typedef struct zr__metrics_file {
-    int fd;         /* -1: closed */
-    bool torn;      /* a part of a line stands behind the first `bytes` */
-    int64_t bytes;  /* size of the file before the last write */
-    zr__text kept;  /* lines that wait for a write that succeeds, in their order */
-    int64_t n_kept; /* lines in it */
-    int64_t n_lost; /* lines for which it had no room */
-    int error;      /* errno of the last write that failed */
+    const char *name, *line; /* the file's name and what it grows by, in messages */
+    int fd;                  /* -1: closed */
+    bool torn;               /* a part of a line stands behind the first `bytes` */
+    int64_t bytes;           /* size of the file before the last write */
+    zr__text kept;           /* lines that wait for a write that succeeds, in their order */
+    int64_t n_kept;          /* lines in it */
+    int64_t n_lost;          /* lines for which it had no room */
+    int error;               /* errno of the last write that failed */
 } zr__metrics_file;
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
     {                                                                                                                  \
-        .fd = -1                                                                                                       \
+        .name = "metrics.jsonl", .line = "line", .fd = -1                                                              \
     }
 
 /** Bytes of lines that are kept at most. */

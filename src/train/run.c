@@ -17,29 +17,44 @@
 
 enum { SCALE_BYTES = 128 };
 
-static void log_line(zr__run *r, const char *line, int bytes)
+static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int bytes)
 {
-    char text[192];
-    zr__metrics_file *m = &r->dir.metrics;
+    char text[384];
     const int64_t waiting = m->n_kept;
     switch (zr__metrics_write(m, line, (size_t)bytes)) {
     case ZR_METRICS_KEPT:
-        snprintf(text, sizeof(text),
-                 "metrics.jsonl cannot be written: %s; its lines are kept in memory until it can be",
-                 strerror(m->error));
+        snprintf(text, sizeof(text), "%s cannot be written: %s; its %ss are kept in memory until it can be", m->name,
+                 strerror(m->error), m->line);
         break;
     case ZR_METRICS_LOST:
-        snprintf(text, sizeof(text), "metrics.jsonl still cannot be written: %s; from step %lld on its lines are lost",
-                 strerror(m->error), (long long)r->result->steps);
+        snprintf(text, sizeof(text), "%s still cannot be written: %s; from step %lld on its %ss are lost", m->name,
+                 strerror(m->error), (long long)r->result->steps, m->line);
         break;
     case ZR_METRICS_AGAIN:
-        snprintf(text, sizeof(text), "metrics.jsonl is written again, with the %lld line%s that had been kept",
-                 (long long)waiting, waiting == 1 ? "" : "s");
+        snprintf(text, sizeof(text), "%s is written again, with the %lld %s%s that had been kept", m->name,
+                 (long long)waiting, m->line, waiting == 1 ? "" : "s");
         break;
     default:
         return;
     }
     zr__run_warn(r, text);
+}
+
+static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, int n)
+{
+    char record[ZR_EVENT_BYTES];
+    if (r->dir.events.fd < 0) return;
+    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
+}
+
+/** Begin the event file. A run that goes on tells the reader from which step on it repeats what earlier files hold. */
+static void begin_events(zr__run *r)
+{
+    char record[ZR_EVENT_BYTES];
+    const double now = zr__event_now();
+    if (r->dir.events.fd < 0) return;
+    log_line(r, &r->dir.events, record, zr__event_version(now, record));
+    if (r->resume.there) log_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -59,7 +74,7 @@ static zr_status open_rest(zr__run *r)
 {
     ZR_TRY(zr__run_reserve(r));
     if (r->watch.trace) ZR_TRY(zr__trace_open(r->watch.trace, &r->dir, r->config));
-    return ZR_OK;
+    return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
 /** In a directory of its own: what was made goes again where it cannot begin. */
@@ -78,8 +93,9 @@ static zr_status open_again(zr__run *r, const char *json)
 {
     zr__resume_clean(r); /* what is written next wants its room */
     ZR_TRY(open_rest(r));
-    ZR_TRY(zr__run_dir_continue(&r->dir, r->from_step, json, &r->made));
-    return ZR_OK;
+    zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
+    if (st != ZR_OK) zr__run_dir_drop_events(&r->dir);
+    return st;
 }
 
 static zr_status open_outputs(zr__run *r)
@@ -223,6 +239,7 @@ static zr_status start(zr__run *r)
     ZR_TRY(share_outputs(r));
     r->info.from_step = r->from_step;
     announce(r);
+    begin_events(r);
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
@@ -298,7 +315,9 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .noise = r->config->train.noise_scale,
                           .noise_scale = r->result->noise_scale};
     fill_rates(r, &line);
-    log_line(r, text, zr__metrics_step(&line, text));
+    log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
+    zr__scalar scalar[ZR_SCALARS];
+    log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
@@ -453,7 +472,9 @@ static zr_status evaluate(zr__run *r)
     r->result->val_loss = line.val_loss;
     r->suspect |= !isfinite(line.val_loss);
     if (r->comm->rank == 0) {
-        log_line(r, text, zr__metrics_eval(&line, text));
+        zr__scalar scalar[ZR_SCALARS];
+        log_line(r, &r->dir.metrics, text, zr__metrics_eval(&line, text));
+        log_event(r, "val", scalar, zr__metrics_eval_scalars(&line, scalar));
         if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
     }
     if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;
@@ -473,7 +494,7 @@ static zr_status sample(zr__run *r)
     char *line = NULL;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__sample_write(r, &line));
-    if (line) log_line(r, line, (int)strlen(line));
+    if (line) log_line(r, &r->dir.metrics, line, (int)strlen(line));
     zr_free(line);
     return ZR_OK;
 }

@@ -171,11 +171,41 @@ zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
     return ZR_OK;
 }
 
+zr_status zr__run_dir_add_events(zr__run_dir *dir)
+{
+    char path[PATH_MAX];
+    zr__events_name(dir->path, dir->events_name);
+    ZR_TRY(zr__path_join(path, dir->path, dir->events_name));
+    dir->events = (zr__metrics_file){.name = dir->events_name, .line = "record", .fd = -1};
+    return zr__metrics_create(&dir->events, path);
+}
+
+void zr__run_dir_drop_events(zr__run_dir *dir)
+{
+    char path[PATH_MAX];
+    if (dir->events.fd < 0) return;
+    if (zr__path_join(path, dir->path, dir->events_name) == ZR_OK) unlink(path);
+    zr__metrics_close(&dir->events);
+}
+
+zr_status zr__run_dir_sync(const zr__run_dir *dir)
+{
+    zr_status st = zr__metrics_sync(&dir->metrics), events = zr__metrics_sync(&dir->events);
+    return st != ZR_OK ? st : events;
+}
+
+zr_status zr__run_dir_end(zr__run_dir *dir)
+{
+    zr_status st = zr__metrics_end(&dir->metrics), events = zr__metrics_end(&dir->events);
+    return st != ZR_OK ? st : events;
+}
+
 /** A run that did not begin leaves nothing that would refuse the next. What another run has made is not touched:
  * without the lock, none of it is this run's. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
+    zr__run_dir_drop_events(dir);
     if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
     if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, "config.json") == ZR_OK) unlink(path);
     zr__run_dir_close(dir);
@@ -269,6 +299,7 @@ void zr__run_dir_close(zr__run_dir *dir)
 {
     char lock[PATH_MAX];
     zr__metrics_close(&dir->metrics);
+    zr__metrics_close(&dir->events);
     if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
         zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK)
         zr__lock_release(lock);

@@ -1,11 +1,12 @@
 /**
  * The directory of a run: made by rank 0, or continued, held by a lock file against other jobs, never over another
- * run. Small files appear whole; metrics.jsonl grows by whole lines.
+ * run. Small files appear whole; metrics.jsonl grows by whole lines, an event file by whole records.
  */
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
 
 #include "base/folder.h"
+#include "train/events.h"
 #include "train/lock.h"
 #include "train/metrics_file.h"
 
@@ -18,11 +19,13 @@ typedef struct zr__run_dir {
     uint64_t key;                    /* of the lock while it is held */
     char gone[ZR_LOCK_HOLDER_BYTES]; /* whose lock was left there and is taken over, "" */
     zr__metrics_file metrics;
+    zr__metrics_file events; /* closed where none is wanted */
+    char events_name[ZR_EVENTS_NAME_BYTES];
 } zr__run_dir;
 
 #define ZR_RUN_DIR_INIT                                                                                                \
     {                                                                                                                  \
-        .place = -1, .metrics = ZR_METRICS_FILE_INIT                                                                   \
+        .place = -1, .metrics = ZR_METRICS_FILE_INIT, .events = {.fd = -1 }                                            \
     }
 
 /** Could `path` become a run's directory? Looks, changes nothing. ZR_ERR_CREATE. */
@@ -42,6 +45,16 @@ ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bo
 /** Once nothing can refuse the run any more: cut metrics.jsonl behind `step` and write config.json anew. *made: what of
  *  that step is in it. ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made);
+
+/** Create a new event file in it; those of earlier starts stay as they are. ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__run_dir_add_events(zr__run_dir *dir);
+/** Remove that file again, where the run cannot begin. */
+void zr__run_dir_drop_events(zr__run_dir *dir);
+
+/** Bring the files that grow to the disk. ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__run_dir_sync(const zr__run_dir *dir);
+/** End and close them. ZR_ERR_IO where one lacks something (zr__metrics_end). */
+ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
 
 /** The name in it of weights that an earlier run completed; NULL: there are none. */
 const char *zr__run_dir_weights(const zr__run_dir *dir);

@@ -111,7 +111,7 @@ static void give_up(const zr__save *s)
 static zr_status commit(const zr__save *s)
 {
     char text[WHY_BYTES + 128];
-    if (zr__metrics_sync(&s->run->dir.metrics) != ZR_OK) zr__run_warn(s->run, zr_error_message());
+    if (zr__run_dir_sync(&s->run->dir) != ZR_OK) zr__run_warn(s->run, zr_error_message());
     zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
     if (st != ZR_ERR_CREATE) return st;
     snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",

@@ -1,7 +1,8 @@
 /* A library for LD_PRELOAD that lets one call of the file system fail: the FS_FAULT_AT-th (from 1) of the kind
- * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path). FS_FAULT_ERROR: EIO, ENOSPC, EINTR, or
- * "short", a write that takes half of its bytes. With FS_FAULT_CALL "count" no call fails. At its end the process
- * appends to the file FS_FAULT_LOG how many calls of each kind there were, and whether one has failed. */
+ * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path; with * at its end, whatever begins so).
+ * FS_FAULT_ERROR: EIO, ENOSPC, EINTR, or "short", a write that takes half of its bytes. With FS_FAULT_CALL "count" no
+ * call fails. At its end the process appends to the file FS_FAULT_LOG how many calls of each kind there were, and
+ * whether one has failed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -46,6 +47,7 @@ __attribute__((destructor)) static void end(void)
 static bool is_below(const char *path)
 {
     size_t n = strlen(under);
+    if (n > 0 && under[n - 1] == '*') return strncmp(path, under, n - 1) == 0;
     return n > 0 && strncmp(path, under, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
