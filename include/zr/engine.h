@@ -151,8 +151,23 @@ ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *
  *  valid until the next call. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token, int64_t position, zr_tensor *output);
 
-/** A value of a graph after its last run, while its bytes are not reused, into `out` (its elements in its type):
- * inputs, losses, outputs; for tests. */
+/** Copy a value of the walk before into `out`: so a model's own prediction is read, such as its logits.
+ *
+ *      zr_engine_eval(engine, &batch, fill, arg, &sum);
+ *      zr_value logits = zr_graph_get_output(plan->graph[ZR_SCHEDULE_EVAL]);
+ *      zr_engine_value(engine, ZR_SCHEDULE_EVAL, logits, out);
+ *
+ *  kind: the schedule of the engine's last call, which succeeded: ZR_SCHEDULE_EVAL behind zr_engine_eval, DECODE behind
+ *  zr_engine_decode, TRAIN behind zr_engine_step and zr_engine_probe (then of its last micro-batch).
+ *  value: of zr_plan.graph[kind]. The output that the model has named for evaluation or decoding (zr_graph_output) is
+ *  there at the end of every such walk; any other, as the losses, only where nothing has taken its bytes.
+ *  out: memory of the host, for all elements of the value, row by row: their number and type are zr_graph_value(graph,
+ *  value)->type, of logits (B, T, V) in zr_layout.dtype. Bits are as computed: nothing is converted.
+ *
+ *  Each rank has the rows of its own batch, whatever the stage; where ranks share layers, its part of what is cut. Not
+ *  collective: any rank may call it or not. examples/own_prediction.c does.
+ *  ZR_ERR_ARG: no such schedule or value, or a parameter (zr_engine_read is for those); ZR_ERR_STATE: the last walk was
+ *  another, or the bytes are taken. */
 ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kind kind, zr_value value, void *out);
 
 /** What was taken and moved: memory by category as the schedule was walked; the total of each space as its allocation

@@ -203,7 +203,8 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
 
 /** Name the losses, F32 of any shape, written by an op: the objective is their mean over the global batch. */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
-/** Name what decode returns, (1, 1, V). */
+/** Name what the model gives: in decode mode what zr_engine_decode returns, (1, 1, V); in evaluation mode a value of
+ * any shape, such as logits, whose bytes then last to the end of the schedule, so that zr_engine_value can read it. */
 ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
 
 /** Of the parameters declared so far those that these patterns match do not train: no gradient of them is made, nor of

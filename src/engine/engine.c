@@ -381,16 +381,63 @@ static zr_status read_value(void *arg, zr_device *device, int64_t index)
     return device->ops->copy(device, r->to, r->from, r->bytes);
 }
 
+/* Bytes in a space. */
+typedef struct stretch {
+    zr_space space;
+    int64_t begin, end;
+} stretch;
+
+static stretch bytes_of(const zr_schedule *s, const zr_use *use)
+{
+    const zr_buffer *b = &s->buffer[use->buffer];
+    const int64_t size = zr_dtype_bytes(use->dtype), begin = b->offset + use->range.first * size;
+    return (stretch){b->space, begin, begin + use->range.count * size};
+}
+
+static bool share(const stretch *a, const stretch *b)
+{
+    return a->space == b->space && a->begin < b->end && b->begin < a->end;
+}
+
+/* Does a later buffer of the schedule, or a later value in the same one, take bytes of this value? */
+static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
+{
+    const zr_use *use = &s->value[value];
+    const stretch own = bytes_of(s, use);
+    for (int32_t i = 0; i < s->n_buffers; i++) {
+        const zr_buffer *b = &s->buffer[i];
+        const stretch its = {b->space, b->offset, b->offset + b->bytes};
+        if (i != use->buffer && b->first_step > s->buffer[use->buffer].first_step && share(&own, &its)) return true;
+    }
+    for (zr_value v = 0; v < zr_graph_values(g); v++) {
+        if (v == value || s->value[v].buffer != use->buffer) continue;
+        const stretch its = bytes_of(s, &s->value[v]);
+        if (zr_graph_value(g, v)->producer > zr_graph_value(g, value)->producer && share(&own, &its)) return true;
+    }
+    return false;
+}
+
 zr_status zr_engine_value(zr_engine *e, zr_schedule_kind kind, zr_value value, void *out)
 {
+    static const char *const walk[ZR_SCHEDULES] = {"zr_engine_step", "zr_engine_eval", "zr_engine_decode", ""};
+    static const char *const name[ZR_SCHEDULES] = {"train", "eval", "decode", "flush"};
+    ZR_CHECK((unsigned)kind < ZR_SCHEDULES, ZR_ERR_ARG, "no schedule %d", (int)kind);
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
-    ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG, "no value %d in schedule %d", value,
-             (int)kind);
+    ZR_CHECK(s && g && value >= 0 && value < zr_graph_values(g), ZR_ERR_ARG,
+             "no value %d in the plan's %s schedule; wanted one of its graph (zr_plan.graph), such as "
+             "zr_graph_get_output gives where the model calls zr_graph_output",
+             value, name[kind]);
     const zr_use *use = &s->value[value];
     ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_ARG,
              "value %d has no place of its own: it is a parameter (use zr_engine_read), or of an op that is not run",
              value);
+    ZR_CHECK(e->walked && e->kind == kind, ZR_ERR_STATE,
+             "value %d of the %s schedule is not there: call %s just before", value, name[kind], walk[kind]);
+    ZR_CHECK(!is_taken_over(s, g, value), ZR_ERR_STATE,
+             "value %d of the %s schedule is not there any more: later ones have its bytes; have the model name it "
+             "(zr_graph_output), and it stays",
+             value, name[kind]);
     reading r = {zr__use_at(e, s, use), out, use->range.count * zr_dtype_bytes(use->dtype)};
     return zr__call(e, read_value, &r);
 }

@@ -63,7 +63,8 @@ struct zr_engine {
     bool stopped; /* a call between ranks was cut short: memory may still be read and written */
 
     /* the step in progress */
-    zr_schedule_kind kind; /* the schedule that is walked */
+    zr_schedule_kind kind; /* the schedule that is walked, or was last */
+    bool walked;           /* to its end */
     bool echoed;           /* what stopped the walk was the failure of a queue that a step waits for */
     zr_batch batch;
     zr_batch_fn batch_fn;

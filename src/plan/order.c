@@ -193,6 +193,19 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
+/* What the model names in an evaluation is read by the caller, behind all steps (zr_engine_value). Decoding copies it.
+ */
+static void keep_output(zr__order *o)
+{
+    const zr_graph *g = o->list->graph;
+    if (!g || zr_graph_get_spec(g)->mode != ZR_MODE_EVAL || zr_graph_get_output(g) == ZR_NONE) return;
+    const int32_t b = o->schedule->value[zr_graph_get_output(g)].buffer;
+    if (b == ZR_NONE || o->schedule->buffer[b].persistent) return;
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (o->last[s] > o->touched[b].read[s]) o->touched[b].read[s] = o->last[s];
+    o->schedule->buffer[b].last_step = o->schedule->n_steps - 1;
+}
+
 zr_status zr__order_steps(zr__order *o)
 {
     size_t n = (size_t)o->schedule->n_steps;
@@ -203,6 +216,7 @@ zr_status zr__order_steps(zr__order *o)
     ZR_TRY(sort_streams(o));
     begin(o);
     walk(o, 0, o->schedule->n_steps, 0, true);
+    if (o->status == ZR_OK) keep_output(o);
     return o->status;
 }
 
