@@ -386,6 +386,88 @@ static void sizes_of_presets(void **state)
     zr_config_destroy(&c);
 }
 
+/* A configuration of this text, settled with the sizes of a shape and, as zr train does, with the recipe. */
+static zr_config *trained(const char *text, const char *override, const zr_config_sizes *sizes, bool recipe)
+{
+    zr_config *c = load(text, override);
+    if (recipe) zr_config_take_recipe(c);
+    assert_int_equal(zr_config_set_sizes(c, sizes, "a preset"), ZR_OK);
+    assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
+    return c;
+}
+
+static bool has_recipe(const zr_config *c)
+{
+    return c->optimizer.type == ZR_OPTIMIZER_ADAMW && c->optimizer.betas[1] == 0.95 &&
+           c->optimizer.weight_decay == 0.1 && c->scheduler.type == ZR_SCHEDULER_WARMUP_COSINE &&
+           c->scheduler.cos_min_ratio == 0.1 && c->gradient_clipping == 1.0;
+}
+
+static void presets_take_a_recipe(void **state)
+{
+    (void)state;
+    static const char preset[] = "{\"model\": {\"preset\": \"gpt2-124m\"}}";
+    static const zr_config_sizes shape = {12, 12, 768, 1024, 50257};
+    static const struct {
+        zr_config_sizes sizes;
+        double lr; /* table 2.1 of Brown et al. 2020 */
+    } sizes[] = {{{12, 12, 768, 1024, 50257}, 6e-4},     {{24, 16, 1024, 1024, 50257}, 3e-4},
+                 {{36, 20, 1280, 1024, 50257}, 2.5e-4},  {{48, 25, 1600, 1024, 50257}, 2e-4},
+                 {{32, 32, 2560, 2048, 50257}, 1.6e-4},  {{32, 32, 4096, 2048, 50257}, 1.2e-4},
+                 {{40, 40, 5120, 2048, 50257}, 1e-4},    {{96, 96, 12288, 2048, 50257}, 0.6e-4},
+                 {{127, 160, 25600, 1024, 50257}, 6e-5}, {{2, 2, 64, 64, 256}, 6e-4}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        zr_config *c = trained(preset, NULL, &sizes[i].sizes, true);
+        assert_true(has_recipe(c) && c->optimizer.lr == sizes[i].lr);
+        assert_int_equal(c->scheduler.warmup_num_steps, 50);
+        assert_int_equal(c->scheduler.total_num_steps, 1000);
+        zr_config_destroy(&c);
+    }
+
+    /* The note says so; what the run keeps trains the same again, and says nothing. */
+    char *json, *again;
+    zr_config *c = trained(preset, "train.steps=30", &shape, true);
+    assert_int_equal(c->scheduler.warmup_num_steps, 2);
+    assert_true(has_note(c,
+                         "model.preset gpt2-124m: neither optimizer nor scheduler is given, so it trains by a recipe "
+                         "for its size: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 6e-4 after 2 steps of "
+                         "warm-up, a cosine down to a tenth, gradient_clipping 1; a key of optimizer or scheduler "
+                         "replaces all of it"));
+    assert_int_equal(zr_config_to_json(c, &json), ZR_OK);
+    zr_config_destroy(&c);
+    c = trained(json, "train.steps=60", &shape, true);
+    assert_true(has_recipe(c) && c->scheduler.warmup_num_steps == 2 && c->optimizer.lr == 6e-4);
+    assert_int_equal(zr_config_notes(c), 0);
+    zr_config_destroy(&c);
+    c = trained(json, NULL, &shape, true);
+    assert_int_equal(zr_config_to_json(c, &again), ZR_OK);
+    assert_string_equal(json, again);
+    zr_config_destroy(&c);
+    zr_free(json);
+    zr_free(again);
+
+    /* Whose optimizer or scheduler is given, by a value or by "auto", trains as without a preset; so does another
+     * command, and a model without a preset. */
+    static const char *const own[] = {"optimizer.params.lr=0.01", "optimizer.type=AdamW", "scheduler.type=WarmupLR",
+                                      "optimizer.params.lr=auto"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        c = trained(preset, own[i], &shape, true);
+        assert_true(c->gradient_clipping == 0 && c->optimizer.betas[1] == 0.999 && c->optimizer.weight_decay == 0);
+        zr_config_destroy(&c);
+    }
+    c = trained(preset, NULL, &shape, false);
+    assert_true(c->gradient_clipping == 0 && c->optimizer.lr == 1e-3 && c->scheduler.type == ZR_SCHEDULER_NONE);
+    zr_config_destroy(&c);
+    c = trained("{\"model\": {}}", NULL, &shape, true);
+    assert_true(c->gradient_clipping == 0 && c->optimizer.lr == 1e-3 && c->scheduler.type == ZR_SCHEDULER_NONE);
+    zr_config_destroy(&c);
+
+    /* Clipping is no part of a section. */
+    c = trained(preset, "gradient_clipping=0.5", &shape, true);
+    assert_true(c->gradient_clipping == 0.5 && c->optimizer.lr == 6e-4);
+    zr_config_destroy(&c);
+}
+
 static void buckets_are_rounded_as_the_plan_does(void **state)
 {
     (void)state;
@@ -681,6 +763,7 @@ int main(void)
         cmocka_unit_test(setting_after_loading),
         cmocka_unit_test(the_batch_triangle),
         cmocka_unit_test(sizes_of_presets),
+        cmocka_unit_test(presets_take_a_recipe),
         cmocka_unit_test(buckets_are_rounded_as_the_plan_does),
         cmocka_unit_test(resolved_files_load_again),
         cmocka_unit_test(hashes_tell_configurations_apart),

@@ -209,6 +209,13 @@ typedef struct zr_config_open {
 /** What of these is not given is left to memory.limit, as `--memory` asks for. Between loading and resolving. */
 ZR_API void zr_config_leave_open(zr_config *config);
 
+/** Have a model.preset train by a recipe for its size, where neither the file nor an override gives a key of optimizer
+ *  or scheduler: AdamW with betas 0.9 and 0.95 and weight decay 0.1; lr as the model of nearest size in table 2.1 of
+ *  Brown et al. 2020; a warm-up over a twentieth of train.steps, then a cosine down to a tenth; gradient_clipping 1
+ *  where that is not given. zr_config_resolve fills it in, with a note; zr_config_to_json then has it. Between loading
+ *  and resolving. */
+ZR_API void zr_config_take_recipe(zr_config *config);
+
 /** Keep train_batch_size, where the file of a run that goes on has all of the batch triple and they do not hold on the
  *  ranks that there are now. What an override gives of the other two stays as well; else the micro-batch stays, or the
  *  largest part of it that divides the samples of a rank, and the rest follows. Between loading and resolving. */

@@ -26,7 +26,6 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
     bool alone = args->n_operands == 0, bf16 = alone && !wants_fp16(args);
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
-    if (alone) ZR_TRY(cli_override(args, room[n++], "optimizer.type=\"AdamW\""));
     args->by_memory = brief->memory && brief->chooses;
     if (brief->batch || (alone && !args->by_memory)) {
         long long batch = brief->batch ? brief->batch : 1;

@@ -46,6 +46,7 @@ typedef struct cli_args {
     int max_operands;
     bool help, json, quiet;
     bool by_memory; /* what is not given is left to --memory */
+    bool recipe;    /* a preset trains by the recipe for its size (zr_config_take_recipe) */
     cli_color color;
     const char *operand[CLI_MAX_OPERANDS];
     int n_operands;

@@ -266,7 +266,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     watch.brief.chooses = true;
     const cli_option options[] = {
         {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
-        CLI_BRIEF_PRESET(watch.brief),
+        {"preset", CLI_TEXT, &watch.brief.preset, 0, "NAME",
+         "a known shape, which trains by a recipe for its size; CONFIG.json may then be left out"},
         {"data", CLI_TEXT, &watch.data, 0, "FILE", "data.train: text, or tokens"},
         CLI_BRIEF_OPTIONS(watch.brief, CLI_MEMORY_CHOOSES),
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
@@ -276,7 +277,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
         {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
         {0}};
-    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
     /* A launcher may give each rank its own words. */

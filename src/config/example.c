@@ -6,7 +6,8 @@
 
 enum { MOST_COLUMNS = 100 };
 
-/* In the order of the file. Values differ from the table's defaults where a small model learns better with others. */
+/* In the order of the file. Values differ from the table's defaults where a small model learns better with others;
+ * NULL: as the recipe has it. */
 static const struct {
     const char *path, *value;
 } shown[] = {
@@ -22,18 +23,18 @@ static const struct {
     {"data.order", "\"shuffled\""},
     {"train_micro_batch_size_per_gpu", "8"},
     {"gradient_accumulation_steps", "1"},
-    {"gradient_clipping", "1.0"},
+    {"gradient_clipping", NULL},
     {"bf16.enabled", "true"},
     {"zero_optimization.stage", "2"},
     {"activation_checkpointing.policy", "\"none\""},
     {"memory.limit", "null"},
-    {"optimizer.type", "\"AdamW\""},
-    {"optimizer.params.lr", "1e-3"},
-    {"optimizer.params.betas", "[0.9, 0.95]"},
-    {"optimizer.params.weight_decay", "0.1"},
-    {"scheduler.type", "\"WarmupCosineLR\""},
-    {"scheduler.params.warmup_num_steps", "50"},
-    {"scheduler.params.cos_min_ratio", "0.1"},
+    {"optimizer.type", NULL},
+    {"optimizer.params.lr", NULL},
+    {"optimizer.params.betas", NULL},
+    {"optimizer.params.weight_decay", NULL},
+    {"scheduler.type", NULL},
+    {"scheduler.params.warmup_num_steps", NULL},
+    {"scheduler.params.cos_min_ratio", NULL},
     {"train.steps", "1000"},
     {"train.seed", "1234"},
     {"train.eval_interval", "100"},
@@ -121,7 +122,7 @@ zr_status zr_config_example(char **text)
         const zr_key *key = zr__key_find(shown[i].path);
         ZR_ASSERT(key);
         add_objects(&out, before, shown[i].path);
-        add_key(&out, key, shown[i].value);
+        add_key(&out, key, shown[i].value ? shown[i].value : zr__recipe_value(shown[i].path));
         before = shown[i].path;
     }
     add_objects(&out, before, "");

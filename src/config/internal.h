@@ -34,6 +34,7 @@ struct zr_config_state {
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
     bool by_memory;                     /* zr_config_leave_open was called */
     bool goes_on;                       /* zr_config_go_on was called */
+    bool recipe;                        /* zr_config_take_recipe was called */
 };
 
 /** Where values come from, for messages. */
@@ -102,6 +103,11 @@ const char *zr__config_keep(zr_config *config, const char *text);
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 /** ZR_ERR_CONFIG "file: message", for what shows only when everything is known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
+
+/** The value of a key in the recipe of a small model, as JSON; NULL: the recipe says nothing of it. */
+const char *zr__recipe_value(const char *path);
+/** Fill in the recipe where it was asked for (zr_config_take_recipe), once sizes are known. */
+ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
 /** Checks between keys that need no ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);

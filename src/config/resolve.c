@@ -355,6 +355,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(data_ranks(config, all_ranks, &ranks));
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));
+    ZR_TRY(zr__config_recipe(config));
     ZR_TRY(resolve_batch(config, ranks));
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));

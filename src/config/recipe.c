@@ -1,0 +1,95 @@
+/*
+ * How a model trains where nobody says otherwise: what `zr init` writes, and what zr train takes for a preset. Betas,
+ * weight decay, clipping, and a cosine that ends at a tenth behind a warm-up: Brown et al. 2020 (GPT-3), appendix B;
+ * learning rates by size: its table 2.1.
+ */
+#include "config/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The learning rate is that of a small model, and the warm-up that of the default of train.steps. */
+static const struct {
+    const char *path, *value;
+} recipe[] = {
+    {"gradient_clipping", "1.0"},
+    {"optimizer.type", "\"AdamW\""},
+    {"optimizer.params.lr", "1e-3"},
+    {"optimizer.params.betas", "[0.9, 0.95]"},
+    {"optimizer.params.weight_decay", "0.1"},
+    {"scheduler.type", "\"WarmupCosineLR\""},
+    {"scheduler.params.warmup_num_steps", "50"},
+    {"scheduler.params.cos_min_ratio", "0.1"},
+};
+enum { KEYS = sizeof(recipe) / sizeof(recipe[0]) };
+
+static const struct {
+    double params;
+    const char *lr;
+} rates[] = {{125e6, "6e-4"},   {350e6, "3e-4"},   {760e6, "2.5e-4"}, {1.3e9, "2e-4"},
+             {2.7e9, "1.6e-4"}, {6.7e9, "1.2e-4"}, {13e9, "1e-4"},    {175e9, "0.6e-4"}};
+enum { RATES = sizeof(rates) / sizeof(rates[0]), WARMUP_PART = 20 };
+
+const char *zr__recipe_value(const char *path)
+{
+    for (int i = 0; i < KEYS; i++)
+        if (strcmp(recipe[i].path, path) == 0) return recipe[i].value;
+    return NULL;
+}
+
+void zr_config_take_recipe(zr_config *config)
+{
+    config->state->recipe = true;
+}
+
+/* Find the rate of the size whose ratio to this model's is nearest to 1. */
+static const char *rate_of(const zr_config_sizes *s)
+{
+    const double width = (double)s->n_embd;
+    const double params = 12 * (double)s->n_layer * width * width + (double)(s->vocab_size + s->n_positions) * width;
+    int best = 0;
+    for (int i = 1; i < RATES; i++)
+        if (fabs(log(params / rates[i].params)) < fabs(log(params / rates[best].params))) best = i;
+    return rates[best].lr;
+}
+
+/* Does the file or an override give a key of the optimizer or the scheduler? */
+static bool has_own(const zr_config *config)
+{
+    int n;
+    const zr_key *key = zr_config_keys(&n);
+    for (int i = 0; i < n; i++) {
+        const bool section = strncmp(key[i].path, "optimizer.", 10) == 0 || strncmp(key[i].path, "scheduler.", 10) == 0;
+        if (section && (config->state->given[i] || config->state->automatic[i])) return true;
+    }
+    return false;
+}
+
+static bool is_given(const zr_config *config, const char *path)
+{
+    int n;
+    const int i = (int)(zr__key_find(path) - zr_config_keys(&n));
+    return config->state->given[i] || config->state->automatic[i];
+}
+
+zr_status zr__config_recipe(zr_config *config)
+{
+    char warmup[24];
+    const char *lr = rate_of(&config->model.sizes);
+    if (!config->state->recipe || !config->model.preset || has_own(config)) return ZR_OK;
+    snprintf(warmup, sizeof(warmup), "%lld", (long long)(config->train.steps + WARMUP_PART - 1) / WARMUP_PART);
+    for (int i = 0; i < KEYS; i++) {
+        const char *path = recipe[i].path, *value = recipe[i].value;
+        if (strcmp(path, "optimizer.params.lr") == 0) value = lr;
+        if (strcmp(path, "scheduler.params.warmup_num_steps") == 0) value = warmup;
+        if (!is_given(config, path)) ZR_TRY(zr_config_set(config, path, value));
+    }
+    return zr__config_note(
+        config,
+        "model.preset %s: neither optimizer nor scheduler is given, so it trains by a recipe for its "
+        "size: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s steps of warm-up, a "
+        "cosine down to a tenth, gradient_clipping %g; a key of optimizer or scheduler replaces all "
+        "of it",
+        config->model.preset, lr, warmup, config->gradient_clipping);
+}
