@@ -53,7 +53,7 @@ each "inspect" "$some 590" "$ZR" inspect run
 each "inspect, JSON" "4 40 400" "$ZR" inspect run --json
 each "verify" "$some 610 987 1597" "$ZR" verify run
 each "generate" "$some 610 1452 1463 1554 1806 2000" "$ZR" generate run --prompt line --tokens 4
-each "plan" "$some" "$ZR" plan c.json --memory 8GB
+each "plan" "$some" "$ZR" plan c.json --memory 8GB --profile zen3
 each "plan, JSON" "4 40 110" "$ZR" plan c.json --json
 each "simulate" "$some" "$ZR" simulate c.json --cluster dgx-h100x8 --ranks 8
 each "simulate, JSON" "$some" "$ZR" simulate c.json --cluster dgx-h100x8 --ranks 8 --json

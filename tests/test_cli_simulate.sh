@@ -315,7 +315,7 @@ check "... in all that is found" kept
 stays() { # KEY VALUE TRIED OPTION...: no way has another value of the key, nor any of the keys TRIED, which it decides
     key=$1 value=$2 tried=$3
     shift 3
-    on8 --search --json --activation_checkpointing.policy=unit "--$key=$value" "$@" >search.json && python3 - "$key" "$value" $tried <<'END'
+    on8 --search --json "--$key=$value" "$@" >search.json && python3 - "$key" "$value" $tried <<'END'
 import json, sys
 key, value, *tried = sys.argv[1:]
 ways = json.load(open("search.json"))
@@ -324,11 +324,12 @@ for way in ways:
     assert str(way["keys"].get(key, value)) == value and not set(tried) & set(way["keys"]), way["keys"]
 END
 }
-check "... micro-batches a step" stays gradient_accumulation_steps 3 '' --stage 1 --tensor 2
+check "... micro-batches a step" stays gradient_accumulation_steps 3 '' --stage 1 --tensor 2 \
+    --activation_checkpointing.policy=unit
 check "... where checkpoints are" stays activation_checkpointing.offload none \
     'activation_checkpointing.cpu_checkpointing activation_checkpointing.partition_activations' --stage 1 --tensor 2
 check "... a second partition" stays zero_optimization.zero_hpz_partition_size 4 zero_optimization.mics_shard_size \
-    --stage 3 --tensor 1
+    --stage 3 --tensor 1 --activation_checkpointing.policy=unit
 without_limit() { # policy auto has a device's memory as its limit, where keeping all does not fit
     on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=none >none.json &&
         on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=auto >auto.json && python3 - <<'END'
