@@ -109,10 +109,10 @@ sweep() { # NAME BEFORE AFTER SUM STEPS OPTION...: each call of each kind, in a 
 }
 for where in run run/metrics.jsonl "run/events.out.tfevents.*"; do
     prepare() { rm -rf run; }
-    sweep "a run that begins" /dev/null early.numbers early.sum 6
+    [ $every = 40 ] || sweep "a run that begins" /dev/null early.numbers early.sum 6
     prepare() { rm -rf run && cp -r early run; }
     sweep "a run that goes on" early.numbers late.numbers late.sum 10 --resume
     every=1
-    [ -n "${ZR_LONG-}" ] || [ "$where" = run ] || every=40
+    [ -n "${ZR_LONG-}" ] || [ "$where" = run ] || every=40 # of events, where a run goes on
 done
 echo "1..$n"
