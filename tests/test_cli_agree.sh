@@ -55,6 +55,7 @@ assert plan["needs"] == one["needs"], (plan["needs"], one["needs"])
 fits = [plan["fits"], one["fits"], row["fits"] == "true", first["fits"]]
 assert len(set(fits)) == 1, fits
 assert digits(one["mfu"]) == plan["time"]["mfu"], (one["mfu"], plan["time"]["mfu"])
+assert digits(one["days"]) == plan["time"]["days"], (one["days"], plan["time"]["days"])
 END
 agree() { # CLUSTER RANKS OPTION...: the policies and splits that a search would vary are given
     cluster=$1 ranks=$2
@@ -65,8 +66,8 @@ agree() { # CLUSTER RANKS OPTION...: the policies and splits that a search would
         case "$key $*" in parallel.*--tensor*) continue ;; esac
         case "$*" in *"--${key%=*}="*) ;; *) set -- "$@" "--$key" ;; esac
     done
-    "$ZR" plan --cluster "$cluster" --ranks "$ranks" "$@" --quiet --json --advice >plan.json &&
-        "$ZR" simulate --cluster "$cluster" --ranks "$ranks" "$@" --quiet --json >simulated.json &&
+    "$ZR" plan --cluster "$cluster" --ranks "$ranks" "$@" --quiet --tokens 5e6 --json --advice >plan.json &&
+        "$ZR" simulate --cluster "$cluster" --ranks "$ranks" "$@" --quiet --tokens 5e6 --json >simulated.json &&
         "$ZR" simulate --cluster "$cluster" --sweep ranks="$ranks" "$@" --quiet >swept.csv || return 1
     "$ZR" simulate --cluster "$cluster" --ranks "$ranks" "$@" --quiet --search --json >found.json
     [ $? = 71 ] && echo "[$(cat simulated.json)]" >found.json # nothing fits: it says so of the same
@@ -110,14 +111,49 @@ assert not given["fits"] or rate[1] <= 1.02 * rate[0], rate' || return 1
 }
 check "what is chosen is the fastest on its cluster" fastest --cluster dgx2x25 --ranks 64 --preset gpt2-774m --memory 12GB
 large() { # a limit above what a device has is not what fits
-    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --memory 200GB --quiet --json >simulated.json &&
-        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --memory 200GB --quiet --json --advice >plan.json &&
+    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json >simulated.json &&
+        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json --advice >plan.json &&
         python3 -c '
 import json
 plan, one = json.load(open("plan.json")), json.load(open("simulated.json"))
 assert 24e9 < one["needs"] == plan["needs"] < 200e9 and one["fits"] is plan["fits"] is False, (one, plan["fits"])'
 }
 check "a limit above what a device has" large
+# ... nor is more chosen for it, or found.
+auto='--cluster dgx1v --ranks 8 --preset gpt2-350m --stage 2 --activation_checkpointing.policy=auto --max batch --json --quiet'
+alike() { "$ZR" plan $auto >a && "$ZR" plan $auto --memory 200GB >b && cmp a b >&2; }
+check "... by policy auto" alike
+check "... which is said" sh -c "'$ZR' plan --preset gpt2-124m --cluster dgx1v --memory 200GB --stage 1 --batch 1 2>&1 >/dev/null |
+    grep -q 'note: memory.limit 200.00 GB is more than a device of dgx1v has'"
+
+# What ranks keep on a host counts in --max too; and it is said that hosts are what is too small.
+echo '{"name": "small", "devices": 16, "include": "dgx-a100x8", "host": {"memory_bytes": 4e9}}' >small.json
+host='--cluster ./small.json --ranks 8 --preset gpt2-350m --stage 1 --activation_checkpointing.policy=unit --activation_checkpointing.cpu_checkpointing=true --quiet'
+hosts() {
+    "$ZR" plan $host --max batch --json --advice >plan.json || return 1
+    n=$(sed -n 's/.*"train_micro_batch_size_per_gpu": \([0-9]*\), "stage".*/\1/p' plan.json)
+    "$ZR" simulate $host --batch $n --json >fits.json && "$ZR" simulate $host --batch $((n + 1)) --json >larger.json &&
+        python3 -c '
+import json
+plan, fits, larger = (json.load(open(name + ".json")) for name in ("plan", "fits", "larger"))
+assert plan["fits"] and fits["fits"] and not larger["fits"], (plan["max"], fits["host_bytes"], larger["host_bytes"])
+assert plan["max"]["next_needs"] == larger["needs"], (plan["max"], larger["needs"])'
+}
+check "a host's memory bounds --max" hosts
+check "... and is what is too small" sh -c "'$ZR' plan $host --batch 600 | tr '\n' ' ' | grep -q 'hosts lack memory: .* of 4.00 GB'"
+
+# A cluster without room for the ranks is refused whatever is printed, and no half of a document is.
+for what in --json '--json --advice' --schedule '--max batch --json' ''; do
+    check "more ranks than there are devices: $what" fails 78 'do not fit' "$ZR" plan --preset gpt2-124m --ranks 8 --cluster 4x4090 --quiet $what
+    check "... and nothing is printed" sh -c "'$ZR' plan --preset gpt2-124m --ranks 8 --cluster 4x4090 --quiet $what 2>/dev/null >printed; test ! -s printed"
+done
+check "a save whose time is not known" prints 'has no host.disk_bytes_per_sec' "$ZR" plan --preset gpt2-124m --ranks 8 --cluster dgx-h100x8 --train.save_interval=10 --quiet
+check "a step's tokens bound a search with policy auto" sh -c "'$ZR' simulate --preset gpt2-124m --ranks 8 --cluster dgx-h100x8 --stage 1 --tensor 1 --step-tokens 16384 \
+    --activation_checkpointing.policy=auto --search --json --quiet >found.json && python3 -c '
+import json
+for way in json.load(open(\"found.json\")):
+    keys = way[\"keys\"]
+    assert keys[\"train_micro_batch_size_per_gpu\"] * keys[\"gradient_accumulation_steps\"] * 8 * 1024 <= 16384, keys'"
 
 # On this machine: a run takes what a plan says, with what was chosen for the memory.
 cat >c.json <<'END'

@@ -23,7 +23,7 @@ on8() { simulate c.json --ranks 8 "$@"; }
 
 keys() {
     on8 --stage 2 --batch 4 --tokens 1e9 --json >one.json && python3 - <<'END'
-import json
+import json, math
 one = json.load(open("one.json"))
 for key in ("step_sec", "samples_per_sec", "tokens_per_sec", "tflops", "mfu", "exposed_sec", "memory", "traffic",
             "bound_by", "fits", "days"):
@@ -36,7 +36,8 @@ assert {key for key, of in one["of"].items() if of != "rank"} == whole | {"host_
 assert one["of"]["host_bytes"] == "host", one["of"]
 assert abs(one["pflops_all"] / one["tflops"] - 8 / 1000) < 1e-9, one
 assert abs(one["samples_per_sec"] * one["step_sec"] - 32) < 1e-6, one
-assert abs(one["days"] * 86400 * one["tokens_per_sec"] / 1e9 - 1) < 1e-9, one
+steps = math.ceil(1e9 / (32 * 128)) # whole ones
+assert abs(one["days"] * 86400 / (steps * one["step_sec"]) - 1) < 1e-12, one
 assert abs(sum(one["exposed"].values()) - one["exposed_sec"]) <= 1e-9 * one["step_sec"], one
 END
 }
@@ -344,12 +345,20 @@ check "twice the same" again
 varied() { # large buckets, or nothing ahead and small ones, gain most where exchanges take long to begin
     on8 --search --json --stage 3 $configured >search.json && on8 --search --json --stage 3 >more.json &&
         sed 's/"bf16"/"zero_optimization": {"reduce_bucket_size": 4096}, "bf16"/' c.json >buckets.json &&
-        simulate buckets.json --ranks 8 --search --json --stage 1 --tensor 1 >large.json && python3 - <<'END'
+        simulate buckets.json --ranks 8 --search --json --stage 1 --tensor 1 >large.json &&
+        sed 's/"bf16"/"zero_optimization": {"overlap_comm": false}, "bf16"/' c.json >off_config.json &&
+        simulate off_config.json --ranks 8 --search --json --stage 2 --tensor 1 >off.json &&
+        on8 --search --json --stage 1 --activation_checkpointing.policy=unit >unit.json && python3 - <<'END'
 import json
 plain, more, large = (json.load(open(name)) for name in ("search.json", "more.json", "large.json"))
+off, unit = (json.load(open(name)) for name in ("off.json", "unit.json"))
 gain = more[0]["samples_per_sec"] / plain[0]["samples_per_sec"]
 assert gain > 1.005 and more[0]["keys"]["collectives.hierarchical"] is False, (gain, more[0]["keys"])
 assert large[0]["keys"]["zero_optimization.reduce_bucket_size"] > 4096, large[0]["keys"]
+assert off[0]["keys"]["zero_optimization.overlap_comm"] is True, off[0]["keys"]
+policies = {(way["keys"].get("activation_checkpointing.cpu_checkpointing"), way["keys"].get("activation_checkpointing.every"))
+            for way in unit}
+assert all(way["keys"]["activation_checkpointing.policy"] == "unit" for way in unit) and len(policies) > 1, policies
 varied = {"zero_optimization.reduce_bucket_size", "zero_optimization.overlap_comm", "collectives.hierarchical"}
 assert not any(varied & set(way["keys"]) for way in plain)
 END

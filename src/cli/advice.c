@@ -104,13 +104,18 @@ static const cli_choice *smallest(const cli_choices *choices)
     return least;
 }
 
-static void say_ranks(paragraph *p, const cli_more_ranks *more)
+static void say_ranks(paragraph *p, const cli_choices *choices)
 {
+    const cli_more_ranks *more = &choices->more;
+    const bool all = more->ranks > choices->most_ranks / 2;
     char bytes[32];
     if (more->ranks == 0) return;
     cli_bytes((double)more->needs_bytes, bytes);
     if (more->fits) {
         say(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.", more->ranks, bytes);
+    } else if (all && choices->most_ranks <= CLI_MOST_RANKS) {
+        say(p, " All %d devices of %s do not help either: take a larger cluster.", choices->most_ranks,
+            choices->target->cluster.name);
     } else {
         say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks, bytes);
     }
@@ -138,13 +143,20 @@ static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_co
 
 static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_config *config)
 {
-    char limit[32], bytes[32], name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
+    char limit[32], bytes[32], host[32], has[32], name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
     const cli_choice *least = smallest(choices);
     say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s%s: %s a rank.",
         cli_bytes((double)choices->target->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
         cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
         cli_bytes((double)least->made.needs_bytes, bytes));
-    say_ranks(p, &choices->more);
+    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* of a device; a host's memory is what is short */
+        say(p,
+            " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a smaller batch.",
+            cli_bytes((double)least->made.host_bytes, host),
+            cli_bytes((double)choices->target->cluster.host_memory_bytes, has));
+        return ZR_OK;
+    }
+    say_ranks(p, choices);
     ZR_TRY(say_batch(p, choices, config));
     return ZR_OK;
 }
@@ -173,15 +185,15 @@ static const char *unknown_rates(const cli_choices *choices, char room[192])
         return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
                "once, or take those of others with --profile or --cluster.";
     }
+    if (choices->target->efficiency > 0 && choices->target->efficiency < 1) {
+        snprintf(room, 192,
+                 "Times take %g %% of the profile's FLOP/s (--efficiency), its other rates in full, no latency.",
+                 100 * choices->target->efficiency);
+        return room;
+    }
     if (target->profile.machine.n_products > 0) {
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
                "peak rates. Most runs are slower.";
-    }
-    if (choices->target->efficiency > 0 && choices->target->efficiency < 1) {
-        snprintf(room, 192,
-                 "Times take %g %% of the profile's peak FLOP/s (--efficiency), its other rates in full, no latency.",
-                 100 * choices->target->efficiency);
-        return room;
     }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
            "0.4 takes 40 % of the peak FLOP/s.";

@@ -331,13 +331,14 @@ static zr_status needs_with(const cli_choices *choices, const zr_config *config,
 static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
 {
     int low = choices->ranks;
-    const int step = (int)config->parallel.tensor; /* which divides `low` */
+    const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* which divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
     /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
-           more->ranks <= CLI_MOST_RANKS) {
+           more->ranks <= choices->most_ranks / 2) {
         low = more->ranks;
         before = more->needs_bytes;
         more->ranks *= 2;
@@ -382,7 +383,9 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
     ZR_TRY(choices->failed); /* with its message */
     choices->advised = advise(choices);
-    bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
+    const cli_target *t = choices->target;
+    choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
+    const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
     const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
     if (st != ZR_OK) choices->more = (cli_more_ranks){0};
     return st == ZR_ERR_MEMORY ? st : ZR_OK;

@@ -59,6 +59,7 @@ typedef struct cli_choices {
     int n;
     int configured, advised; /* -1: nothing fits */
     zr_status failed;        /* of a plan that was not merely refused */
+    int most_ranks;          /* that a target can have */
     cli_more_ranks more;
 } cli_choices;
 

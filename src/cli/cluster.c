@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/** Plans for devices that are not here: their kernels' scratch, and for policy auto their rates. */
+/** Make the profile of a cluster's devices: the scratch of their kernels, and rates for policy auto. */
 static void profile_of(const zr_cluster *cluster, zr_profile *profile)
 {
     *profile = (zr_profile){
@@ -27,7 +27,8 @@ static void add_link(zr_cluster *cluster, const char *name, int32_t devices, dou
     snprintf(link->name, sizeof(link->name), "%s", name);
 }
 
-/** Ranks that are alike, as many as work. What steps were not measured is priced by the rates of `zr info`. */
+/** Make a cluster of hosts that are all like this one. Kinds of steps that were not measured are priced by the rates of
+ *  `zr info`. */
 static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
 {
     const zr_machine *machine = &profile->machine;

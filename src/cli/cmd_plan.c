@@ -61,20 +61,14 @@ static void print_head(const planning *p, const zr_report *report)
 
 static zr_status make_plan(const planning *p, zr_plan **made)
 {
-    ZR_TRY(zr_train_plan(p->config, p->target.ranks, -1, &p->target.profile, made));
+    cli_trial trial; /* priced as well: a cluster that has no room for the ranks is refused in any case */
+    ZR_TRY(cli_try(&p->target, p->config, NULL, &trial, made));
     return ZR_OK;
 }
 
 static cli_choices choices_of(const planning *p)
 {
     return (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
-}
-
-/** Ranks that share a disk and the memory of a host. */
-static int host_ranks(const planning *p)
-{
-    const int64_t given = p->config->parallel.ranks_per_host;
-    return given > 0 && given < p->target.local_ranks ? (int)given : p->target.local_ranks;
 }
 
 /** What the ranks of a layer move. */
@@ -93,7 +87,8 @@ static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_pric
 {
     zr_simulation simulation;
     const cli_target *t = &p->target;
-    if (!t->simulated) return zr_plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host_ranks(p), price);
+    const int host = cli_host_ranks(t) < t->local_ranks ? cli_host_ranks(t) : t->local_ranks;
+    if (!t->simulated) return zr_plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host, price);
     ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &simulation, NULL));
     *price = simulation.save;
     return ZR_OK;
@@ -102,7 +97,7 @@ static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_pric
 /** Print what goes out behind a step, and what that costs. */
 static zr_status print_saving(const planning *p)
 {
-    char size[32], write[32], stall[32];
+    char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
     zr_plan *plan = NULL;
     zr_save_price price;
     if (!zr_train_saves_behind(p->config)) return ZR_OK;
@@ -114,7 +109,7 @@ static zr_status print_saving(const planning *p)
     printf("\ncheckpoints: %s a rank, from %s, written behind the next step%s\n", cli_bytes((double)price.bytes, size),
            copy ? "a copy in the host's memory" : "where the states are", copy ? "s" : "");
     if (isnan(price.write_sec)) {
-        printf("  how long that takes is not known: %s does not say how fast its disks are\n", p->target.cluster.name);
+        printf("  %s\n", cli_save_unknown(&p->target, unknown));
         return ZR_OK;
     }
     printf("  %s needs %s; training waits %s%s\n",
@@ -143,27 +138,26 @@ static zr_status print_text(const planning *p)
     return ZR_OK;
 }
 
-/** The report, as a run writes it too; what was asked for besides goes before its last brace. */
+/** Print the report, as a run writes it too; what was asked for besides goes before its last brace. What may fail comes
+ *  first, so that no half of a document is printed. */
 static zr_status print_json(const planning *p, const zr_plan *plan)
 {
+    const bool saves = plan->save != ZR_SAVE_NONE;
     zr_report report = zr_report_planned(plan);
+    cli_choices choices = choices_of(p);
+    zr_save_price price;
     char *json = NULL;
+    if (p->o->advice) ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
+    if (saves) ZR_TRY(price_save(p, plan, &price));
     ZR_TRY(zr_report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
     ZR_TRY(cli_within_json(stdout, p->config, plan, &p->target.profile));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
-    if (plan->save != ZR_SAVE_NONE) {
-        zr_save_price price;
-        ZR_TRY(price_save(p, plan, &price));
+    if (saves)
         printf(", \"save\": {\"from\": \"%s\", \"bytes\": %" PRId64 "}", plan->save == ZR_SAVE_COPY ? "copy" : "states",
                price.bytes);
-    }
-    if (p->o->advice) {
-        cli_choices choices = choices_of(p);
-        ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
-        cli_advice_json(stdout, &choices);
-    }
+    if (p->o->advice) cli_advice_json(stdout, &choices);
     puts("}");
     return ZR_OK;
 }

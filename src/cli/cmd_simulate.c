@@ -48,17 +48,12 @@ static void print_memory(const simulating *c, const cli_trial *made)
 
 static void print_save(const simulating *c, const zr_save_price *save)
 {
-    char size[32], write[32], stall[32];
+    char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
     if (save->bytes == 0) return;
     printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
            (long long)c->config->train.save_interval);
-    if (isnan(save->write_sec) && c->target.cluster.measured) {
-        puts("how long it takes is not known: disks are not measured");
-        return;
-    }
     if (isnan(save->write_sec)) {
-        printf("how long it takes is not known; %s has no host.%s\n", c->target.cluster.name,
-               c->target.cluster.disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
+        puts(cli_save_unknown(&c->target, unknown));
         return;
     }
     printf("%s by the hosts' disks; training waits %s\n", cli_seconds(save->write_sec, write),
@@ -208,23 +203,11 @@ static zr_status check_outputs(const simulating *c)
     return ZR_OK;
 }
 
-/** Others than were asked for may stand in. */
-static zr_status add_note(const simulating *c)
-{
-    const zr_launch *measured = c->target.cluster.measured;
-    char note[128];
-    if (!measured || measured->ranks == c->ranks) return ZR_OK;
-    snprintf(note, sizeof(note), "training steps of %d thread ranks were not measured; those of %d stand in", c->ranks,
-             measured->ranks);
-    return zr_config_add_note(c->config, note);
-}
-
 static zr_status show(simulating *c)
 {
     cli_trial made;
     ZR_TRY(check_outputs(c));
     ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
-    ZR_TRY(add_note(c));
     ZR_TRY(cli_settle(c->config, &c->target));
     ZR_TRY(make(c, &made));
     if (c->args->json) ZR_TRY(print_json(c, &made));

@@ -16,7 +16,7 @@ static const cli_shape shapes[] = {
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
 /** At a width: the most layers that fit, from a half to twice what the family has; 0: not even a half of them does. */
-static zr_status layers_at(cli_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
+static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
     if (fits->n < s->fewest) fits->n = s->fewest;
@@ -37,7 +37,7 @@ static zr_status layers_at(cli_search *s, const cli_shape *shape, cli_point *fit
 
 /** Of the widths at which the limit is met within the family's spread of layers, the one that is nearest to its
  *  proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
-zr_status cli_family_find(cli_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
+zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
     *best = shapes[0];

@@ -7,7 +7,7 @@
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
 
-static void set(cli_search *s, int64_t n)
+static void set(const cli_max_search *s, int64_t n)
 {
     zr_config *c = s->config;
     if (s->what != CLI_MAX_BATCH) {
@@ -18,15 +18,14 @@ static void set(cli_search *s, int64_t n)
     }
 }
 
-/** What a process takes with so many layers or rows, as `zr train` counts. */
-zr_status cli_max_needs(cli_search *s, int64_t n, int64_t *bytes)
+zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
 {
-    zr_plan *plan = NULL;
+    const cli_max_search *s = arg;
+    const int64_t limit = s->target->limit_bytes;
+    cli_trial made;
     set(s, n);
-    ZR_TRY(zr_train_plan(s->config, s->target->ranks, -1, &s->target->profile, &plan));
-    *bytes =
-        zr_train_rank_bytes(zr_memory_limited(&plan->memory, &s->target->profile.facts), &s->target->profile.facts);
-    zr_plan_destroy(&plan);
+    ZR_TRY(cli_try(s->target, s->config, NULL, &made, NULL));
+    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1; /* a host's memory is too small */
     return ZR_OK;
 }
 
@@ -47,29 +46,23 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
 }
 
 /** Rows whose product with micro-batches and ranks is still a number. */
-static int64_t most_of(cli_search *s)
+static int64_t most_of(const cli_max_search *s)
 {
     if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
     int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->target->ranks / s->config->parallel.tensor));
     return rows < TRIED_ROWS ? rows : TRIED_ROWS;
 }
 
-static zr_status needs_of(void *arg, int64_t n, int64_t *bytes)
+zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails)
 {
-    ZR_TRY(cli_max_needs(arg, n, bytes));
-    return ZR_OK;
-}
-
-zr_status cli_max_between(cli_search *s, int64_t guess, cli_point *fits, cli_point *fails)
-{
-    return cli_largest(needs_of, s, s->target->limit_bytes, guess, fits, fails);
+    return cli_largest(cli_max_needs, s, s->target->limit_bytes, guess, fits, fails);
 }
 
 /** Policy auto fits what policy unit does, and hardly more: it plans many times for each of its own, so begin there. */
-static zr_status guess_for_auto(cli_search *s, cli_point fits, cli_point fails, int64_t *guess)
+static zr_status guess_for_auto(cli_max_search *s, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *s->config;
-    cli_search cheap = *s;
+    cli_max_search cheap = *s;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
@@ -86,7 +79,7 @@ void cli_max_set_shape(zr_config *config, const cli_shape *shape)
 
 /** More layers have the parameters that fewer have, and others. The configured number comes first, so that a pattern
  * that is wrong is refused at once. */
-static zr_status find_fewest(cli_search *s)
+static zr_status find_fewest(cli_max_search *s)
 {
     const int64_t configured = s->config->model.sizes.n_layer;
     int64_t needs;
@@ -98,7 +91,7 @@ static zr_status find_fewest(cli_search *s)
 }
 
 /** From the fewest layers or one row on. */
-static zr_status from_one(cli_search *s, cli_point *fits, cli_point *fails)
+static zr_status from_one(cli_max_search *s, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0;
     char limit[32], need[32];
@@ -118,7 +111,7 @@ static zr_status from_one(cli_search *s, cli_point *fits, cli_point *fails)
 
 /** Stage 3 takes the least, so nothing larger fits another. Of the stages at which the same model fits, and no more,
  *  the lowest moves the least. */
-static zr_status lowest_stage(cli_search *s, cli_point *fits, cli_point *fails)
+static zr_status lowest_stage(cli_max_search *s, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
         cli_point in = *fits, out = *fails;
@@ -134,7 +127,7 @@ static zr_status lowest_stage(cli_search *s, cli_point *fits, cli_point *fails)
     return ZR_OK;
 }
 
-static zr_status largest_model(cli_search *s, cli_max *max, cli_point *fits, cli_point *fails)
+static zr_status largest_model(cli_max_search *s, cli_max *max, cli_point *fits, cli_point *fails)
 {
     bool any_stage = !max->keep_stage && s->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
     if (any_stage) s->config->zero.stage = 3;
@@ -147,23 +140,26 @@ static zr_status largest_model(cli_search *s, cli_max *max, cli_point *fits, cli
 
 zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max)
 {
-    cli_search s = {config, target, max->what, 0};
+    cli_max_search s = {config, target, max->what, 0};
     cli_point fits = {0}, fails = {0};
-    zr_plan *plan = NULL;
+    cli_trial made;
     ZR_TRY(find_fewest(&s));
     if (max->what == CLI_MAX_MODEL)
         ZR_TRY(largest_model(&s, max, &fits, &fails));
     else
         ZR_TRY(from_one(&s, &fits, &fails));
+    if (fails.needs) {
+        set(&s, fails.n);
+        ZR_TRY(cli_try(target, config, NULL, &made, NULL));
+        max->next_needs = made.needs_bytes;
+    }
     set(&s, fits.n);
-    ZR_TRY(zr_train_plan(config, target->ranks, -1, &target->profile, &plan));
-    max->params = (double)plan->params;
-    zr_plan_destroy(&plan);
+    ZR_TRY(cli_try(target, config, NULL, &made, NULL));
+    max->params = (double)made.params;
     max->stage = (int)config->zero.stage;
     max->n = fits.n;
     max->train_batch_size = config->train_batch_size;
-    max->needs = fits.needs;
-    max->next_needs = fails.needs;
+    max->needs = made.needs_bytes;
     return ZR_OK;
 }
 
@@ -175,8 +171,9 @@ void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
             (double)max->needs / MB, (double)target->limit_bytes / MB);
     if (max->next_needs) {
-        fprintf(out, "(the total, and %s for the program); %lld needs %.1f", beside, (long long)max->n + 1,
-                (double)max->next_needs / MB);
+        fprintf(out, "(the total, and %s for the program); %lld needs %.1f%s", beside, (long long)max->n + 1,
+                (double)max->next_needs / MB,
+                max->next_needs <= target->limit_bytes ? ", and more of a host's memory than there is" : "");
     } else {
         fprintf(out, "(the total, and %s for the program); more may fit, but no more are tried", beside);
     }

@@ -41,21 +41,22 @@ void cli_max_json(FILE *out, const cli_max *max);
 
 /* ---- what the search's files share ----------------------------------------------------------- */
 
-typedef struct cli_search {
+typedef struct cli_max_search {
     zr_config *config;
     const cli_target *target;
     cli_max_what what;
     int64_t fewest; /* layers: with less a pattern of model.frozen matches nothing */
-} cli_search;
+} cli_max_search;
 
-/** What a process takes with so many layers or rows, as `zr train` counts; sets them. */
-ZR_NODISCARD zr_status cli_max_needs(cli_search *s, int64_t n, int64_t *bytes);
+/** Plan so many layers or rows, and say what a rank needs: more than the limit also where a host's memory is too small.
+ *  arg: a cli_max_search, which keeps them. A cli_needs_of. */
+ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
 /** Width and heads; layers vary. */
 void cli_max_set_shape(zr_config *config, const cli_shape *shape);
 /** Find the most layers or rows that fit: cli_largest. */
-ZR_NODISCARD zr_status cli_max_between(cli_search *s, int64_t guess, cli_point *fits, cli_point *fails);
+ZR_NODISCARD zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails);
 /** The family's width, and the most layers that fit at it: fits->n 0 when none does; fails->n 0 when twice the family's
  *  layers fit. Sets the width. */
-ZR_NODISCARD zr_status cli_family_find(cli_search *s, cli_shape *best, cli_point *fits, cli_point *fails);
+ZR_NODISCARD zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails);
 
 #endif

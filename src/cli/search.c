@@ -34,9 +34,9 @@
 
 /** What may vary: where the command line gives a key, the one value that it gives. */
 typedef struct space {
-    bool stage, tensor, policy, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are; `global`: the
-                                                                       samples of a step */
-    bool buckets, overlap, levels;
+    bool stage, tensor, policy, every, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are;
+                                                                       `global`: the samples of a step */
+    bool buckets, prefetch, overlap, levels;
     bool every_batch; /* must be tried */
 } space;
 
@@ -58,7 +58,8 @@ static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t 
         config->zero.reduce_bucket_elems = w->bucket_elems;
         config->zero.allgather_bucket_elems = w->bucket_elems;
     }
-    if (w->plain) config->zero.overlap_comm = ZR_SWITCH_OFF;
+    config->zero.overlap_comm = w->overlap;
+    if (w->prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->prefetch_elems;
     config->collectives.hierarchical = w->levels;
     config->zero.stage = w->stage;
     config->parallel.tensor = w->tensor;
@@ -79,12 +80,12 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
 {
     zr_config config = *s->config;
     set_way(&config, w, batch, accum, s->base.target.ranks);
-    const bool first = w->tried++ == 0;
+    w->tried++;
     const zr_status st = cli_try(&s->base.target, &config, NULL, made, NULL);
     *planned = st == ZR_OK;
     if (st != ZR_OK && !cli_refused(st)) return st;
     if (!*planned) *made = (cli_trial){.fits = false};
-    if (!*planned && first) snprintf(w->refused, sizeof(w->refused), "%s", zr_error_message());
+    if (!*planned && !w->refused[0]) snprintf(w->refused, sizeof(w->refused), "%s", zr_error_message());
     return ZR_OK;
 }
 
@@ -139,6 +140,12 @@ static batches batches_of(const search *s, const cli_way *w)
     return b;
 }
 
+/** Does a step have no more samples than train? One sample on each rank is the least there is. */
+static bool is_usual(const search *s, int64_t batch, int64_t samples)
+{
+    return s->given.batch || batch == 1 || samples <= s->most_samples;
+}
+
 /** Micro-batches of a step that take the same memory; 0: such a micro-batch does not make a step. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
@@ -152,9 +159,9 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     }
     if (s->given.accum) {
         accum[n] = s->config->accumulation_steps;
-        return (accum[n] > 1) == several;
+        return (accum[n] > 1) == several && is_usual(s, batch, accum[n] * each);
     }
-    if (!several) accum[n++] = 1;
+    if (!several && is_usual(s, batch, each)) accum[n++] = 1;
     for (int i = 0; several && i < 3; i++)
         if (some[i] * each <= s->most_samples) accum[n++] = some[i];
     return n;
@@ -167,8 +174,8 @@ static void note_larger(cli_way *w, int64_t batch, bool several, const cli_trial
     w->more[several].made = *made;
 }
 
-/** Try a micro-batch with all numbers of micro-batches a step from number `first` on; `made` is that of the first,
- * whose params are 0 where it makes no plan. */
+/** Try a micro-batch with all numbers of micro-batches a step from number `first` on; `made` is the trial of the
+ *  first. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, cli_trial *made)
 {
     int64_t accum[MOST_ACCUMS];
@@ -276,6 +283,7 @@ static cli_way as_configured(const zr_config *config)
                      .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
                      .mics = config->zero.mics_shard_ranks,
                      .hpz = config->zero.hpz_partition_ranks,
+                     .overlap = config->zero.overlap_comm,
                      .levels = config->collectives.hierarchical};
 }
 
@@ -297,31 +305,37 @@ static zr_status add_kept(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Of unit, spacings up to twice the root of the layers: beyond it what is computed again takes more than it saves. */
-static zr_status add_policies(search *s, cli_way way)
+/** Add a policy with all that may vary of it. Of unit, spacings up to twice the root of the layers: beyond it what is
+ *  computed again takes more than it saves. */
+static zr_status add_policy(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
-    if (s->given.policy) {
-        ZR_TRY(add_way(s, &way));
-        return ZR_OK;
-    }
+    const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
+    if (!free) return add_way(s, &way); /* no checkpoints, or they are the policy's to choose */
     way.pieces = way.host = false;
-    way.every = 1;
-    way.policy = ZR_POLICY_NONE;
-    ZR_TRY(add_way(s, &way));
-    way.policy = ZR_POLICY_SELECTIVE;
-    ZR_TRY(add_kept(s, way));
-    way.policy = ZR_POLICY_UNIT;
-    for (; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
+    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept(s, way);
+    for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
         ZR_TRY(add_kept(s, way));
+    return ZR_OK;
+}
+
+static zr_status add_policies(search *s, cli_way way)
+{
+    static const zr_config_policy all[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT};
+    if (s->given.policy) return add_policy(s, way);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (all[i] == ZR_POLICY_NONE) way.pieces = way.host = false;
+        if (!s->given.every) way.every = 1;
+        way.policy = all[i];
+        ZR_TRY(add_policy(s, way));
+    }
     return ZR_OK;
 }
 
 /** Ranks of a host, where they are a part of those that the states may be shared by; 0: they are not. */
 static int64_t host_group(const search *s)
 {
-    const int64_t given = s->config->parallel.ranks_per_host,
-                  host = given > 0 ? given : s->base.target.cluster.host_devices;
+    const int64_t host = cli_host_ranks(&s->base.target);
     return host > 1 && host < s->base.target.ranks && s->base.target.ranks % host == 0 ? host : 0;
 }
 
@@ -391,7 +405,7 @@ static zr_status try_states(void *arg, int64_t index)
     return ZR_OK;
 }
 
-/** Leave out all ways of a kind but the first where that one's states do not fit. */
+/** Where the states of the first way of a kind do not fit, leave out the others of that kind: they have the same. */
 static void drop_states(search *s)
 {
     cli_searched *b = &s->base;
@@ -492,7 +506,8 @@ const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[12
     cli_bytes((double)(host && !device && !limit ? made->host_bytes : made->needs_bytes), needs);
     if (device || limit)
         snprintf(text, 128, "%s (%s aside included) of %s %s", needs, cli_beside(&t->profile.facts),
-                 limit ? "memory.limit's" : "a device's", cli_bytes((double)t->limit_bytes, there));
+                 limit ? "memory.limit's" : "a device's",
+                 cli_bytes((double)(limit ? t->limit_bytes : t->cluster.device.memory_bytes), there));
     else
         snprintf(text, 128, "%s of a host's %s", needs, cli_bytes((double)t->cluster.host_memory_bytes, there));
     return text;
@@ -522,27 +537,28 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels -------------------------------------------------------------------- */
 
-static bool varies(const search *s, const cli_way *w, const cli_way *from)
+/** Is it what the command line leaves open? */
+static bool is_open(const search *s, const cli_way *w, const cli_way *from)
 {
     const space *given = &s->given;
     if (given->buckets && w->bucket_elems != from->bucket_elems) return false;
-    if (given->overlap && w->plain != from->plain) return false;
+    if (given->overlap && w->overlap != from->overlap) return false;
+    if (given->prefetch && w->prefetch_elems != from->prefetch_elems) return false;
     return !(given->levels && w->levels != from->levels);
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
 {
-    const zr_config_switch levels = from->levels, off = ZR_SWITCH_OFF;
+    const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
+                           other = levels == off ? ZR_SWITCH_AUTO : off, overlap = from->overlap,
+                           turned = overlap == on ? off : on;
+    const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const struct {
-        int64_t bucket_elems;
-        bool plain;
-        zr_config_switch levels;
-    } to[] = {{LARGE_BUCKET, false, levels},
-              {SMALL_BUCKET, false, levels},
-              {0, true, levels},
-              {SMALL_BUCKET, true, levels},
-              {0, false, off},
-              {LARGE_BUCKET, false, off}};
+        int64_t bucket_elems, prefetch_elems;
+        zr_config_switch overlap, levels;
+    } to[] = {{large, 0, overlap, levels}, {small, 0, overlap, levels}, {0, 0, turned, levels},
+              {small, 0, off, levels},     {0, 0, overlap, other},      {large, 0, overlap, other},
+              {large, large, on, levels},  {large, large, on, other},   {0, large, on, levels}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
         cli_way w = {.stage = from->stage,
                      .tensor = from->tensor,
@@ -553,11 +569,11 @@ static zr_status add_variants(search *s, const cli_way *from)
                      .mics = from->mics,
                      .hpz = from->hpz,
                      .bucket_elems = to[i].bucket_elems,
-                     .plain = to[i].plain,
+                     .prefetch_elems = to[i].prefetch_elems,
+                     .overlap = to[i].overlap,
                      .levels = to[i].levels,
                      .states_fit = true};
-        if (to[i].levels == off && levels == off) continue;
-        if (varies(s, &w, from)) ZR_TRY(add_way(s, &w));
+        if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;
 }
@@ -635,6 +651,7 @@ static space space_of(const search *s, const cli_args *typed)
                    .batch = cli_simulate_typed(typed, brief, "train_micro_batch_size_per_gpu"),
                    .accum = cli_simulate_typed(typed, brief, "gradient_accumulation_steps"),
                    .policy = cli_simulate_typed(typed, brief, "activation_checkpointing.policy"),
+                   .every = cli_simulate_typed(typed, brief, "activation_checkpointing.every"),
                    .kept = cli_simulate_typed(typed, brief, "activation_checkpointing.partition_activations") ||
                            cli_simulate_typed(typed, brief, "activation_checkpointing.cpu_checkpointing") ||
                            cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
@@ -643,6 +660,7 @@ static space space_of(const search *s, const cli_args *typed)
                    .global = zr_config_given(s->config, "train_batch_size"),
                    .buckets = cli_simulate_typed(typed, brief, "zero_optimization.reduce_bucket_size") ||
                               cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
+                   .prefetch = cli_simulate_typed(typed, brief, "zero_optimization.stage3_prefetch_bucket_size"),
                    .overlap = cli_simulate_typed(typed, brief, "zero_optimization.overlap_comm"),
                    .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical")};
     given.every_batch =
@@ -659,7 +677,7 @@ static zr_status search_all(search *s, const cli_args *typed)
     ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
     ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
              "--search: the memory of a device of %s is not known, and so not what fits it", b->target.cluster.name);
-    cli_settle_place(s->config, &b->target);
+    ZR_TRY(cli_settle_place(s->config, &b->target));
     const int64_t tokens = b->o->step_tokens > 0 ? b->o->step_tokens : STEP_TOKENS;
     s->most_samples = tokens / s->config->data.seq_length;
     ZR_CHECK(b->target.ranks <= b->target.cluster.devices, ZR_ERR_CONFIG,

@@ -8,12 +8,13 @@
 typedef struct cli_way {
     int64_t stage, tensor;
     zr_config_policy policy;
-    int64_t every;           /* of ZR_POLICY_UNIT */
-    bool pieces, host;       /* how checkpoints are kept: P_a, P_a+cpu */
-    int64_t mics, hpz;       /* ranks of a group; -1 and 1: none */
-    int64_t bucket_elems;    /* of reductions and gathers; 0: as configured */
-    bool plain;              /* nothing is gathered ahead and nothing overlaps: the least memory */
-    zr_config_switch levels; /* collectives.hierarchical */
+    int64_t every;            /* of ZR_POLICY_UNIT */
+    bool pieces, host;        /* how checkpoints are kept: P_a, P_a+cpu */
+    int64_t mics, hpz;        /* ranks of a group; -1 and 1: none */
+    int64_t bucket_elems;     /* of reductions and gathers; 0: as configured */
+    int64_t prefetch_elems;   /* of stage 3; 0: as configured */
+    zr_config_switch overlap; /* zero_optimization.overlap_comm */
+    zr_config_switch levels;  /* collectives.hierarchical */
     int64_t batch, accum;
     cli_trial made;
     bool planned, fits;
@@ -37,7 +38,7 @@ typedef struct cli_searched {
     int64_t n;
     const cli_way **best; /* (n_best) those that fit, the fastest first */
     int64_t n_best;
-    const cli_way **missed; /* (n_missed) of stages, degrees and groups with which none does the ways that need least */
+    const cli_way **missed; /* (n_missed) of each kind of states with which no way fits, the way that needs least */
     int64_t n_missed;
     int64_t ways, tried; /* that can be planned; plans */
 } cli_searched;

@@ -130,9 +130,15 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
         (void)json_object_set_new(keys, "zero_optimization.reduce_bucket_size", json_integer(w->bucket_elems));
         (void)json_object_set_new(keys, "zero_optimization.allgather_bucket_size", json_integer(w->bucket_elems));
     }
-    if (w->plain) (void)json_object_set_new(keys, "zero_optimization.overlap_comm", json_boolean(false));
+    if (w->prefetch_elems > 0)
+        (void)json_object_set_new(keys, "zero_optimization.stage3_prefetch_bucket_size",
+                                  json_integer(w->prefetch_elems));
+    if (w->overlap != c->zero.overlap_comm)
+        (void)json_object_set_new(keys, "zero_optimization.overlap_comm", json_boolean(w->overlap == ZR_SWITCH_ON));
     if (w->levels != c->collectives.hierarchical)
-        (void)json_object_set_new(keys, "collectives.hierarchical", json_boolean(w->levels == ZR_SWITCH_ON));
+        (void)json_object_set_new(keys, "collectives.hierarchical",
+                                  w->levels == ZR_SWITCH_AUTO ? json_string("auto")
+                                                              : json_boolean(w->levels == ZR_SWITCH_ON));
     return keys;
 }
 
@@ -237,8 +243,8 @@ static void print_larger(const cli_searched *s, const cli_way *w)
     char needs[128];
     const bool several = w->accum > 1;
     if (w->more[several].batch == 0) return;
-    printf("its next larger micro-batch, %lld samples, needs %s\n", (long long)w->more[several].batch,
-           cli_needs(s, &w->more[several].made, needs));
+    printf("the smallest micro-batch tried that does not fit, %lld samples, needs %s\n",
+           (long long)w->more[several].batch, cli_needs(s, &w->more[several].made, needs));
 }
 
 void cli_searched_print(const cli_searched *s)

@@ -170,7 +170,7 @@ static void add_ratios(cli_papers_rows *rows)
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};
-    cli_search s = {config, &target, what, 0};
+    cli_max_search s = {config, &target, what, 0};
     const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
     cli_max max = {.what = what};
     row->limit_bytes = target.limit_bytes;

@@ -3,11 +3,13 @@
 
 #include "base/json.h"
 
+#include <math.h>
 #include <string.h>
 
 double cli_simulated_days(const cli_trial *made, double tokens)
 {
-    return tokens / made->simulation.tokens_sec / 86400;
+    const zr_simulation *s = &made->simulation;
+    return cli_days(tokens, round(s->tokens_sec * s->price.step_sec), s->price.step_sec);
 }
 
 enum { STEP_SEC, SAMPLES, TOKENS, TFLOPS, MFU, EXPOSED, MEMORY, VALUES };

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#define DAY_SEC 86400.0
-
 static bool is_timed(const cli_choices *choices, const cli_choice *c)
 {
     return choices->compute_known && choices->link_known && c->made.simulation.price.step_sec > 0;
@@ -28,6 +26,11 @@ static double steps_for(const cli_choices *choices)
     return ceil(choices->tokens / (double)choices->step_tokens);
 }
 
+static double days_for(const cli_choices *choices, const cli_choice *c)
+{
+    return cli_days(choices->tokens, (double)choices->step_tokens, c->made.simulation.price.step_sec);
+}
+
 static void print_line(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
 {
     char rate[32], mfu[32] = "?";
@@ -35,7 +38,7 @@ static void print_line(FILE *out, const cli_choices *choices, char mark, const c
     if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%.1f %%", 100 * share);
     fprintf(out, "%c %-12s%12s%10s", mark, name, cli_amount(tokens_per_sec(choices, c), rate), mfu);
     if (choices->tokens > 0) {
-        double days = steps_for(choices) * c->made.simulation.price.step_sec / DAY_SEC;
+        const double days = days_for(choices, c);
         fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices));
     }
     fputc('\n', out);
@@ -74,5 +77,5 @@ void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c)
             cli_json_number(timed ? mfu_of(choices, c) : NAN, mfu));
     if (choices->tokens > 0)
         fprintf(out, ", \"steps\": %s, \"days\": %s", cli_json_number(steps_done, steps),
-                cli_json_number(timed ? steps_done * c->made.simulation.price.step_sec / DAY_SEC : NAN, days));
+                cli_json_number(timed ? days_for(choices, c) : NAN, days));
 }

@@ -1,6 +1,7 @@
 #include "cli/target.h"
 
-#include <string.h>
+#include <math.h>
+#include <stdarg.h>
 
 /* ---- what it is ---------------------------------------------------------------------------------- */
 
@@ -34,10 +35,23 @@ void cli_target_efficiency(cli_target *target, double part)
 
 /* ---- what is settled ------------------------------------------------------------------------------ */
 
+static zr_status note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
+
+static zr_status note(zr_config *config, const char *format, ...)
+{
+    char text[ZR_TRAIN_NOTE_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    return zr_config_add_note(config, text);
+}
+
 /** A given limit, and the memory of a cluster's device; where neither is, that of the profile. Policy auto, which needs
  *  one, takes on this machine what `zr train` would: what the host has left, or of its GPU what other ranks leave. */
-static void settle_limit(zr_config *config, cli_target *t)
+static zr_status settle_limit(zr_config *config, cli_target *t)
 {
+    char given[32], has[32];
     const bool must = config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0;
     const int64_t device = t->simulated ? t->cluster.device.memory_bytes : t->profile.machine.memory_bytes;
     t->limit_bytes = config->memory.limit_bytes;
@@ -46,20 +60,35 @@ static void settle_limit(zr_config *config, cli_target *t)
         t->own_limit = t->limit_bytes > 0;
     }
     const bool lower = t->simulated && device > 0 && device < t->limit_bytes;
+    if (lower && !must)
+        ZR_TRY(note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
+                    cli_bytes((double)t->limit_bytes, given), t->cluster.name, cli_bytes((double)device, has)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must) config->memory.limit_bytes = t->limit_bytes;
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* what is chosen, and policy auto, read it there */
+    return ZR_OK;
 }
 
-void cli_settle_place(zr_config *config, cli_target *target)
+/** Say that training steps of other ranks than were asked for stand in. */
+static zr_status note_ranks(zr_config *config, const cli_target *t)
+{
+    const zr_launch *measured = t->simulated ? t->cluster.measured : NULL;
+    if (!measured || measured->ranks == t->ranks) return ZR_OK;
+    return note(config, "training steps of %d thread ranks were not measured; those of %d stand in", t->ranks,
+                measured->ranks);
+}
+
+zr_status cli_settle_place(zr_config *config, cli_target *target)
 {
     const int32_t host = target->simulated ? target->cluster.host_devices : 0;
     if (config->parallel.ranks_per_host == 0 && host > 0 && host < target->ranks && target->ranks % host == 0)
         config->parallel.ranks_per_host = host;
     target->options.ranks_per_host = (int32_t)config->parallel.ranks_per_host;
-    settle_limit(config, target);
+    ZR_TRY(note_ranks(config, target));
+    ZR_TRY(settle_limit(config, target));
+    return ZR_OK;
 }
 
-/** A zr_train_target's. */
+/** Price a plan on the cluster, for zr_train_choose. */
 static zr_status price(void *arg, const zr_plan *plan, zr_price *made)
 {
     const cli_target *t = arg;
@@ -71,12 +100,12 @@ static zr_status price(void *arg, const zr_plan *plan, zr_price *made)
 
 zr_status cli_settle(zr_config *config, cli_target *target)
 {
-    char note[ZR_TRAIN_NOTE_BYTES];
-    cli_settle_place(config, target);
+    char chosen[ZR_TRAIN_NOTE_BYTES];
+    ZR_TRY(cli_settle_place(config, target));
     const zr_train_target where = {
         .ranks = target->ranks, .profile = &target->chooser, .price = target->simulated ? price : NULL, .arg = target};
-    ZR_TRY(zr_train_choose(config, &where, (zr_train_kept){0}, note));
-    if (note[0]) ZR_TRY(zr_config_add_note(config, note));
+    ZR_TRY(zr_train_choose(config, &where, (zr_train_kept){0}, chosen));
+    if (chosen[0]) ZR_TRY(note(config, "%s", chosen));
     return ZR_OK;
 }
 
@@ -87,10 +116,16 @@ bool cli_refused(zr_status st)
     return st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_SHAPE || st == ZR_ERR_ARG;
 }
 
+int32_t cli_host_ranks(const cli_target *target)
+{
+    const int32_t given = target->options.ranks_per_host;
+    return given > 0 ? given : target->simulated ? target->cluster.host_devices : target->local_ranks;
+}
+
 /** Bytes that the ranks of a host take of its memory together. */
 static int64_t host_bytes_of(const cli_target *t, const zr_plan *plan)
 {
-    const int32_t given = t->options.ranks_per_host, host = given > 0 ? given : t->cluster.host_devices;
+    const int32_t host = cli_host_ranks(t);
     return plan->memory.space[ZR_SPACE_HOST].total_bytes * (plan->ranks < host ? plan->ranks : host);
 }
 
@@ -141,4 +176,20 @@ zr_status cli_target_times(const cli_target *target, const zr_plan *plan, cli_ti
     times->price = simulation.price;
     if (st != ZR_OK) cli_times_clear(times);
     return st;
+}
+
+double cli_days(double tokens, double step_tokens, double step_sec)
+{
+    return ceil(tokens / step_tokens) * step_sec / 86400;
+}
+
+const char *cli_save_unknown(const cli_target *target, char text[CLI_SAVE_UNKNOWN_BYTES])
+{
+    const zr_cluster *c = &target->cluster;
+    if (c->measured)
+        snprintf(text, CLI_SAVE_UNKNOWN_BYTES, "how long it takes is not known: disks are not measured");
+    else
+        snprintf(text, CLI_SAVE_UNKNOWN_BYTES, "how long it takes is not known; %s has no host.%s", c->name,
+                 c->disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
+    return text;
 }

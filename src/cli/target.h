@@ -11,13 +11,13 @@ typedef struct cli_target {
     int local_ranks, in_process; /* ranks of this host and of this process; of a cluster unused */
     bool here;                   /* it is this machine, without a cluster */
     zr_profile profile;          /* of the device that plans are made for */
-    zr_profile chooser;          /* the same with the rates by which `zr train` chooses: none that were measured now */
-    double efficiency;           /* share of the profile's peak FLOP/s that is priced; 0: all */
-    bool simulated;              /* steps are priced by `cluster`, else by the rates of `profile` */
+    zr_profile chooser; /* the same, without rates that this call measured itself: `zr train` chooses by these */
+    double efficiency;  /* share of the profile's FLOP/s at which products are priced; 0: all */
+    bool simulated;     /* steps are priced by `cluster`, else by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* of `cluster` */
     int64_t limit_bytes;         /* memory of a rank, compared with zr_train_rank_bytes; 0: no limit */
-    bool own_limit;              /* the limit is a rank's share of the memory that this machine has left */
+    bool own_limit;              /* the limit was taken from this machine's free memory, for policy auto */
 } cli_target;
 
 /** A configuration that was planned and priced. */
@@ -42,11 +42,12 @@ void cli_target_clear(cli_target *target);
 /** Take the profile of --profile NAME|FILE, which is one host. ZR_ERR_ARG where it has fewer devices than there are
  *  ranks; otherwise the errors of cli_profile. */
 ZR_NODISCARD zr_status cli_target_profile(const char *name, cli_target *target);
-/** Price products at a part of the peak FLOP/s. */
+/** Price products at a part of the profile's FLOP/s. */
 void cli_target_efficiency(cli_target *target, double part);
 
-/** Settle what a target says about an open configuration: how many ranks a host has, and the limit of policy auto. */
-void cli_settle_place(zr_config *config, cli_target *target);
+/** Settle what a target says about an open configuration: how many ranks a host has, and the limit. Notes go to the
+ *  configuration. */
+ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** The same, and the keys that are left to the memory (zr_train_choose), with a note on them. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
 
@@ -56,6 +57,13 @@ ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config
                                cli_trial *made, zr_plan **plan);
 /** Is it the status of a combination that the planner or the simulator refuses? Other failures end a command. */
 bool cli_refused(zr_status st);
+/** Return how many ranks a full host has. */
+int32_t cli_host_ranks(const cli_target *target);
+/** Return the days that so many tokens take, in whole steps of so many tokens of all ranks. */
+double cli_days(double tokens, double step_tokens, double step_sec);
+/** Say why the seconds of a save on a cluster are not known; returns `text`. */
+#define CLI_SAVE_UNKNOWN_BYTES 128
+const char *cli_save_unknown(const cli_target *target, char text[CLI_SAVE_UNKNOWN_BYTES]);
 /** Find when the steps of a plan run; cli_times_clear. */
 ZR_NODISCARD zr_status cli_target_times(const cli_target *target, const zr_plan *plan, cli_times *times);
 

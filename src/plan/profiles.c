@@ -9,8 +9,8 @@
 
 /*
  * v100-dgx2  one of the 16 V100 of a DGX-2: NVIDIA's data sheets (Tesla V100 SXM3 32 GB: 125 TFLOP/s of fp16 tensor
- *            products, 15.7 fp32, 900 GB/s HBM2). Its link is its share of the node's 8 x 12.5 GB/s of InfiniBand,
- *            as in the ZeRO paper's cluster: what ranks of several nodes have. 32 GB as the paper counts.
+ *            products, 15.7 fp32, 900 GB/s HBM2), NVSwitch in one direction, 150 GB/s: ranks of one node. 32 GB as
+ *            the ZeRO paper counts.
  *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
  * a100-40gb, a100-80gb
  *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039
@@ -24,7 +24,7 @@
 /* name, is it a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, the link's level and bytes/s,
  * memory bytes (0: not known) */
 #define PROFILE_LIST(X)                                                                                                \
-    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOSTS, 8 * 12.5e9 / 16, 32000000000)                                  \
+    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000)                                             \
     X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \
     X("a100-80gb", true, 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000)                                            \
     X("h100", true, 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000)                                                   \
