@@ -3,7 +3,7 @@
 . tests/command.inc
 
 # Models of which all layouts are planned: a long run has the largest.
-hundred="--preset zero-20b-111x3808x32 --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --cluster dgx-h100x8 --memory 4.8GB"
+hundred="--preset turing-nlg-17b --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --cluster dgx-h100x8 --memory 4.8GB"
 if [ -n "${ZR_LONG-}" ]; then
     hundred="--preset zero-100b-317x5120x80 --memory 8GB"
     trillion="--preset gpt-1t --ranks 1024 --cluster dgx-h100x8 --memory 70GB"
