@@ -27,6 +27,10 @@ check "... and says what it saved" grep -q 'step 6 .*saved step-00000006' err
 check "a checkpoint evaluates as the run does" sh -c '"$0" eval whole --json >1 && "$0" eval whole/step-00000024 --data val.txt --json >2 &&
     test "$(cut -d, -f1 1)" = "$(cut -d, -f1 2)"' "$ZR"
 
+# Three numbers that no run had are refused, also where a run may go on.
+sed 's/"train_batch_size": 8/"train_batch_size": 10, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 7/' c.json >triple.json
+check "a batch that no number of ranks makes" code 78 "$ZR" train triple.json --train.output_dir=triple --resume --quiet
+check "... of which nothing is left" test ! -e triple
 # Killed by a signal that no process sees: nothing is written but what was there.
 kill_after() { # DIR LINES ARGUMENTS
     dir=$1 after=$2

@@ -144,7 +144,7 @@ static void expect_dropout_note(double embd, double resid, double attn, const ch
 static void test_dropout_of_an_imported_model(void **state)
 {
     (void)state;
-    expect_dropout_note(0.1, 0.1, 0.1, NULL, "0.1, which --model.dropout=0.1 takes");
+    expect_dropout_note(0.1, 0.1, 0.1, NULL, "dropout 0.1; --model.dropout=0.1 does the same");
     expect_dropout_note(0, 0.2, 0.1, NULL, "--model.embd_pdrop=0 --model.resid_pdrop=0.2 --model.attn_pdrop=0.1");
     expect_dropout_note(0.1, 0.1, 0.1, "model.dropout=0", "");
     expect_dropout_note(0.1, 0.1, 0.1, "model.attn_pdrop=0.3", "");

@@ -443,7 +443,7 @@ typedef struct zr_observer {
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*saved)(void *arg, const zr_train_save *save);
     void (*note)(void *arg, const char *text); /* one line that a user should know of */
-    void (*warn)(void *arg, const char *text); /* one line about a loss, of measured lines; NULL: it is a note */
+    void (*warn)(void *arg, const char *text); /* one line on what could not be written; NULL: `note` gets it */
     /* End here? One rank is enough. Asked on every rank after each step, between the micro-batches of one (where ranks
      * of several hosts do not communicate meanwhile) and between the batches of an evaluation. */
     bool (*stop)(void *arg);

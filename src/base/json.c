@@ -219,10 +219,13 @@ zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char
 {
     char shown[NAME_BYTES];
     jmp_buf here;
+    volatile bool left = false;
     *root = NULL;
     leave = &here;
-    const bool left = setjmp(here) != 0;
-    if (!left) *root = json_loadb(text, bytes, flags, error);
+    if (setjmp(here) == 0)
+        *root = json_loadb(text, bytes, flags, error);
+    else
+        left = true;
     leave = NULL;
     ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", zr__text_escape(name, shown, sizeof(shown)));
     return ZR_OK;

@@ -43,9 +43,11 @@ void cli_alloc_begin(void)
 
 /** Get memory of the kind that C++ and oneDNN ask for. Without any, even put by, the process ends: its caller is not
  *  made for that. */
-static void *allocate(size_t align, size_t bytes)
+static void *allocate(size_t align, size_t wanted)
 {
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
+    const size_t bytes =
+        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* C11 asks for it */
     void *memory = cli_fault_allocation() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);

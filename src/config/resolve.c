@@ -170,7 +170,9 @@ static zr_status keep_batch(zr_config *config, int ranks)
     int64_t *micro = &config->micro_batch_size, *accum = &config->accumulation_steps;
     const int64_t batch = config->train_batch_size, had = ranks_of_batch(config), samples = batch / ranks;
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
-    if (micro_given && accum_given && zr_config_overridden(config, "train_batch_size")) return ZR_OK;
+    const bool batch_given = zr_config_overridden(config, "train_batch_size");
+    if (micro_given && accum_given && batch_given) return ZR_OK;
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these three: refused */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) return refuse_ranks(config, micro_given || accum_given ? 0 : had, ranks);
     if (accum_given && samples % *accum != 0) return bad_batch(config, 0, *accum, ranks, advice);

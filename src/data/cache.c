@@ -31,7 +31,7 @@ static const char magic[8] = "zrtokens";
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    bool is_whole;                         /* if its header is: its tokens are not read to see that they are */
+    bool is_whole;                         /* its header is trusted: its tokens are not read to check their hash */
     char folder[PATH_MAX], path[PATH_MAX]; /* the file */
     char lock[PATH_MAX];                   /* whoever makes it has locked this one, which says how far it is */
 } place;

@@ -81,8 +81,8 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
     zr__text_shortest(hf.embd_pdrop, embd);
     if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
         snprintf(note, sizeof(note),
-                 "model.dropout: 0, as no key gives another; the model in %s was made for %s, which --model.dropout=%s "
-                 "takes",
+                 "model.dropout: 0, as no key gives another; the model in %s was made for dropout %s; "
+                 "--model.dropout=%s does the same",
                  shown, embd, embd);
     else
         snprintf(note, sizeof(note),

@@ -149,7 +149,7 @@ static zr_status write_all(int fd, const char *path, const holder *me, const cha
     char text[TEXT_BYTES], shown[SHOWN_BYTES];
     const int n = write_text(me, text);
     errno = 0;
-    const ssize_t put = write(fd, text, (size_t)n); /* nothing was read or written from here before */
+    const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: what is read is read by pread */
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
     const size_t old = strlen(before);

@@ -69,7 +69,7 @@ void zr__run_enter(const zr__run *r, zr__phase phase);
 
 /** Tell rank 0's observer; one line. */
 void zr__run_note(const zr__run *r, const char *text);
-/** The same of a loss: it is told to those too who want no notes. */
+/** Tell of something that could not be written: also those who want no notes. */
 void zr__run_warn(const zr__run *r, const char *text);
 
 /** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */

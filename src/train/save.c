@@ -203,11 +203,17 @@ static zr_status end_save(zr__save **s, zr_status st)
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char why[WHY_BYTES], text[WHY_BYTES + 160];
-    const bool last = step == r->config->train.steps, wanted = !last || r->config->train.save_interval > 0;
+    const bool last = step == r->config->train.steps;
+    const bool wanted = !last || r->config->train.save_interval > 0 || zr_config_given(r->config, "train.save_end");
     if (st == ZR_OK || !r->result->agreed) return st;
     snprintf(why, sizeof(why), "%s", zr_error_message());
-    snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; %s: %.1000s", (long long)step,
-             last ? "the weights alone are" : "training goes on", why);
+    if (last)
+        snprintf(text, sizeof(text),
+                 "the checkpoint of step %lld could not be written (%.1000s); the weights are written without it",
+                 (long long)step, why);
+    else
+        snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; training goes on: %.1000s",
+                 (long long)step, why);
     zr__run_warn(r, text);
     if (!wanted) return ZR_OK;
     /* Weights that are not finite are found again at the end. */
