@@ -151,7 +151,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *
  *  valid until the next call. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token, int64_t position, zr_tensor *output);
 
-/** Copy a value of the walk before into `out`: so a model's own prediction is read, such as its logits.
+/** Copy a value of the last walk into `out`, such as the logits of a prediction.
  *
  *      zr_engine_eval(engine, &batch, fill, arg, &sum);
  *      zr_value logits = zr_graph_get_output(plan->graph[ZR_SCHEDULE_EVAL]);

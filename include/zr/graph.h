@@ -158,8 +158,8 @@ struct zr_op_def {
      * are made again for the backward rather than kept, where that saves memory: no other unit reads them and the
      *  operands are kept anyway. It must give the same bits again. */
     bool cheap;
-    /** It is attention, which multiplies in F32 whatever the type of its operands, of widened tiles, but on devices
-     *  with zr_device_facts.narrow_attention: that is the peak to hold its FLOPs against. */
+    /** The op is attention. It multiplies in F32, whatever the type of its operands, and its FLOPs are held against
+     * that peak; on devices with zr_device_facts.narrow_attention in the operands' type. */
     bool in_f32;
     /** 1 + the input whose place output i may take when that input dies here; 0: none. Only
      *  inputs of the same byte size are taken, and the kernel must allow it. Where output i is a parameter's gradient

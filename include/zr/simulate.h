@@ -83,8 +83,9 @@ typedef struct zr_cluster {
      *  links are not used, but link_copies. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share;                 /* of the peak that attention's kernels reach, with all pairs of queries and
-                                               keys counted, masked ones too; 0: as products, by the width of a head */
+    double attention_share;                 /* share of the peak that attention's kernels reach, with all pairs of
+                                               queries and keys counted, masked ones too; 0: as products, by the width
+                                               of a head */
     double memory_share;                    /* of memory_bytes_sec that kernels reach */
     double launch_sec;                      /* of a kernel, before it begins */
     double link_share;                      /* of a link's rate that exchanges reach */

@@ -280,7 +280,7 @@ typedef struct zr_train_kept {
 /** Where a configuration is to run. */
 typedef struct zr_train_target {
     int ranks;
-    const zr_profile *profile; /* of the device that plans are made for */
+    const zr_profile *profile; /* profile of the device that plans are made for */
     /** Price a plan for that device; NULL: zr_plan_price, by the profile's rates. */
     zr_status (*price)(void *arg, const zr_plan *plan, zr_price *price);
     void *arg;

@@ -1,6 +1,6 @@
 /**
- * Libraries that get no memory and do not say so: oneDNN throws where C called it, or goes on without. A program whose
- * allocators they call notes here that one failed, and whoever relies on what they made asks.
+ * Allocations that fail inside a library which does not report it: oneDNN throws a C++ exception into C, or goes on
+ * with a wrong result. The allocators of the command note such a failure here, and callers of the library check for it.
  */
 #ifndef ZR_BASE_SHORTAGE_H
 #define ZR_BASE_SHORTAGE_H
@@ -9,7 +9,7 @@
 
 /** Note that a library got no memory on this thread. It stays noted as long as the thread runs. */
 void zr__shortage_note(void);
-/** ZR_ERR_MEMORY once that was noted: what a library has made on this thread since cannot be relied on. */
+/** Return ZR_ERR_MEMORY once a failure was noted on this thread: results of libraries may be wrong since. */
 ZR_NODISCARD zr_status zr__shortage_check(void);
 
 #endif

@@ -65,7 +65,7 @@ static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *
 static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choice *c)
 {
     char traffic[32], flops[32], exposed[32];
-    if (choices->ranks == 1) {
+    if (choices->target->ranks == 1) {
         say(p, " One rank moves nothing; where stages differ, it is in what they keep.");
         return;
     }
@@ -107,14 +107,13 @@ static const cli_choice *smallest(const cli_choices *choices)
 static void say_ranks(paragraph *p, const cli_choices *choices)
 {
     const cli_more_ranks *more = &choices->more;
-    const bool all = more->ranks > choices->most_ranks / 2;
     char bytes[32];
     if (more->ranks == 0) return;
     cli_bytes((double)more->needs_bytes, bytes);
     if (more->fits) {
         say(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.", more->ranks, bytes);
-    } else if (all && choices->most_ranks <= CLI_MOST_RANKS) {
-        say(p, " All %d devices of %s do not help either: take a larger cluster.", choices->most_ranks,
+    } else if (more->all) {
+        say(p, " The %d devices of %s are too few: take a larger cluster.", choices->most_ranks,
             choices->target->cluster.name);
     } else {
         say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks, bytes);
@@ -125,14 +124,14 @@ static void say_ranks(paragraph *p, const cli_choices *choices)
 static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_config *config)
 {
     int64_t batch = config->micro_batch_size, seq = config->data.seq_length, needs = 0;
-    if (batch > 1) ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, seq, &needs));
+    if (batch > 1) ZR_TRY(cli_choices_least(choices, config, choices->target->ranks, 1, seq, &needs));
     if (batch > 1 && needs <= choices->target->limit_bytes) {
         say(p,
             " With these ranks a smaller train_micro_batch_size_per_gpu fits there (now %lld); --max batch finds it.",
             (long long)batch);
         return ZR_OK;
     }
-    ZR_TRY(cli_choices_least(choices, config, choices->ranks, 1, 1, &needs));
+    ZR_TRY(cli_choices_least(choices, config, choices->target->ranks, 1, 1, &needs));
     if (needs <= choices->target->limit_bytes) {
         say(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
     } else {
@@ -149,7 +148,7 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
         cli_bytes((double)choices->target->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
         cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
         cli_bytes((double)least->made.needs_bytes, bytes));
-    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* of a device; a host's memory is what is short */
+    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* a device has room, the host has not */
         say(p,
             " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a smaller batch.",
             cli_bytes((double)least->made.host_bytes, host),
@@ -185,10 +184,10 @@ static const char *unknown_rates(const cli_choices *choices, char room[192])
         return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
                "once, or take those of others with --profile or --cluster.";
     }
-    if (choices->target->efficiency > 0 && choices->target->efficiency < 1) {
+    if (target->efficiency > 0 && target->efficiency < 1) {
         snprintf(room, 192,
                  "Times take %g %% of the profile's FLOP/s (--efficiency), its other rates in full, no latency.",
-                 100 * choices->target->efficiency);
+                 100 * target->efficiency);
         return room;
     }
     if (target->profile.machine.n_products > 0) {
@@ -324,7 +323,7 @@ void cli_advice_json(FILE *out, const cli_choices *choices)
     char policy[32];
     fprintf(out, "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"flops_per_byte\": %s, \"left\": ", c->stage,
             cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
-            known(choices->ranks > 1, intensity(c), flops));
+            known(choices->target->ranks > 1, intensity(c), flops));
     print_limited(out, choices, choices->target->limit_bytes - c->made.needs_bytes);
     print_kept(out, choices, c);
     print_light(out, choices, c->light);

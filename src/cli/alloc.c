@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As much as oneDNN takes to make a product. It is never touched, so it takes no room in memory. */
+/* The memory that oneDNN takes to make a product. It is never touched, so it occupies no pages. */
 enum { RESERVE_BYTES = 2 << 20 };
 
 static void *_Atomic reserve;

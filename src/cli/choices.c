@@ -101,7 +101,7 @@ static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
     mixed.recompute.policy = ZR_POLICY_AUTO;
     mixed.recompute.every = 1;
     mixed.memory.limit_bytes = choices->target->limit_bytes;
-    zr_layout layout = zr_train_layout(&mixed, choices->ranks);
+    zr_layout layout = zr_train_layout(&mixed, choices->target->ranks);
     layout.stage = stage;
     add(choices, &mixed, &layout, false);
 }
@@ -270,8 +270,9 @@ static double traffic_of(const cli_choice *c)
     return cli_traffic_bytes(&c->made.report);
 }
 
-/** Return the fastest that fits; of what is as fast within 1 % what was chosen for the memory, else the one that takes
- * the least memory, then the lowest stage. Where a rate is not known, FLOPs and traffic stand for the time. */
+/** Return the fastest choice that fits. Among choices within 1 % of its time, the configured one comes first where it
+ * was chosen for the memory, then the least memory, then the lowest stage. Without rates, FLOPs and traffic stand for
+ * the time. */
 static int advise(const cli_choices *choices)
 {
     double (*const order[])(const cli_choice *) = {choices->compute_known ? time_of : work_of,
@@ -330,7 +331,7 @@ static zr_status needs_with(const cli_choices *choices, const zr_config *config,
 
 static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
 {
-    int low = choices->ranks;
+    int low = choices->target->ranks;
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
               step = host > 0 && host % tensor == 0 ? host : tensor; /* which divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
@@ -338,13 +339,14 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
     /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
-           more->ranks <= choices->most_ranks / 2) {
+           more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
         before = more->needs_bytes;
-        more->ranks *= 2;
+        more->ranks = low <= choices->most_ranks / 2 ? 2 * low : choices->most_ranks / step * step;
         ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
     }
     more->fits = more->needs_bytes <= limit;
+    more->all = more->ranks + step > choices->most_ranks;
     while (more->fits && more->ranks - low > step && !config->train.any_ranks) { /* they want a power of two */
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(needs_with(choices, config, middle, &needs));
@@ -369,7 +371,6 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     const bool simulated = choices->target->simulated;
     choices->compute_known = simulated || narrow || machine->flops_f32 > 0;
     choices->link_known = simulated || ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
-    choices->ranks = ranks;
     choices->light_elems = light_elems(config);
     choices->step_tokens = config->train_batch_size * base.seq;
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;

@@ -40,17 +40,16 @@ typedef struct cli_choice {
 typedef struct cli_more_ranks {
     int ranks; /* 0: not known */
     int64_t needs_bytes;
-    bool fits;
+    bool fits, all; /* `all`: a cluster has no devices for more */
 } cli_more_ranks;
 
 typedef struct cli_choices {
     const cli_target *target; /* set this, `chosen` and `tokens`, then plan */
-    bool chosen;              /* what is configured was chosen for the memory (zr_train_choose) */
-    double peak_flops;        /* of a rank, in the type of its products, as the profile has it; 0: not known */
-    double tokens;            /* to train on; 0: not asked */
-    int64_t light_elems;      /* of the buckets of CLI_LIGHT_BUCKETS */
-    int64_t step_tokens;      /* of all ranks */
-    int ranks;
+    bool chosen;              /* the configured choice was made for the memory (zr_train_choose) */
+    double peak_flops;        /* peak FLOP/s of a rank in the type of its products; 0: not known */
+    double tokens;            /* tokens to train on; 0: not asked */
+    int64_t light_elems;      /* elements of a bucket of CLI_LIGHT_BUCKETS */
+    int64_t step_tokens;      /* tokens of a step of all ranks */
     bool shares_layers;
     cli_kept base; /* as configured */
     bool many_layers;
@@ -58,15 +57,15 @@ typedef struct cli_choices {
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* -1: nothing fits */
-    zr_status failed;        /* of a plan that was not merely refused */
-    int most_ranks;          /* that a target can have */
+    zr_status failed;        /* the first failure of a plan that is more than a refusal */
+    int most_ranks;          /* ranks that the target has devices for */
     cli_more_ranks more;
 } cli_choices;
 
 /** Plan stages 0 to 3 with recompute none, selective, unit (where ranks share layers also with checkpoints in pieces,
  * Pa, and of unit with these on the host, Pa+cpu), what is configured, and auto where the limit leaves it something to
- * decide; spacings: unit with every k as well. Of more than CLI_MANY_LAYERS layers only what is configured. Errors: of
- * the configured plan, and of any other that is not merely refused. */
+ * decide; spacings: unit with every k as well. A model of more than CLI_MANY_LAYERS layers is planned as configured
+ * only. Errors: those of the configured plan; any other plan's, unless it is merely refused. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
 /** The stages with the recompute policy that is configured, which could be planned. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);

@@ -31,7 +31,7 @@ void cli_json_put_text(FILE *out, const char *json)
             fputs(escape, out);
             continue;
         }
-        n = n > 1 ? n : 1; /* what is of JSON itself is ASCII */
+        n = n > 1 ? n : 1; /* quotes, brackets and escapes of JSON are ASCII */
         fwrite(json, 1, (size_t)n, out);
     }
 }

@@ -26,13 +26,13 @@
 #define MOST_BATCHES 512
 #define MOST_BATCH (1 << 20)
 #define MOST_ACCUMS 4
-#define REFINED 8                       /* ways of which buckets, overlap and levels are varied */
-#define LEAST_GAIN 0.005                /* of speed, for which a variant is worth its keys */
-#define STEP_TOKENS (1 << 24)           /* of a step, where the command line does not say: the most that is usual */
+#define REFINED 8                       /* ways whose buckets, overlap and levels are varied */
+#define LEAST_GAIN 0.005                /* gain in speed that is worth a variant's keys */
+#define STEP_TOKENS (1 << 24)           /* most tokens of a step, unless --step-tokens says otherwise */
 #define SMALL_BUCKET (1 << 22)          /* elements: the least staging memory at a few hundred buckets of a unit */
 #define LARGE_BUCKET (INT64_C(1) << 30) /* whole units */
 
-/** What may vary: where the command line gives a key, the one value that it gives. */
+/** Keys that the command line gives; the search keeps their values. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are;
                                                                        `global`: the samples of a step */
@@ -44,9 +44,9 @@ typedef struct search {
     cli_searched base;
     space given;
     zr_config *config;
-    int64_t room;         /* of ways */
-    int64_t most_samples; /* of a step, of all ranks */
-    int64_t refined_from; /* the first way of which buckets, overlap or levels differ */
+    int64_t room;         /* ways that the list has room for */
+    int64_t most_samples; /* samples of a step of all ranks */
+    int64_t refined_from; /* index of the first variant in buckets, overlap or levels */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
@@ -213,8 +213,8 @@ typedef struct growing {
     bool several; /* micro-batches a step */
 } growing;
 
-/** Plan a micro-batch with the fewest micro-batches a step; what is refused, or needs too much of a host, needs more
- *  than there is. */
+/** Plan a micro-batch with the fewest micro-batches a step. A refused plan, or one that needs too much of a host,
+ * counts as one byte more than the limit. */
 static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
@@ -230,7 +230,7 @@ static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
     return ZR_OK;
 }
 
-/** Find the largest micro-batch that fits, near *guess, which is what fitted with other micro-batches a step. */
+/** Find the largest micro-batch that fits. *guess: the one that fitted with another number of micro-batches a step. */
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
@@ -305,8 +305,8 @@ static zr_status add_kept(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Add a policy with all that may vary of it. Of unit, spacings up to twice the root of the layers: beyond it what is
- *  computed again takes more than it saves. */
+/** Add a policy in all its ways. Policy unit is spaced up to twice the root of the layers: beyond it, recompute takes
+ *  more memory than it saves. */
 static zr_status add_policy(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
@@ -537,7 +537,7 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels -------------------------------------------------------------------- */
 
-/** Is it what the command line leaves open? */
+/** Tell whether a variant differs only in keys that the command line leaves open. */
 static bool is_open(const search *s, const cli_way *w, const cli_way *from)
 {
     const space *given = &s->given;
@@ -545,6 +545,18 @@ static bool is_open(const search *s, const cli_way *w, const cli_way *from)
     if (given->overlap && w->overlap != from->overlap) return false;
     if (given->prefetch && w->prefetch_elems != from->prefetch_elems) return false;
     return !(given->levels && w->levels != from->levels);
+}
+
+/** Copy a way without its results. */
+static cli_way untried(const cli_way *from)
+{
+    cli_way w = *from;
+    w.planned = w.fits = false;
+    w.tried = 0;
+    w.refused[0] = '\0';
+    w.more[0].batch = w.more[1].batch = 0;
+    w.states_fit = true;
+    return w;
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
@@ -560,19 +572,11 @@ static zr_status add_variants(search *s, const cli_way *from)
               {small, 0, off, levels},     {0, 0, overlap, other},      {large, 0, overlap, other},
               {large, large, on, levels},  {large, large, on, other},   {0, large, on, levels}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
-        cli_way w = {.stage = from->stage,
-                     .tensor = from->tensor,
-                     .policy = from->policy,
-                     .every = from->every,
-                     .pieces = from->pieces,
-                     .host = from->host,
-                     .mics = from->mics,
-                     .hpz = from->hpz,
-                     .bucket_elems = to[i].bucket_elems,
-                     .prefetch_elems = to[i].prefetch_elems,
-                     .overlap = to[i].overlap,
-                     .levels = to[i].levels,
-                     .states_fit = true};
+        cli_way w = untried(from);
+        w.bucket_elems = to[i].bucket_elems;
+        w.prefetch_elems = to[i].prefetch_elems;
+        w.overlap = to[i].overlap;
+        w.levels = to[i].levels;
         if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;

@@ -11,8 +11,8 @@ typedef struct cli_way {
     int64_t every;            /* of ZR_POLICY_UNIT */
     bool pieces, host;        /* how checkpoints are kept: P_a, P_a+cpu */
     int64_t mics, hpz;        /* ranks of a group; -1 and 1: none */
-    int64_t bucket_elems;     /* of reductions and gathers; 0: as configured */
-    int64_t prefetch_elems;   /* of stage 3; 0: as configured */
+    int64_t bucket_elems;     /* elements of a bucket of reductions and gathers; 0: as configured */
+    int64_t prefetch_elems;   /* elements gathered ahead at stage 3; 0: as configured */
     zr_config_switch overlap; /* zero_optimization.overlap_comm */
     zr_config_switch levels;  /* collectives.hierarchical */
     int64_t batch, accum;
@@ -26,7 +26,7 @@ typedef struct cli_way {
     } more[2];
     bool states_fit;   /* at least they, alone */
     int64_t tried;     /* plans */
-    char refused[256]; /* why its first plan was; empty: it was not */
+    char refused[256]; /* reason of its first refused plan; empty: none was refused */
 } cli_way;
 
 typedef struct cli_searched {

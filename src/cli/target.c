@@ -10,7 +10,7 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     zr_cluster host;
     ZR_TRY(cli_profile(name, &target->profile));
     target->chooser = target->profile;
-    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file's link is that of any number of ranks */
+    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not say how many devices a host has */
     ZR_CHECK(target->ranks <= host.host_devices, ZR_ERR_ARG,
              "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
              "between hosts, or fewer ranks",
@@ -64,7 +64,7 @@ static zr_status settle_limit(zr_config *config, cli_target *t)
         ZR_TRY(note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
                     cli_bytes((double)t->limit_bytes, given), t->cluster.name, cli_bytes((double)device, has)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* what is chosen, and policy auto, read it there */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr_train_choose and policy auto read it there */
     return ZR_OK;
 }
 

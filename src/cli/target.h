@@ -9,8 +9,8 @@
 typedef struct cli_target {
     int ranks;
     int local_ranks, in_process; /* ranks of this host and of this process; of a cluster unused */
-    bool here;                   /* it is this machine, without a cluster */
-    zr_profile profile;          /* of the device that plans are made for */
+    bool here;                   /* the target is this machine, priced by its rates */
+    zr_profile profile;          /* profile of the device that plans are made for */
     zr_profile chooser; /* the same, without rates that this call measured itself: `zr train` chooses by these */
     double efficiency;  /* share of the profile's FLOP/s at which products are priced; 0: all */
     bool simulated;     /* steps are priced by `cluster`, else by the rates of `profile` */
@@ -25,8 +25,8 @@ typedef struct cli_trial {
     zr_report report;
     zr_simulation simulation; /* without a cluster its price alone */
     int64_t params;
-    int64_t needs_bytes; /* of a rank: zr_train_rank_bytes */
-    int64_t host_bytes;  /* of a host's memory, by all of its ranks */
+    int64_t needs_bytes; /* bytes that a rank needs: zr_train_rank_bytes */
+    int64_t host_bytes;  /* bytes that all ranks of a host take of its memory */
     bool fits;           /* limit_bytes, and the memory of the cluster's hosts */
 } cli_trial;
 
@@ -55,11 +55,11 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
  *  kept there, to be destroyed. Errors: of zr_train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
-/** Is it the status of a combination that the planner or the simulator refuses? Other failures end a command. */
+/** Tell whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command. */
 bool cli_refused(zr_status st);
 /** Return how many ranks a full host has. */
 int32_t cli_host_ranks(const cli_target *target);
-/** Return the days that so many tokens take, in whole steps of so many tokens of all ranks. */
+/** Return the days that `tokens` take, in whole steps of `step_tokens` tokens of all ranks. */
 double cli_days(double tokens, double step_tokens, double step_sec);
 /** Say why the seconds of a save on a cluster are not known; returns `text`. */
 #define CLI_SAVE_UNKNOWN_BYTES 128

@@ -1,5 +1,5 @@
 /*
- * How a model trains where nobody says otherwise: what `zr init` writes, and what zr train takes for a preset. Betas,
+ * The default recipe of training: `zr init` writes it, and `zr train` takes it for a preset. Betas,
  * weight decay, clipping, and a cosine that ends at a tenth behind a warm-up: Brown et al. 2020 (GPT-3), appendix B;
  * learning rates by size: its table 2.1.
  */
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The learning rate is that of a small model, and the warm-up that of the default of train.steps. */
+/* For `zr init`: the learning rate of a small model, and a warm-up for the default train.steps. */
 static const struct {
     const char *path, *value;
 } recipe[] = {

@@ -12,7 +12,7 @@ typedef struct pricing {
     double busy[ZR_STREAMS];
     struct ran *ran; /* steps in the order in which they ran; NULL: nobody asks for waits */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* of ran, on that stream; -1 */
+    int32_t last[ZR_STREAMS]; /* index in `ran` of the stream's last step; -1 */
     double rounds;            /* that a walk stands for */
     zr_step_time *time;       /* of each step of one round; NULL: not asked for */
 } pricing;
@@ -163,8 +163,8 @@ static void tell(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32
 }
 
 /* Book a wait of the computing stream, from `from` to `until`, for what `stream` has done by then. A step of that
- * stream may stand in line behind others: each is told of for as long as the stream was busy with it. While the stream
- * itself waited, the step in front of which it did is told of. */
+ * stream may stand in line behind others: each of them is booked for the time that the stream was busy with it. Time in
+ * which the stream itself waited is booked to the step that it began next. */
 static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, zr_stream stream,
                       double from, double until)
 {

@@ -101,7 +101,8 @@ typedef struct source {
 /** A file and what it includes; the last includes none. */
 typedef struct chain {
     int n;
-    const zr__generation *generation; /* of the device that is named; NULL: none is, or nothing is known of it */
+    const zr__generation
+        *generation; /* generation of the named device; NULL: no device is named, or it was not fitted */
     source source[MOST_FILES];
 } chain;
 
@@ -459,7 +460,7 @@ static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
                   cluster->devices);
 }
 
-/** What of a device is reached, where it is named and no file says. */
+/** Fill in the shares that a named device reaches, where no file gives them. */
 static void settle_device(const chain *c, zr_cluster *cluster)
 {
     const struct {
@@ -477,7 +478,7 @@ static void settle_device(const chain *c, zr_cluster *cluster)
     }
 }
 
-/** What links reach where no file says: as far as the generation of a device that is named is known, else all. */
+/** Fill in the links' share where no file gives it: the generation's of a named device, else 1. */
 static void settle_reach(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};

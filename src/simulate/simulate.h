@@ -56,7 +56,8 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device);
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
-/** What a generation of devices reaches of its data sheets' rates: members of zr_cluster, in the order of this list. */
+/** Shares of data sheets' rates that a generation of devices reaches: members of zr_cluster, in the order of this list.
+ */
 typedef enum zr__reached {
     ZR__PRODUCT_SHARE,
     ZR__PRODUCT_HALF,
@@ -74,7 +75,7 @@ typedef struct zr__generation {
     unsigned fitted; /* 1 << zr__reached each: on runs of this generation; the others are taken from elsewhere */
 } zr__generation;
 
-/** The generation of a device of zr__cluster_device; NULL: nothing is known of what it reaches. */
+/** Find the generation of a device of zr__cluster_device; NULL: it has none that was fitted. */
 const zr__generation *zr__generation_of(const char *device);
 /** Do bytes to or from other hosts, and those between devices, pass the same PCI Express as copies to the host? */
 bool zr__through_pcie(const zr_cluster *cluster);

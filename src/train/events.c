@@ -160,7 +160,7 @@ double zr__event_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/** The latest second in the names of a folder's event files; -1: there are none. */
+/** Find the latest second in the names of a folder's event files; -1: it has no such file. */
 static long long latest_in(const char *folder)
 {
     long long latest = -1;
