@@ -93,7 +93,7 @@ check "... and the run starts again" train killed --resume --train.steps=8 --tra
 check "... to the same end" sh -c 'test ! -e killed/step-00000030.tmp && cmp killed/model/model.safetensors plain/model/model.safetensors'
 
 # A write that fails behind a step.
-check "a disk that fails" code 74 env ZR_FAULT=write:9 "$ZR" train c.json --train.output_dir=fails
+check "a disk that fails" code 74 env ZR_FAULT=write:10 "$ZR" train c.json --train.output_dir=fails
 check "... is noted" grep -q 'the checkpoint of step [0-9]* could not be written; training goes on' err
 check "... and what is there is whole" "$ZR" verify fails
 

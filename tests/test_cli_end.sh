@@ -39,6 +39,36 @@ check "... and have its loss" test "$(of_best bests | cut -c1-7)" = "$(echo "$lo
 cp -r bests/best best.kept
 check "a run that goes on and gets no better" best --resume --train.steps=44 --train.output_dir=bests
 check "... leaves them" sh -c 'test "$1" = "$2" && diff -r best.kept bests/best' - "$lowest" "$(losses bests | sort -g | head -n 1)"
+# A run that is ended behind its best, and goes on from before it to an evaluation of a higher loss.
+check "a run that is best at its 2nd evaluation of three" best --train.steps=14 --train.save_interval=2 --train.keep_last=9 \
+    --train.output_dir=rewound
+best_step() { sed -n 's/^{"step":\([0-9]*\), "val_loss":.*/\1/p' "$1/best/trained.json"; }
+at=$(best_step rewound)
+check "... says which step it is" test "$(sed -n "s/^{\"step\":$at, \"val_loss\":\([^,]*\),.*/\1/p" rewound/metrics.jsonl)" = \
+    "$(losses rewound | sort -g | head -n 1)"
+before=$((at - 4))
+rm -rf rewound/model rewound/run.json
+for step in rewound/step-*; do [ "$step" = "rewound/step-$(printf %08d $before)" ] || rm -r "$step"; done
+cp -r rewound/best best.kept2
+cp -r rewound killed && cp -r rewound between && cp -r rewound unnamed && cp -r rewound away
+check "to go on from before the best, and not as far" best --resume --train.steps=$((at - 2)) --train.output_dir=rewound
+check "... leaves it" diff -r best.kept2 rewound/best
+mv killed/best killed/best.old && cp -r best.kept2 killed/best.tmp
+sed -i 's/"val_loss":[^}]*/"val_loss":99/' killed/best.old/trained.json
+check "a run that was killed between two names of best/" best --resume --train.steps=$((at - 2)) --train.output_dir=killed
+check "... has it again" diff -r best.kept2 killed/best
+check "... and no other" test ! -e killed/best.tmp -a ! -e killed/best.old
+mv unnamed/best unnamed/best.old
+check "... or before the second" best --resume --train.steps=$((at - 2)) --train.output_dir=unnamed
+check "... too" diff -r best.kept2 unnamed/best
+cp -r best.kept2 between/best.tmp && sed -i 's/"val_loss":[^}]*/"val_loss":99/' between/best/trained.json
+check "... or before the first" best --resume --train.steps=$((at - 2)) --train.output_dir=between
+check "... has the lower one" diff -r best.kept2 between/best
+rm -r away/best
+check "a run that goes on without a best/" "$ZR" train c.json --data.val=val.txt --train.eval_interval=2 --train.keep_best=true \
+    --resume --train.steps=$((at - 2)) --train.output_dir=away
+check "... says so" grep -q 'there is no best/ yet' err
+check "... and begins it" test "$(best_step away)" = $((at - 2))
 check "keep_best without an evaluation" fails 78 'train.keep_best: .*(there is no data.val)' "$ZR" train c.json --train.keep_best=true
 check "... or with an interval of 0" fails 78 'train.keep_best: .*(train.eval_interval is 0)' "$ZR" train c.json \
     --data.val=val.txt --train.keep_best=true
@@ -61,6 +91,21 @@ for steps in 10 14 20; do
     check "... is refused, with what to do" said_once 'holds weights after step 14 (model), .*step-00000008: .*Move model elsewhere'
     check "... and changes nothing" diff -r kept later
 done
+# The step of weights is their own, whatever became of run.json.
+rm later/run.json && rm -r kept && cp -r later kept
+check "without run.json it is refused too" code 73 train later --resume --train.steps=10
+check "... and changes nothing" diff -r kept later
+mv later/model/trained.json trained
+check "weights of which nothing says the step" code 73 train later --resume --train.steps=10
+check "... are taken for later ones" said_once 'of which no file says after which step (model), .*Move model elsewhere'
+echo '{"steps":8}' >later/run.json
+cp -r later earlier
+check "... but run.json does, as of earlier versions" train earlier --resume --train.steps=10
+mv trained later/model/trained.json
+check "... and not where the weights say it" code 73 train later --resume --train.steps=10
+cp -r run lines && head -n 5 run/metrics.jsonl >lines/metrics.jsonl
+check "a run whose last lines were lost" train lines --resume --train.steps=16
+check "... says which" grep -q 'metrics.jsonl has no lines of the steps 6 to 14' err
 mv later/model later.model
 check "with the weights elsewhere it goes on" train later --resume --train.steps=10
 check "... from the checkpoint" grep -q 'goes on after step 8 of 10' err
@@ -85,12 +130,14 @@ check "a copy does" train linked --quiet --resume --train.steps=12
 train long --quiet --train.steps=20 >out 2>err
 cp long/metrics.jsonl history
 truncate -s 53248 long/metrics.jsonl
+rm long/run.json && mkdir -p long/run.json/taken # so that run.json cannot be written either
 check "a file that takes no line more" code 74 sh -c 'ulimit -f 104; exec "$0" train c.json --quiet --train.output_dir=long --resume \
     --train.steps=600' "$ZR"
 check "... keeps what it had" cmp -n "$(wc -c <history)" history long/metrics.jsonl
 check "... and whole lines up to the bound" sh -c 'test -z "$(tail -c 1 long/metrics.jsonl)" && test "$(wc -l <long/metrics.jsonl)" -gt 100'
 check "... is said at once, without notes too" test "$(grep -c 'note: metrics.jsonl cannot be written: .*; its lines are kept in memory' err)" = 1
 check "... and at the end, as a loss" grep -q 'metrics.jsonl lacks [0-9]* lines that could not be written: ' err
+check "... beside what else could not be written" grep -q 'run.json.*metrics.jsonl lacks' err
 check "... with the weights of the last step" grep -q 'the weights after step 600 are in long/model' err
 
 "$ZR" train c.json --quiet --train.output_dir=gone --train.steps=3000 >out 2>err &
@@ -108,7 +155,9 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=100k tmpfs small 
     check "... has them" test -f small/run/model/model.safetensors -a ! -e small/run/step-00000008 -a ! -e small/run/latest
     check "... and no half of a checkpoint" sh -c '! ls small/run | grep -q tmp'
     check "... which is said" grep -q 'note: the checkpoint of step 8 could not be written (.*); the weights are written without it' err
-    check "... and is a failure where a checkpoint was asked for" code 74 train small/asked --quiet --train.save_end=true
+    rm -r small/run
+    check "... fails where the checkpoint was asked for" code 74 train small/run --quiet --train.save_end=true
+    check "... with the weights" test -f small/run/model/model.safetensors
     umount small
 else
     skip "a disk with room for the weights alone" "a small file system needs root"

@@ -9,11 +9,13 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "tempdir.h"
 #include "train/metrics_file.h"
 
@@ -135,6 +137,78 @@ static void lost_lines_are_an_error(void **state)
     expect_file("m", history);
 }
 
+/* Each outage is told once when it begins, once when it loses lines, and once when it is over, with their numbers. */
+static void each_outage_is_told(void **state)
+{
+    (void)state;
+    static char line[ZR_METRICS_KEPT_BYTES / 2];
+    memset(line, 'x', sizeof line - 2);
+    line[sizeof line - 2] = '\n';
+    zr__metrics_file m = begin();
+    for (int i = 1; i < 3; i++) {
+        most_bytes(1);
+        assert_int_equal(put(&m, line), ZR_METRICS_KEPT);
+        assert_int_equal(put(&m, line), ZR_METRICS_NO_NEWS);
+        assert_int_equal(put(&m, line), ZR_METRICS_LOST);
+        for (int k = 0; k < i; k++) assert_int_equal(put(&m, line), ZR_METRICS_NO_NEWS);
+        most_bytes(RLIM_INFINITY);
+        assert_int_equal(put(&m, "{}\n"), ZR_METRICS_AGAIN);
+        assert_int_equal(m.outage.n_late, 2);
+        assert_int_equal(m.outage.n_lost, i + 1);
+    }
+    assert_int_equal(m.n_lost, 5);
+    zr__metrics_close(&m);
+}
+
+/* What is brought to the disk has the lines that wait, where they can be written by then; the outage is over with the
+ * next line. */
+static void syncing_writes_what_waits(void **state)
+{
+    (void)state;
+    char wanted[400];
+    zr__metrics_file m = begin();
+    most_bytes(HISTORY);
+    assert_int_equal(put(&m, "{\"step\":3}\n"), ZR_METRICS_KEPT);
+    assert_int_equal(zr__metrics_sync(&m), ZR_ERR_IO);
+    if (!strstr(zr_error_message(), "the last 1 line of metrics.jsonl up to it cannot be written yet: "))
+        fail_msg("%s", zr_error_message());
+    expect_file("m", history);
+    most_bytes(HISTORY + 11);
+    assert_int_equal(zr__metrics_sync(&m), ZR_OK);
+    snprintf(wanted, sizeof wanted, "%s{\"step\":3}\n", history);
+    expect_file("m", wanted);
+    assert_int_equal(put(&m, "{\"step\":4}\n"), ZR_METRICS_NO_NEWS); /* the same outage */
+    most_bytes(RLIM_INFINITY);
+    assert_int_equal(put(&m, "{\"step\":5}\n"), ZR_METRICS_AGAIN);
+    assert_int_equal(m.outage.n_late, 2);
+    assert_int_equal(zr__metrics_sync(&m), ZR_OK);
+    zr__metrics_close(&m);
+    assert_int_equal(zr__metrics_sync(&m), ZR_OK);
+}
+
+static void *no_memory(size_t bytes)
+{
+    (void)bytes;
+    return zr__json_allocated(NULL);
+}
+
+/* Without memory to read a loss, it is not taken for one that is never reached. */
+static void losses_without_memory(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"step\":1, \"val_loss\":1.5, \"val_tokens\":8}\n";
+    zr__metrics_file m = ZR_METRICS_FILE_INIT;
+    zr__run_made made;
+    put_file("m", text, sizeof text - 1);
+    json_set_alloc_funcs(no_memory, free);
+    assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 1, &made), ZR_ERR_MEMORY);
+    json_set_alloc_funcs(malloc, free);
+    zr__metrics_close(&m);
+    assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 1, &made), ZR_OK);
+    assert_true(made.best_loss == 1.5);
+    zr__metrics_close(&m);
+}
+
 /* Only what this run has appended may go: a file that someone has cut meanwhile is not filled with zeros. */
 static void a_file_that_someone_has_cut(void **state)
 {
@@ -188,6 +262,9 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(lines_wait_for_room, no_limit),
                                        cmocka_unit_test_teardown(lines_are_written_at_the_end, no_limit),
                                        cmocka_unit_test_teardown(lost_lines_are_an_error, no_limit),
+                                       cmocka_unit_test_teardown(each_outage_is_told, no_limit),
+                                       cmocka_unit_test_teardown(syncing_writes_what_waits, no_limit),
+                                       cmocka_unit_test_teardown(losses_without_memory, no_limit),
                                        cmocka_unit_test_teardown(a_file_that_someone_has_cut, no_limit),
                                        cmocka_unit_test_teardown(a_file_that_someone_has_removed, no_limit),
                                        cmocka_unit_test_teardown(names_of_other_files, no_limit)};

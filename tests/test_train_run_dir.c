@@ -360,23 +360,23 @@ static void metrics_are_cut(void **state)
         const char *text[4];
         int kept;
         zr__run_made made;
-    } cuts[] = {{2, {one, two, eval, half}, 3, {true, false, 1.5}},
-                {2, {one, two, half}, 2, {false, false, INFINITY}},
-                {1, {one, two, eval}, 1, {false, false, INFINITY}},
-                {0, {one, two}, 0, {false, false, INFINITY}},
-                {5, {one, two, eval}, 3, {false, false, 1.5}},
-                {2, {one, two, eval, two}, 4, {true, false, 1.5}},
-                {1, {half}, 0, {false, false, INFINITY}},
-                {3, {one, two, half}, 2, {false, false, INFINITY}},
-                {3, {half}, 0, {false, false, INFINITY}},
-                {2, {one, two, eval, "{\"step\":3}\n"}, 3, {true, false, 1.5}},
-                {2, {one, two, eval, sample}, 4, {true, true, 1.5}},
-                {2, {one, two, sample, "{\"step\":3}\n"}, 3, {false, true, INFINITY}},
-                {3, {one, two, sample, "{\"step\":3}\n"}, 4, {false, false, INFINITY}}};
+    } cuts[] = {{2, {one, two, eval, half}, 3, {true, false, 1.5, 2}},
+                {2, {one, two, half}, 2, {false, false, INFINITY, 2}},
+                {1, {one, two, eval}, 1, {false, false, INFINITY, 1}},
+                {0, {one, two}, 0, {false, false, INFINITY, 0}},
+                {5, {one, two, eval}, 3, {false, false, 1.5, 2}},
+                {2, {one, two, eval, two}, 4, {true, false, 1.5, 2}},
+                {1, {half}, 0, {false, false, INFINITY, 0}},
+                {3, {one, two, half}, 2, {false, false, INFINITY, 2}},
+                {3, {half}, 0, {false, false, INFINITY, 0}},
+                {2, {one, two, eval, "{\"step\":3}\n"}, 3, {true, false, 1.5, 2}},
+                {2, {one, two, eval, sample}, 4, {true, true, 1.5, 2}},
+                {2, {one, two, sample, "{\"step\":3}\n"}, 3, {false, true, INFINITY, 2}},
+                {3, {one, two, sample, "{\"step\":3}\n"}, 4, {false, false, INFINITY, 2}}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         char text[400] = "", kept[400] = "", now[400];
         bool there = false;
-        zr__run_made made = {!cuts[i].made.evaluation, !cuts[i].made.sample, 0};
+        zr__run_made made = {!cuts[i].made.evaluation, !cuts[i].made.sample, 0, -1};
         zr__run_dir dir = ZR_RUN_DIR_INIT;
         for (int t = 0; t < 4 && cuts[i].text[t]; t++) {
             strcat(text, cuts[i].text[t]);
@@ -394,7 +394,90 @@ static void metrics_are_cut(void **state)
         assert_int_equal(made.evaluation, cuts[i].made.evaluation);
         assert_int_equal(made.sample, cuts[i].made.sample);
         assert_true(made.best_loss == cuts[i].made.best_loss);
+        assert_int_equal(made.last_step, cuts[i].made.last_step);
     }
+}
+
+/* Nothing of an earlier run goes while the next one can still be refused. */
+static void metrics_are_cut_last(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"step\":1, \"loss\":1}\n{\"step\":2, \"loss\":1}\n";
+    char now[400];
+    bool there = false;
+    zr__run_made made;
+    zr__run_dir dir = ZR_RUN_DIR_INIT;
+    put_file("run/metrics.jsonl", text, sizeof text - 1);
+    assert_int_equal(mkdir(in_tempdir("run/config.json.tmp"), 0777), 0);
+    assert_int_equal(zr__run_dir_reopen(&dir, in_tempdir("run"), &there), ZR_OK);
+    assert_int_equal(zr__run_dir_continue(&dir, 1, "{}", &made), ZR_ERR_CREATE);
+    zr__run_dir_close(&dir);
+    read_back("run/metrics.jsonl", now, sizeof now);
+    assert_string_equal(now, text);
+    assert_int_equal(rmdir(in_tempdir("run/config.json.tmp")), 0);
+}
+
+/* ---- weights ---------------------------------------------------------------------------------- */
+
+static void put_text(const char *name, const char *text)
+{
+    put_file(name, text, strlen(text));
+}
+
+/* Whatever run.json says, the step of weights is their own; without one it is that of run.json, or not known. */
+static void the_step_of_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *tmp, *old, *run; /* trained.json ("": there is none), run.json; NULL: not there */
+        const char *name;
+        int64_t step;
+    } kept[] = {{NULL, NULL, NULL, "{\"steps\":9}", NULL, -1},
+                {"{\"step\":5}", NULL, NULL, NULL, "model", 5},
+                {"{\"step\":5}", NULL, NULL, "{\"steps\":2}", "model", 5},
+                {"{\"step\":5}", NULL, NULL, "{\"steps\":9}", "model", 5},
+                {"{\"step\":5, \"val_loss\":1.5}\n", NULL, NULL, NULL, "model", 5},
+                {"", NULL, NULL, "{\"steps\":9}", "model", 9},
+                {"{}", NULL, NULL, "{\"steps\":9}", "model", 9},
+                {"{\"step\":-3}", NULL, NULL, "{\"steps\":9}", "model", 9},
+                {"", NULL, NULL, NULL, "model", ZR_STEP_UNKNOWN},
+                {"{\"st", NULL, NULL, "{\"steps\"", "model", ZR_STEP_UNKNOWN},
+                {"{\"step\":5}", "{\"step\":7}", NULL, NULL, "model.tmp/model.safetensors", 7},
+                {"{\"step\":5}", "{\"step\":4}", "{\"step\":3}", NULL, "model", 5},
+                {"{\"step\":5}", "", NULL, NULL, "model.tmp/model.safetensors", ZR_STEP_UNKNOWN},
+                {NULL, NULL, "{\"step\":3}", "{\"steps\":2}", "model.old", 3}};
+    static const char *const folders[] = {"weights/model", "weights/model.tmp", "weights/model.old"};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        const char *name = "", *texts[] = {kept[i].model, kept[i].tmp, kept[i].old};
+        char path[64];
+        int64_t step = 0;
+        zr__run_dir dir = ZR_RUN_DIR_INIT;
+        nftw(in_tempdir("weights"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
+        assert_int_equal(mkdir(in_tempdir("weights"), 0777), 0);
+        for (int t = 0; t < 3; t++) {
+            if (!texts[t]) continue;
+            assert_int_equal(mkdir(in_tempdir(folders[t]), 0777), 0);
+            snprintf(path, sizeof path, "%s/model.safetensors", folders[t]);
+            put_text(path, "");
+            snprintf(path, sizeof path, "%s/trained.json", folders[t]);
+            if (texts[t][0]) put_text(path, texts[t]);
+        }
+        if (kept[i].run) put_text("weights/run.json", kept[i].run);
+        snprintf(dir.path, sizeof dir.path, "%s", in_tempdir("weights"));
+        assert_int_equal(zr__run_dir_weights(&dir, &name, &step), ZR_OK);
+        if (step != kept[i].step) fail_msg("case %d: %lld", (int)i, (long long)step);
+        assert_true(!name == !kept[i].name && (!name || strcmp(name, kept[i].name) == 0));
+    }
+    /* Beside the weights the files of somebody else, which a run before has left in model.old. */
+    zr__run_dir dir = ZR_RUN_DIR_INIT;
+    const char *name;
+    int64_t step;
+    snprintf(dir.path, sizeof dir.path, "%s", in_tempdir("weights"));
+    assert_int_equal(rename(in_tempdir("weights/model.old"), in_tempdir("weights/model")), 0);
+    assert_int_equal(remove(in_tempdir("weights/run.json")), 0);
+    assert_int_equal(mkdir(in_tempdir("weights/model.old"), 0777), 0);
+    assert_int_equal(zr__run_dir_weights(&dir, &name, &step), ZR_OK);
+    assert_int_equal(step, 3);
 }
 
 int main(void)
@@ -410,6 +493,8 @@ int main(void)
                                        cmocka_unit_test(a_lock_without_a_name),
                                        cmocka_unit_test(a_lock_that_stays),
                                        cmocka_unit_test(a_lock_that_has_become_another_jobs),
-                                       cmocka_unit_test(metrics_are_cut)};
+                                       cmocka_unit_test(metrics_are_cut),
+                                       cmocka_unit_test(metrics_are_cut_last),
+                                       cmocka_unit_test(the_step_of_weights)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

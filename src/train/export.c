@@ -44,12 +44,19 @@ static zr_status name_parts(const char *dir, paths *p)
     return ZR_OK;
 }
 
+static void remove_in(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
+}
+
 static void release(const paths *p)
 {
     struct stat st;
     unlink(p->unfinished);
     if (lstat(p->finished, &st) == 0) return;
     unlink(p->config);
+    remove_in(p->tmp, ZR_TRAINED_NAME);
     zr__tokenizer_files_remove(p->tmp, NULL);
     rmdir(p->tmp);
 }
@@ -82,6 +89,7 @@ static zr_status reserve(const paths *p, const zr__exported *what)
     zr_status st = make_weights(p, graph_of(what->plan));
     if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
+    if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
     if (st != ZR_OK) release(p);
     return st;
 }
@@ -112,6 +120,15 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     return reserve(p, what);
 }
 
+/** Nothing may keep good weights off the disk: where trained.json cannot be written it says that nothing is known, and
+ * a run that goes on takes them for later ones. */
+static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
+{
+    ZR_TRY(reserve_again(p, what, made));
+    zr_status st = zr__trained_write(p->tmp, &what->trained);
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
@@ -137,13 +154,11 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
  * something of that name is left. */
 static bool remove_old(const paths *p, const char *newer)
 {
-    static const char *const names[] = {"config.json", "model.safetensors"};
-    char path[PATH_MAX];
+    static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (zr__path_join(path, p->old, names[i]) == ZR_OK) unlink(path);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) remove_in(p->old, names[i]);
     zr__tokenizer_files_remove(p->old, newer);
     return rmdir(p->old) == 0;
 }
@@ -162,17 +177,23 @@ static zr_status move_old(paths *p, const char *dir)
     return ZR_OK;
 }
 
-/** One rank: the directory becomes what it is called. */
-static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
+/** Give the directory its name. */
+static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
-    ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
-             p->finished, strerror(errno));
     bool older = replace && lstat(dir, &st) == 0;
     if (older) ZR_TRY(move_old(p, dir));
     ZR_TRY(zr_dir_commit(p->tmp, dir));
     if (replace && !remove_old(p, dir)) snprintf(rest, PATH_MAX, "%s", p->old);
     return ZR_OK;
+}
+
+/** One rank: the directory becomes what it is called. */
+static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
+{
+    ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
+             p->finished, strerror(errno));
+    return give_name(p, dir, replace, rest);
 }
 
 /** Where complete weights are, for rank 0. */
@@ -199,7 +220,7 @@ static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine
     zr_status st = ZR_OK;
     for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
         bool complete = false, made = false;
-        st = zr_comm_agree(comm, comm->rank == 0 ? reserve_again(p, what, &made) : ZR_OK);
+        st = zr_comm_agree(comm, comm->rank == 0 ? prepare(p, what, &made) : ZR_OK);
         if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
         *written = complete || (*written && !made);
     }
@@ -219,6 +240,51 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     if (written) find_place(&p, dir, place, size);
     if (!written) release(&p);
     return st;
+}
+
+/* ---- what a killed run has left -------------------------------------------------------------- */
+
+bool zr__export_is_there(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
+}
+
+/** Behind a link are files that are not the run's. */
+static bool holds_weights(const char *dir)
+{
+    struct stat st;
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && zr__export_is_there(dir);
+}
+
+static bool is_newer(const zr__trained *a, const zr__trained *b)
+{
+    const bool losses = isfinite(a->val_loss) && isfinite(b->val_loss);
+    return losses ? a->val_loss < b->val_loss : a->step > b->step;
+}
+
+zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH_MAX])
+{
+    paths p;
+    struct stat st;
+    zr__trained finished, its = {-1, INFINITY};
+    const bool there = lstat(dir, &st) == 0;
+    *from = NULL;
+    rest[0] = '\0';
+    ZR_TRY(name_parts(dir, &p));
+    if (holds_weights(p.tmp)) {
+        ZR_TRY(zr__trained_read(p.tmp, &finished));
+        if (there) ZR_TRY(zr__trained_read(dir, &its));
+        if (there && !is_newer(&finished, &its)) return ZR_OK;
+        unlink(p.unfinished);
+        ZR_TRY(give_name(&p, dir, true, rest));
+        *from = ".tmp";
+    } else if (!there && holds_weights(p.old)) {
+        ZR_CHECK(rename(p.old, dir) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p.old, dir, strerror(errno));
+        *from = ".old";
+    }
+    return ZR_OK;
 }
 
 /* ---- before it ------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #ifndef ZR_TRAIN_EXPORT_H
 #define ZR_TRAIN_EXPORT_H
 
+#include "train/trained.h"
 #include "zr/train.h"
 
 #include <limits.h>
@@ -15,10 +16,20 @@ typedef struct zr__exported {
     const zr_family_model *model;
     const zr_plan *plan;
     const char *tokenizer; /* as data.tokenizer; NULL: none */
+    zr__trained trained;   /* as it is when the weights are written */
 } zr__exported;
 
-/** Make `dir`.tmp: config.json, the tokenizer's files and room for the weights. For one rank, not collective.
- * ZR_ERR_IO: no room; ZR_ERR_NOT_FOUND, ZR_ERR_DATA: the tokenizer has no files; then nothing is left. */
+/** Are there weights in `dir`, as zr__export leaves them? */
+bool zr__export_is_there(const char *dir);
+
+/** Complete what a run that was killed had begun: weights that are whole in `dir`.tmp become `dir`, where that is not
+ * there or has earlier ones (of a higher loss, where both have one); else those in `dir`.old get their name back, where
+ * `dir` is not there. *from: the suffix of the name that they had, NULL: there was nothing to do. `rest` as in
+ * zr__export. For one rank. ZR_ERR_IO, ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH_MAX]);
+
+/** Make `dir`.tmp: config.json, the tokenizer's files and room for the weights and trained.json. For one rank, not
+ * collective. ZR_ERR_IO: no room; ZR_ERR_NOT_FOUND, ZR_ERR_DATA: the tokenizer has no files; then nothing is left. */
 ZR_NODISCARD zr_status zr__export_reserve(const char *dir, const zr__exported *what);
 
 /** What zr__export_reserve made goes, if no weights have been completed in it. */

@@ -186,7 +186,6 @@ static zr_status report(zr__run *r, double begin)
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(r, write_run_json(r)));
-    ZR_TRY(zr__run_agree(r, zr__run_dir_end(&r->dir)));
     char words[ZR_NOISE_SCALE_BYTES];
     if (r->config->train.noise_scale)
         zr__run_note(
@@ -213,16 +212,16 @@ static zr_status name_weights(zr__run *r, const char *name, char path[PATH_MAX])
     return zr__path_join(path, r->dir.path, name);
 }
 
-static zr__exported exported(const zr__run *r)
+static zr__exported exported(const zr__run *r, double val_loss)
 {
-    return (zr__exported){&r->model, r->plan, r->config->data.tokenizer};
+    return (zr__exported){&r->model, r->plan, r->config->data.tokenizer, {r->result->steps, val_loss}};
 }
 
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
     ZR_TRY(name_weights(r, "model", path));
-    const zr__exported what = exported(r);
+    const zr__exported what = exported(r, INFINITY);
     ZR_TRY(zr__export_reserve(path, &what));
     r->reserved = true;
     return ZR_OK;
@@ -279,13 +278,15 @@ static void note_rest(const zr__run *r, const char *name, const char *rest)
     zr__run_note(r, text);
 }
 
-/** Write the weights into the directory `name`; `path`: where it is to be, `place`: where the complete weights are. */
-static zr_status export_as(zr__run *r, const char *name, bool replace, char path[PATH_MAX], char place[PATH_MAX])
+/** Write the weights into the directory `name`; `path`: where it is to be, `place`: where the complete weights are. An
+ * evaluation gave them `val_loss`; infinity: none did. */
+static zr_status export_as(zr__run *r, const char *name, bool replace, double val_loss, char path[PATH_MAX],
+                           char place[PATH_MAX])
 {
     char rest[PATH_MAX] = "";
     ZR_TRY(zr__run_agree(r, name_weights(r, name, path)));
     ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, path, PATH_MAX)));
-    const zr__exported what = exported(r);
+    const zr__exported what = exported(r, val_loss);
     zr_status st = zr__run_agreed(r, zr__export(path, &what, r->engine, r->comm, replace, rest, place, PATH_MAX));
     if (rest[0]) note_rest(r, name, rest);
     return st;
@@ -294,7 +295,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, char path
 static zr_status save(zr__run *r, char place[PATH_MAX])
 {
     char path[PATH_MAX] = "";
-    zr_status st = export_as(r, "model", r->resume.there, path, place);
+    zr_status st = export_as(r, "model", r->resume.there, INFINITY, path, place);
     if (path[0]) r->reserved = false; /* the export has taken it over */
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
@@ -303,17 +304,68 @@ static zr_status save(zr__run *r, char place[PATH_MAX])
 
 zr_status zr__run_keep_best(zr__run *r)
 {
-    char path[PATH_MAX] = "", place[PATH_MAX], why[WHY_BYTES], text[WHY_BYTES];
+    char path[PATH_MAX] = "", place[PATH_MAX] = "", why[WHY_BYTES], text[WHY_BYTES], shown[WHY_BYTES / 4];
+    const long long step = r->result->steps;
     zr__run_enter(r, ZR__PHASE_SAVE);
-    zr_status st = export_as(r, "best", true, path, place);
-    if (st == ZR_OK || !r->result->agreed) return st;
+    zr_status st = export_as(r, "best", true, r->result->val_loss, path, place);
+    if (st != ZR_OK && !r->result->agreed) return st;
     error_text(why);
-    snprintf(text, sizeof(text), "the best weights so far, of step %lld, could not be written: %.900s",
-             (long long)r->result->steps, why);
+    double whole = st == ZR_OK || place[0];
+    if (st != ZR_OK) ZR_TRY(zr__run_highest(r, &whole, 1));
+    if (whole > 0) r->made.best_loss = r->result->val_loss;
+    if (st == ZR_OK) return ZR_OK;
+    if (place[0])
+        snprintf(
+            text, sizeof(text),
+            "the best weights so far, of step %lld, are all in %s, but could not get the name best for good: %.900s",
+            step, zr__text_escape(place, shown, sizeof(shown)), why);
+    else
+        snprintf(text, sizeof(text), "the best weights so far, of step %lld, could not be written: %.900s", step, why);
     zr__run_warn(r, text);
     if (r->save_failure[0]) return ZR_OK;
     r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
     snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", text);
+    return ZR_OK;
+}
+
+static zr_status complete(zr__run *r, const char *name)
+{
+    const char *from = NULL;
+    char path[PATH_MAX], rest[PATH_MAX], text[WHY_BYTES];
+    ZR_TRY(zr__path_join(path, r->dir.path, name));
+    ZR_TRY(zr__export_complete(path, &from, rest));
+    if (rest[0]) note_rest(r, name, rest);
+    if (!from) return ZR_OK;
+    snprintf(text, sizeof(text), "an earlier run was ended while it wrote %s: what was whole in %s%s is there now",
+             name, name, from);
+    zr__run_note(r, text);
+    return ZR_OK;
+}
+
+zr_status zr__run_complete_weights(zr__run *r)
+{
+    ZR_TRY(complete(r, "model"));
+    return complete(r, "best");
+}
+
+zr_status zr__run_know_best(zr__run *r)
+{
+    zr__trained best;
+    char path[PATH_MAX], text[WHY_BYTES], loss[ZR_NUMBER_BYTES];
+    const double lowest = r->made.best_loss;
+    ZR_TRY(zr__path_join(path, r->dir.path, "best"));
+    if (zr__export_is_there(path)) {
+        ZR_TRY(zr__trained_read(path, &best));
+        if (best.step >= 0) r->made.best_loss = best.val_loss;
+        return ZR_OK;
+    }
+    r->made.best_loss = INFINITY;
+    if (!r->config->train.keep_best || !isfinite(lowest)) return ZR_OK;
+    snprintf(text, sizeof(text),
+             "there is no best/ yet, so that of the evaluations before this run, the best with val_loss %s, no weights "
+             "are kept; the next evaluation begins it",
+             zr__text_g9(lowest, loss));
+    zr__run_note(r, text);
     return ZR_OK;
 }
 
@@ -382,9 +434,10 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     return ZR_OK;
 }
 
-zr_status zr__run_end(zr__run *r, zr_status st, double begin)
+/** The end without metrics.jsonl; `saved`: what became of the weights. */
+static zr_status end(zr__run *r, zr_status st, double begin, char saved[WHY_BYTES])
 {
-    char why[WHY_BYTES] = "", saved[WHY_BYTES] = "";
+    char why[WHY_BYTES] = "";
     bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     if (st != ZR_OK) error_text(why);
     /* Ranks that could not agree may not meet again. */
@@ -396,9 +449,29 @@ zr_status zr__run_end(zr__run *r, zr_status st, double begin)
     zr_status kept = keep(r, stopped, saved);
     if (!r->result->agreed) return kept;
     zr_status told = kept == ZR_OK ? report(r, begin) : ZR_OK;
-    if (told != ZR_OK) snprintf(saved + strlen(saved), sizeof(saved) - strlen(saved), "; %.400s", zr_error_message());
+    if (told != ZR_OK) snprintf(saved + strlen(saved), WHY_BYTES - strlen(saved), "; %.400s", zr_error_message());
     if (!asked) return ZR_FAIL(st, "%s; %s", why, saved);
     ZR_TRY(end_of_training(r, st, kept, saved));
     ZR_CHECK(told == ZR_OK, told, "%s", saved);
     return ZR_OK;
+}
+
+zr_status zr__run_end(zr__run *r, zr_status st, double begin)
+{
+    char saved[WHY_BYTES] = "", why[WHY_BYTES];
+    st = end(r, st, begin, saved);
+    snprintf(why, sizeof(why), "%s", st == ZR_OK ? saved : zr_error_message());
+    if (!r->result->agreed) return st;
+    zr_status told = zr__run_agree(r, zr__run_dir_end(&r->dir));
+    if (!r->result->agreed) return told;
+    ZR_CHECK(told == ZR_OK, st == ZR_OK ? told : st, "%s; %.400s", why, zr_error_message());
+    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
+}
+
+void zr__run_tell_metrics(zr__run *r, zr_status st)
+{
+    char why[WHY_BYTES];
+    error_text(why);
+    if (zr__run_dir_end(&r->dir) != ZR_OK) zr__run_warn(r, zr_error_message());
+    if (st != ZR_OK) (void)ZR_FAIL(st, "%s", why);
 }

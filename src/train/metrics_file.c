@@ -41,36 +41,36 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Read the loss of an evaluation's line; infinity: another line, or a loss that is not finite. Without memory to read
- * it no later loss is lower. */
-static double val_loss_of(const char *line)
+/** Lower *loss to that of an evaluation's line; another line, or a loss that is not finite, leaves it. */
+static zr_status take_val_loss(const char *line, double *loss)
 {
     static const char key[] = "\"val_loss\":";
     const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
-    if (!end) return INFINITY;
+    if (!end) return ZR_OK;
     at += sizeof(key) - 1;
     json_t *value = NULL;
     json_error_t error;
-    if (zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error) != ZR_OK) return -INFINITY;
-    const double loss = json_is_number(value) ? json_number_value(value) : INFINITY;
+    ZR_TRY(zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error));
+    if (json_is_number(value)) *loss = fmin(*loss, json_number_value(value));
     json_decref(value);
-    return loss;
+    return ZR_OK;
 }
 
 /** Find where the lines of the steps up to `step` end; *made: what stands in them. */
-static int64_t find_end(FILE *file, int64_t step, zr__run_made *made)
+static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
-    int64_t end = 0;
+    *end = 0;
     *made = (zr__run_made){.best_loss = INFINITY};
     for (line_start line = next_line(file); line.whole; line = next_line(file)) {
         long long its = 0;
         if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
         made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
         made->sample |= its == step && strstr(line.text, "\"sample\"");
-        if (strncmp(line.text, "{\"step\":", 8) == 0) made->best_loss = fmin(made->best_loss, val_loss_of(line.text));
-        end += line.bytes;
+        if (strstr(line.text, "\"loss\"")) made->last_step = its;
+        if (strncmp(line.text, "{\"step\":", 8) == 0) ZR_TRY(take_val_loss(line.text, &made->best_loss));
+        *end += line.bytes;
     }
-    return end;
+    return ZR_OK;
 }
 
 static zr_status check_own(int fd, const char *shown)
@@ -94,11 +94,19 @@ zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t st
     FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!file && copy >= 0) close(copy);
     ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
-    m->bytes = find_end(file, step, made);
-    bool failed = ferror(file);
+    zr_status st = find_end(file, step, made, &m->bytes);
+    const int error = ferror(file) ? errno : 0;
     fclose(file);
-    ZR_CHECK(!failed && ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", shown,
-             (long long)step, strerror(errno));
+    ZR_TRY(st);
+    ZR_CHECK(error == 0, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(error));
+    return ZR_OK;
+}
+
+zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step)
+{
+    char shown[SHOWN_BYTES];
+    ZR_CHECK(ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s",
+             zr__text_escape(path, shown, sizeof(shown)), (long long)step, strerror(errno));
     return ZR_OK;
 }
 
@@ -136,6 +144,7 @@ static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
 static bool append_kept(zr__metrics_file *m)
 {
     if (m->n_kept > 0 && !append(m, m->kept.data, m->kept.length)) return false;
+    m->outage.n_late += m->n_kept;
     m->n_kept = 0;
     zr__text_clear(&m->kept);
     return true;
@@ -155,20 +164,26 @@ static bool keep(zr__metrics_file *m, const char *line, size_t bytes)
 
 zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t bytes)
 {
-    const bool waiting = m->n_kept > 0;
+    const bool waiting = m->outage.now;
     if (m->fd < 0) return ZR_METRICS_NO_NEWS;
-    if (append_kept(m) && append(m, line, bytes)) return waiting ? ZR_METRICS_AGAIN : ZR_METRICS_NO_NEWS;
+    m->outage.now = !append_kept(m) || !append(m, line, bytes);
+    if (!m->outage.now) return waiting ? ZR_METRICS_AGAIN : ZR_METRICS_NO_NEWS;
+    if (!waiting) m->outage.n_late = m->outage.n_lost = 0;
     if (keep(m, line, bytes)) return waiting ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT;
-    return m->n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
+    m->n_lost++;
+    return m->outage.n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
 }
 
 /* ---- end -------------------------------------------------------------------------------------- */
 
-zr_status zr__metrics_sync(const zr__metrics_file *m)
+zr_status zr__metrics_sync(zr__metrics_file *m)
 {
+    if (m->fd < 0) return ZR_OK;
+    ZR_CHECK(append_kept(m), ZR_ERR_IO, "the last %lld %s%s of %s up to it cannot be written yet: %s",
+             (long long)m->n_kept, m->line, m->n_kept == 1 ? "" : "s", m->name, strerror(m->error));
     /* Some file systems cannot sync and say EINVAL: there is nothing more to do. */
-    ZR_CHECK(m->fd < 0 || fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s",
-             m->name, strerror(errno));
+    ZR_CHECK(fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s", m->name,
+             strerror(errno));
     return ZR_OK;
 }
 

@@ -1,6 +1,5 @@
 #include "train/resume.h"
 
-#include "base/json.h"
 #include "base/text.h"
 #include "train/host.h"
 #include "train/inputs.h"
@@ -167,34 +166,23 @@ static void skip(zr__run *r)
     r->resume.next++;
 }
 
-/** Rank 0: the number of steps after which the run has left weights, as run.json says; -1: not known. */
-static int64_t steps_of_weights(const zr__run *r)
-{
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
-    json_t *root = NULL;
-    int64_t steps = -1;
-    if (zr__path_join(path, r->dir.path, "run.json") == ZR_OK && zr__json_read_file(path, &text, &bytes) == ZR_OK &&
-        zr__json_parse(text, bytes, path, &root) == ZR_OK && json_is_integer(json_object_get(root, "steps")))
-        steps = json_integer_value(json_object_get(root, "steps"));
-    json_decref(root);
-    zr_free(text);
-    return steps;
-}
-
 /** Refuse to go on from a checkpoint where the run has left weights of a later step: they would be replaced, and the
  * metrics of the steps between would be cut. */
 static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 {
-    char shown[SHOWN_BYTES];
-    const char *weights = zr__run_dir_weights(&r->dir);
-    const int64_t steps = weights ? steps_of_weights(r) : -1;
-    ZR_CHECK(
-        steps <= step, ZR_ERR_CREATE,
-        "train.output_dir %s holds weights after step %lld (%s), and its newest checkpoint that can be used is %s: "
-        "going on from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
-        "(model.init) in another train.output_dir",
-        zr__text_escape(r->config->train.output_dir, shown, sizeof(shown)), (long long)steps, weights, name, weights);
+    char shown[SHOWN_BYTES], after[64];
+    const char *weights = NULL;
+    int64_t steps = -1;
+    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
+    if (steps == ZR_STEP_UNKNOWN)
+        snprintf(after, sizeof(after), "of which no file says after which step");
+    else
+        snprintf(after, sizeof(after), "after step %lld", (long long)steps);
+    ZR_CHECK(!weights || steps <= step, ZR_ERR_CREATE,
+             "train.output_dir %s holds weights %s (%s), and its newest checkpoint that can be used is %s: going on "
+             "from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
+             "(model.init) in another train.output_dir",
+             zr__text_escape(r->config->train.output_dir, shown, sizeof(shown)), after, weights, name, weights);
     return ZR_OK;
 }
 
@@ -215,7 +203,9 @@ static zr_status choose(zr__run *r)
     r->resume.step = -1;
     ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,
              (long long)r->resume.n);
-    const char *weights = zr__run_dir_weights(&r->dir);
+    const char *weights = NULL;
+    int64_t steps = -1;
+    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
     ZR_CHECK(!weights, ZR_ERR_CREATE,
              "train.output_dir %s holds a run that ended and left no checkpoint to continue from; to go on from its "
              "weights (%s), name their directory in model.init and another train.output_dir",
@@ -507,6 +497,17 @@ static void tell_changes(zr__run *r)
     zr_free(now);
 }
 
+/** Say which lines of metrics.jsonl are missing: those that a full disk had not taken when the run ended. */
+static void tell_lost(const zr__run *r)
+{
+    char text[160];
+    if (r->resume.from.ranks == 0 || r->made.last_step >= r->resume.step) return;
+    snprintf(text, sizeof(text),
+             "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
+             (long long)r->made.last_step + 1, (long long)r->resume.step);
+    zr__run_note(r, text);
+}
+
 void zr__resume_tell(zr__run *r)
 {
     char text[SHOWN_BYTES + 256], shown[SHOWN_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
@@ -521,6 +522,7 @@ void zr__resume_tell(zr__run *r)
     snprintf(text, sizeof(text), "goes on after step %lld of %lld, from %s/%s, read in %.3g s",
              (long long)r->resume.step, (long long)r->config->train.steps, shown, name, r->resume.read_sec);
     zr__run_note(r, text);
+    tell_lost(r);
     tell_changes(r);
     tell_states(r);
 }

@@ -19,8 +19,7 @@ enum { SCALE_BYTES = 128 };
 
 static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int bytes)
 {
-    char text[384];
-    const int64_t waiting = m->n_kept;
+    char text[384], lost[48] = "";
     switch (zr__metrics_write(m, line, (size_t)bytes)) {
     case ZR_METRICS_KEPT:
         snprintf(text, sizeof(text), "%s cannot be written: %s; its %ss are kept in memory until it can be", m->name,
@@ -31,8 +30,9 @@ static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int byte
                  strerror(m->error), (long long)r->result->steps, m->line);
         break;
     case ZR_METRICS_AGAIN:
-        snprintf(text, sizeof(text), "%s is written again, with the %lld %s%s that had been kept", m->name,
-                 (long long)waiting, m->line, waiting == 1 ? "" : "s");
+        if (m->outage.n_lost > 0) snprintf(lost, sizeof(lost), "; %lld are lost", (long long)m->outage.n_lost);
+        snprintf(text, sizeof(text), "%s is written again, with the %lld %s%s that had been kept%s", m->name,
+                 (long long)m->outage.n_late, m->line, m->outage.n_late == 1 ? "" : "s", lost);
         break;
     default:
         return;
@@ -92,8 +92,10 @@ static zr_status open_new(zr__run *r, const char *json)
 static zr_status open_again(zr__run *r, const char *json)
 {
     zr__resume_clean(r); /* what is written next wants its room */
+    ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
+    if (st == ZR_OK) st = zr__run_know_best(r);
     if (st != ZR_OK) zr__run_dir_drop_events(&r->dir);
     return st;
 }
@@ -121,7 +123,7 @@ static zr_status share_outputs(zr__run *r)
         return st;
     }
     ZR_TRY(zr__run_highest(r, made, 3));
-    r->made = (zr__run_made){made[0] > 0, made[1] > 0, -made[2]};
+    r->made = (zr__run_made){made[0] > 0, made[1] > 0, -made[2], r->made.last_step};
     return ZR_OK;
 }
 
@@ -478,7 +480,6 @@ static zr_status evaluate(zr__run *r)
         if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
     }
     if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;
-    r->made.best_loss = line.val_loss;
     return zr__run_keep_best(r);
 }
 
@@ -561,6 +562,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
     zr__inputs_close(&r.inputs);
     zr_tokenizer_close(&r.tokenizer);
     zr__resume_close(&r);
+    zr__run_tell_metrics(&r, st);
     zr__run_dir_close(&r.dir);
     return st;
 }

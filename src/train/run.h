@@ -40,7 +40,7 @@ typedef struct zr__run {
     zr__resume resume;
     int64_t from_step, from_sample; /* done before this run, of steps and of samples; 0 where it does not go on */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* what was chosen of what was left open; "": nothing */
-    zr__run_made made;                     /* before this run; best_loss: of its own evaluations too */
+    zr__run_made made;                     /* before this run; best_loss: of the weights in best/, also its own */
     int64_t saved_step;                    /* of the newest checkpoint, -1: none */
     struct zr__save *behind;               /* the checkpoint on its way behind steps, NULL: none is */
     double step_sec, save_sec;             /* what one takes, by the last ones; 0: none was made */
@@ -115,9 +115,17 @@ void zr__run_release(zr__run *r);
  * they are good, and what was measured; the status of the run, with where the weights are. Collective. */
 ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
-/** Write the weights as best/, in place of earlier ones. A failure is told, and the run goes on: at its end it fails.
- *  Collective. */
+/** Write the weights as best/, in place of earlier ones; made.best_loss is theirs once all of them are written. A
+ *  failure is told, and the run goes on: at its end it fails. Collective. */
 ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
+/** Complete model/ and best/ where a run that was killed had begun to. Rank 0. ZR_ERR_IO, ZR_ERR_CREATE. */
+ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
+/** Find the loss of the weights in best/, into made.best_loss; infinity: there are none. Where they do not say it, it
+ *  stays the lowest of metrics.jsonl. Rank 0. ZR_ERR_IO, ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
+/** Close metrics.jsonl where zr__run_end did not: lines that are lost are told. `st`, the run's status, keeps its
+ *  message. */
+void zr__run_tell_metrics(zr__run *r, zr_status st);
 
 /** The first sample of a step (from 0). */
 int64_t zr__run_sample(const zr__run *r, int64_t step);

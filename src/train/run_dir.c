@@ -1,7 +1,9 @@
 #include "train/run_dir.h"
 
+#include "base/json.h"
 #include "base/shards.h"
 #include "base/text.h"
+#include "train/trained.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
@@ -188,7 +190,7 @@ void zr__run_dir_drop_events(zr__run_dir *dir)
     zr__metrics_close(&dir->events);
 }
 
-zr_status zr__run_dir_sync(const zr__run_dir *dir)
+zr_status zr__run_dir_sync(zr__run_dir *dir)
 {
     zr_status st = zr__metrics_sync(&dir->metrics), events = zr__metrics_sync(&dir->events);
     return st != ZR_OK ? st : events;
@@ -249,12 +251,57 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-const char *zr__run_dir_weights(const zr__run_dir *dir)
+/** Read run.json: of weights that say nothing themselves, as earlier versions left them. */
+static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
-    static const char *const names[] = {"model", "model.tmp/model.safetensors", "model.old"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (is_there(dir->path, names[i])) return names[i];
-    return NULL;
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    *steps = ZR_STEP_UNKNOWN;
+    ZR_TRY(zr__path_join(path, dir->path, "run.json"));
+    zr_status st = zr__json_read_file(path, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    if (st == ZR_OK && json_is_integer(json_object_get(root, "steps")))
+        *steps = json_integer_value(json_object_get(root, "steps"));
+    json_decref(root);
+    zr_free(text);
+    return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
+}
+
+static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int64_t *step)
+{
+    char path[PATH_MAX];
+    zr__trained trained;
+    ZR_TRY(zr__path_join(path, dir->path, folder));
+    ZR_TRY(zr__trained_read(path, &trained));
+    *step = trained.step;
+    if (trained.step >= 0) return ZR_OK;
+    ZR_TRY(steps_of_run(dir, step));
+    /* zr convert makes a run whose model/ has the tokenizer alone. */
+    const bool empty = !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
+    if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
+    return ZR_OK;
+}
+
+zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step)
+{
+    static const struct {
+        const char *folder, *name, *file;
+    } places[] = {{"model", "model", "model"},
+                  {"model.tmp", "model.tmp/model.safetensors", "model.tmp/model.safetensors"},
+                  {"model.old", "model.old", "model.old/model.safetensors"}};
+    int64_t its;
+    *name = NULL;
+    *step = -1;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        /* Beside other weights model.old may hold only files of somebody else. */
+        if (!is_there(dir->path, *name ? places[i].file : places[i].name)) continue;
+        ZR_TRY(step_of_weights(dir, places[i].folder, &its));
+        if (*name && its <= *step) continue;
+        *name = places[i].name;
+        *step = its;
+    }
+    return ZR_OK;
 }
 
 zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made)
@@ -263,7 +310,7 @@ zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *confi
     ZR_TRY(metrics_path(dir, path));
     ZR_TRY(zr__metrics_continue(&dir->metrics, path, step, made));
     ZR_TRY(zr__run_dir_write(dir, "config.json", config));
-    return ZR_OK;
+    return zr__metrics_cut(&dir->metrics, path, step);
 }
 
 static bool is_same(const struct stat *own, const char *path)

@@ -52,12 +52,14 @@ ZR_NODISCARD zr_status zr__run_dir_add_events(zr__run_dir *dir);
 void zr__run_dir_drop_events(zr__run_dir *dir);
 
 /** Bring the files that grow to the disk. ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__run_dir_sync(const zr__run_dir *dir);
+ZR_NODISCARD zr_status zr__run_dir_sync(zr__run_dir *dir);
 /** End and close them. ZR_ERR_IO where one lacks something (zr__metrics_end). */
 ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
 
-/** The name in it of weights that an earlier run completed; NULL: there are none. */
-const char *zr__run_dir_weights(const zr__run_dir *dir);
+/** The name in it of the latest weights that an earlier run completed; NULL: there are none. *step: after so many
+ * steps, by their trained.json, and without that by run.json; ZR_STEP_UNKNOWN. ZR_ERR_IO, ZR_ERR_MEMORY. */
+#define ZR_STEP_UNKNOWN INT64_MAX
+ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step);
 
 /** The key of the lock in `path` (zr__lock_key). */
 uint64_t zr__run_dir_key(const char *path);

@@ -111,7 +111,10 @@ static void give_up(const zr__save *s)
 static zr_status commit(const zr__save *s)
 {
     char text[WHY_BYTES + 128];
-    if (zr__run_dir_sync(&s->run->dir) != ZR_OK) zr__run_warn(s->run, zr_error_message());
+    if (zr__run_dir_sync(&s->run->dir) != ZR_OK) {
+        snprintf(text, sizeof(text), "the checkpoint of step %lld: %.1000s", (long long)s->step, zr_error_message());
+        zr__run_warn(s->run, text);
+    }
     zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
     if (st != ZR_ERR_CREATE) return st;
     snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",
@@ -198,8 +201,8 @@ static zr_status end_save(zr__save **s, zr_status st)
     return st;
 }
 
-/** Training goes on without one that could not be written, where all know of it. One that only train.save_end, which is
- * the default, wanted is no reason for the run to fail: its weights are written in any case. */
+/** Training goes on without one that could not be written, where all know of it. One that only the default of
+ * train.save_end wanted is no reason for the run to fail: its weights are written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char why[WHY_BYTES], text[WHY_BYTES + 160];
