@@ -135,6 +135,9 @@ static void what_is_not_there_is_refused(void **state)
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* nothing has run */
     assert_non_null(strstr(zr_error_message(), "call zr_engine_eval just before"));
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, 1, out), ZR_ERR_STATE);
+    const zr_value train_losses = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);
+    assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, train_losses, out), ZR_ERR_STATE);
+    assert_non_null(strstr(zr_error_message(), "call zr_engine_step"));
     evaluate(&r, 0);
     ok(zr_engine_value(r.engine, eval, logits, out));
     ok(zr_engine_value(r.engine, eval, losses, out));

@@ -234,13 +234,9 @@ static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
-    int64_t accum[MOST_ACCUMS];
     growing g = {s, w, several};
     cli_point fits = {.n = 1}, fails = {.n = MOST_BATCH};
     cli_trial made;
-    if (accums_of(s, w, 1, several, accum) == 0) return ZR_OK;
-    const int64_t most = s->most_samples / (accum[0] * data_ranks(s, w));
-    if (most + 1 < fails.n) fails.n = most < 1 ? 2 : most + 1; /* one sample on each rank is the least there is */
     ZR_TRY(needs_of(&g, 1, &fits.needs));
     if (fits.needs > limit) return ZR_OK;
     ZR_TRY(cli_largest(needs_of, &g, limit, *guess, &fits, &fails));
@@ -562,13 +558,12 @@ static cli_way untried(const cli_way *from)
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
-                           other = levels == off ? ZR_SWITCH_AUTO : off, overlap = from->overlap,
-                           turned = overlap == on ? off : on;
+                           other = levels == off ? ZR_SWITCH_AUTO : off, overlap = from->overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const struct {
         int64_t bucket_elems, prefetch_elems;
         zr_config_switch overlap, levels;
-    } to[] = {{large, 0, overlap, levels}, {small, 0, overlap, levels}, {0, 0, turned, levels},
+    } to[] = {{large, 0, overlap, levels}, {small, 0, overlap, levels}, {0, 0, off, levels},
               {small, 0, off, levels},     {0, 0, overlap, other},      {large, 0, overlap, other},
               {large, large, on, levels},  {large, large, on, other},   {0, large, on, levels}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
