@@ -53,7 +53,7 @@ each "inspect" "$some 590" "$ZR" inspect run
 each "inspect, JSON" "4 40 400" "$ZR" inspect run --json
 each "verify" "$some 610 987 1597" "$ZR" verify run
 each "generate" "$some 610 1452 1463 1554 1806 2000" "$ZR" generate run --prompt line --tokens 4
-each "plan" "$some" "$ZR" plan c.json --memory 8GB --profile zen3
+each "plan" "$some 1661 2146" "$ZR" plan c.json --memory 8GB --profile zen3
 each "plan, JSON" "4 40 110" "$ZR" plan c.json --json
 each "simulate" "$some" "$ZR" simulate c.json --cluster dgx-h100x8 --ranks 8
 each "simulate, JSON" "$some" "$ZR" simulate c.json --cluster dgx-h100x8 --ranks 8 --json
@@ -77,7 +77,7 @@ also() {
     [ ! -d made ] || "$ZR" verify made >verified 2>&1 || echo " $at: $(tail -n 1 verified);"
 }
 goes_on() { cp -r run made && "$ZR" train "$1" --quiet --resume --train.output_dir=made --train.steps=4; }
-each "train" "$some 610 987 1596 2583 4179 5005" goes_on c.json
+each "train" "$some 610 987 1596 2583 4179 5005 7961 7963 7965 7967" goes_on c.json
 also() { :; }
 each "train in bf16" "$some 610 987 1597 2584 4181 6765 10946" "$ZR" train narrow.json --quiet --train.output_dir=made
 echo "1..$n"

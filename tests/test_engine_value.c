@@ -97,6 +97,12 @@ static void evaluate(const rig *r, int64_t step)
     ok(zr_engine_eval(r->engine, &batch, fill, NULL, &sum));
 }
 
+static zr_status no_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    (void)arg, (void)batch, (void)input;
+    return ZR_FAIL(ZR_ERR_DATA, "no batch");
+}
+
 static void a_named_value_stays(void **state)
 {
     (void)state;
@@ -135,6 +141,9 @@ static void what_is_not_there_is_refused(void **state)
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* nothing has run */
     assert_non_null(strstr(zr_error_message(), "call zr_engine_eval just before"));
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, 1, out), ZR_ERR_STATE);
+    zr_exact sum = {0};
+    assert_int_equal(zr_engine_eval(r.engine, &(zr_batch){.step = 0}, no_batch, NULL, &sum), ZR_ERR_DATA);
+    assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* that walk failed */
     const zr_value train_losses = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, train_losses, out), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "call zr_engine_step"));

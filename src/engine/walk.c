@@ -295,7 +295,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->kind = kind;
     e->walked = false;
     zr_status st = join(e, walk_list(e, &e->bound[kind]));
-    e->walked = st == ZR_OK;
+    e->walked = st == ZR_OK && e->batch_status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= e->beside; i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* of a walk cut short */
