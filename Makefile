@@ -195,9 +195,9 @@ $(B)/obj/%.o: src/%.cu $(STAMP)
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  NVCC  $<')
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
-# The same for the processor, for its own instructions, without which fmaf is a call; another one builds it anew.
-STAND_IN_ARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -Q --help=target 2>/dev/null | sed -n 's/^ *-march= *\([a-z][a-z0-9-]*\)$$/\1/p'))
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_ARCH:%=-march=%) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+# The same for the processor, with its own instructions: without them fmaf is a call. Another processor builds it anew.
+STAND_IN_NATIVE := $(if $(wildcard tests/cuda),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
+STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -march=native -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
@@ -205,7 +205,7 @@ $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
 	$(Q)$(CC) $(CFLAGS_ALL) -Itests/cuda -MMD -MP -c $< -o $@
 $(STAND_IN)/processor: FORCE
 	@mkdir -p $(@D)
-	@echo '$(STAND_IN_ARCH)' | cmp -s - $@ || echo '$(STAND_IN_ARCH)' > $@
+	@echo '$(STAND_IN_NATIVE)' | cmp -s - $@ || echo '$(STAND_IN_NATIVE)' > $@
 $(STAND_IN)/%.o: src/%.cu $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CXX   $<')

@@ -113,6 +113,7 @@ for where in run run/metrics.jsonl "run/events.out.tfevents.*"; do
     prepare() { rm -rf run && cp -r early run; }
     sweep "a run that goes on" early.numbers late.numbers late.sum 10 --resume
     every=1
+    [ -n "${ZR_LONG-}" ] || every=3                        # of metrics.jsonl
     [ -n "${ZR_LONG-}" ] || [ "$where" = run ] || every=40 # of events, where a run goes on
 done
 echo "1..$n"

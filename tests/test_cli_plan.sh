@@ -3,10 +3,16 @@
 . tests/command.inc
 
 # Models of which all layouts are planned: a long run has the largest.
-hundred="--preset turing-nlg-17b --memory 2GB" trillion="--preset turing-nlg-17b --ranks 256 --cluster dgx-h100x8 --memory 4.8GB"
+cat >wide.json <<'END_CONFIG'
+{"model": {"type": "gpt2", "n_layer": 8, "n_head": 32, "n_embd": 4096, "n_positions": 1024, "vocab_size": 50257},
+ "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}, "train_micro_batch_size_per_gpu": 1}
+END_CONFIG
+hundred="--preset gpt2-1.5b --memory 2GB" tight="wide.json --ranks 64 --cluster dgx-h100x8 --memory 3.6GB" policy=selective
+endless="--max batch --model.n_embd=2 --data.seq_length=1"
 if [ -n "${ZR_LONG-}" ]; then
     hundred="--preset zero-100b-317x5120x80 --memory 8GB"
-    trillion="--preset gpt-1t --ranks 1024 --cluster dgx-h100x8 --memory 70GB"
+    tight="--preset gpt-1t --ranks 1024 --cluster dgx-h100x8 --memory 70GB" policy=unit
+    endless="--max layers --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1"
 fi
 
 # The whole number of a JSON key in a file.
@@ -46,8 +52,7 @@ same_plan() {
 check "... and is the plan that is shown" same_plan
 check "... with the train_batch_size that goes with it" test "$(number train_batch_size max.json)" = $((most * 2 * 2))
 check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet --max layers --memory 60MB
-check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --max layers \
-    --memory 64TB --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1
+check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --memory 64TB $endless
 check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 62.9 MB' \
     "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
@@ -128,15 +133,15 @@ if [ -r /proc/meminfo ]; then
 else
     skip "auto by what this host has left says so" "no /proc/meminfo"
 fi
-check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet
+check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-350m --memory 2500MB --quiet
 ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
-check "... so many do" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
-check "... and no fewer" sh -c "$ZR plan --preset gpt2-1.5b --memory 8GB --quiet --ranks $((${ranks:-2} - 1)) |
+check "... so many do" sh -c "$ZR plan --preset gpt2-350m --memory 2500MB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
+check "... and no fewer" sh -c "$ZR plan --preset gpt2-350m --memory 2500MB --quiet --ranks $((${ranks:-2} - 1)) |
     grep -q '3 unit .* no '"
 check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]* ranks' \
-    "$ZR" plan --preset gpt2-1.5b --memory 8GB --quiet --collectives.reduce=all_reduce
+    "$ZR" plan --preset gpt2-350m --memory 2500MB --quiet --collectives.reduce=all_reduce
 check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
-    "$ZR" plan --preset gpt2-1.5b --memory 8GB --json --advice
+    "$ZR" plan --preset gpt2-350m --memory 2500MB --json --advice
 # --tokens: figures by hand from the step's time and FLOPs, which stand in the same document.
 speed() { # OPTION...: tokens_per_sec, mfu, days as they should be, of the configured plan
     "$ZR" plan --preset gpt2-xl --ranks 8 --batch 4 --stage 3 --profile h100 --json --advice --quiet --tokens 1e9 "$@" >speed.json &&
@@ -166,13 +171,13 @@ check "... in words" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %  *[0-9.]*  *[
 check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
 check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --efficiency 1.5
 
-trillion() { "$ZR" plan $trillion --quiet "$@"; }
-check "a model that fits with less overlap alone: $trillion" sh -c "$ZR plan $trillion --quiet >t &&
-    grep -q '^ >3 unit b .* yes ' t && grep -q 'Advice: stage 3 with recompute unit, stage3_prefetch' t"
+tight() { "$ZR" plan $tight --quiet "$@"; }
+check "a model that fits with less overlap alone: $tight" sh -c "$ZR plan $tight --quiet >t &&
+    grep -q '^[* ]>3 $policy b .* yes ' t && grep -q 'Advice: stage 3 with recompute $policy, stage3_prefetch' t"
 advised_keys() { # what is advised, configured, needs what was said
-    trillion --json --advice >advised.json || return 1
+    tight --json --advice >advised.json || return 1
     needs=$(sed 's/.*"left": \([0-9]*\),.*/\1/' advised.json)
-    trillion --json --stage 3 --activation_checkpointing.policy=unit --zero_optimization.stage3_prefetch_bucket_size=0 \
+    tight --json --stage 3 --activation_checkpointing.policy=$policy --zero_optimization.stage3_prefetch_bucket_size=0 \
         --zero_optimization.overlap_comm=false >taken.json || return 1
     awk -v left="$needs" -v total="$(number total taken.json)" 'BEGIN { exit !(total > 0 && left > 0) }' &&
         grep -q '"keys": {"zero_optimization.stage3_prefetch_bucket_size": 0, "zero_optimization.overlap_comm": false}}}*$' advised.json

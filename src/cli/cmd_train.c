@@ -53,10 +53,16 @@ static void keep_promise(const zr_plan *plan)
 #endif
 }
 
+static void start(void *arg, const zr_train_info *info)
+{
+    cli_signals_training();
+    cli_progress_observer(arg).start(arg, info);
+}
+
 static void start_threads(void *arg, const zr_train_info *info)
 {
     keep_promise(info->plan);
-    cli_progress_observer(arg).start(arg, info);
+    start(arg, info);
 }
 
 static zr_status train_threads(int ranks, job *j)
@@ -193,6 +199,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     bool own_dir = false;
     ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
     job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
+    j.observer.start = start;
     j.observer.stop = cli_signals_asked;
     j.observer.save = cli_signals_save;
     j.observer.end_sec = watch->end_sec;

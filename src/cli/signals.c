@@ -12,6 +12,7 @@
 static atomic_llong first_sec; /* when the first SIGINT or SIGTERM came, on the monotonic clock; 0: none has */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
+static _Atomic enum { STARTING, STEPPING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
@@ -44,6 +45,15 @@ static bool is_repeated(int number, long long sec)
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
+/* Say what a first signal does. A SIGTERM before the first step and after the last is a launcher's, which ends the
+ * other ranks of a run that failed, and failures are told once. */
+static void answer(int number, bool urges)
+{
+    if (!speaks || (number == SIGTERM && phase != STEPPING)) return;
+    say(phase == STARTING ? "stopping after the first step, then saving" : "stopping after this step, then saving",
+        urges ? "; once more: stop now, unsaved" : "");
+}
+
 /* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
 static void on_signal(int number)
 {
@@ -55,7 +65,7 @@ static void on_signal(int number)
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
     if (urges) news = atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1);
     if (news) {
-        if (speaks) say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
+        answer(number, urges);
     } else if (urges && is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);
@@ -90,7 +100,13 @@ void cli_signals_catch(bool speak, bool on_live_line)
 void cli_signals_peers(zr_comm *comm, int code)
 {
     gone_code = code;
+    if (!comm) atomic_store(&phase, ENDED);
     atomic_store(&peers, comm);
+}
+
+void cli_signals_training(void)
+{
+    atomic_store(&phase, STEPPING);
 }
 
 bool cli_signals_asked(void *arg)
