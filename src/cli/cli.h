@@ -288,11 +288,11 @@ void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);
  *  line that is redrawn. */
 void cli_signals_catch(bool speak, bool on_live_line);
 /** A SIGTERM that comes when a process of this communicator is gone or has told that the job ends, as launchers send
- *  it, ends this one at once, with `code`: there is nobody to save anything with. NULL: training has ended, signals are
- *  not answered any more; before the communicator goes. */
+ *  it, ends this one at once, with `code`: there is nobody to save anything with. NULL: no more; before the
+ * communicator goes. */
 void cli_signals_peers(zr_comm *comm, int code);
-/** The first step comes: from now on a signal is answered with when the run stops. */
-void cli_signals_training(void);
+/** Training begins or has ended: only between the two is a signal answered with the step that the run stops after. */
+void cli_signals_training(bool begins);
 /** Was one of them received? An observer's `stop`. */
 bool cli_signals_asked(void *arg);
 /** Was SIGUSR2 received since this was asked last? An observer's `save`. */

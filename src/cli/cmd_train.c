@@ -55,7 +55,7 @@ static void keep_promise(const zr_plan *plan)
 
 static void start(void *arg, const zr_train_info *info)
 {
-    cli_signals_training();
+    cli_signals_training(true);
     cli_progress_observer(arg).start(arg, info);
 }
 
@@ -210,6 +210,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
     cli_signals_peers(NULL, 0);
+    cli_signals_training(false);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) st = end_watch(&progress, &loss, st);

@@ -12,7 +12,7 @@
 static atomic_llong first_sec; /* when the first SIGINT or SIGTERM came, on the monotonic clock; 0: none has */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
-static _Atomic enum { STARTING, STEPPING, ENDED } phase;
+static _Atomic enum { STARTING, TRAINING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
@@ -45,13 +45,13 @@ static bool is_repeated(int number, long long sec)
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Say what a first signal does. A SIGTERM before the first step and after the last is a launcher's, which ends the
- * other ranks of a run that failed, and failures are told once. */
+/* Say what a first signal does. A SIGTERM before training and after it is a launcher's, which ends the other ranks of
+ * a run that failed, and failures are told once. */
 static void answer(int number, bool urges)
 {
-    if (!speaks || (number == SIGTERM && phase != STEPPING)) return;
-    say(phase == STARTING ? "stopping after the first step, then saving" : "stopping after this step, then saving",
-        urges ? "; once more: stop now, unsaved" : "");
+    if (!speaks || phase == ENDED || (phase == STARTING && number == SIGTERM)) return;
+    say(phase == STARTING ? "stopping when training begins" : "stopping after this step, then saving",
+        !urges ? "" : phase == STARTING ? "; once more: stop now" : "; once more: stop now, unsaved");
 }
 
 /* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
@@ -100,13 +100,12 @@ void cli_signals_catch(bool speak, bool on_live_line)
 void cli_signals_peers(zr_comm *comm, int code)
 {
     gone_code = code;
-    if (!comm) atomic_store(&phase, ENDED);
     atomic_store(&peers, comm);
 }
 
-void cli_signals_training(void)
+void cli_signals_training(bool begins)
 {
-    atomic_store(&phase, STEPPING);
+    atomic_store(&phase, begins ? TRAINING : ENDED);
 }
 
 bool cli_signals_asked(void *arg)
