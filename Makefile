@@ -35,6 +35,9 @@ FLAGS_v3 := -march=x86-64-v3
 FLAGS_v4 := -march=x86-64-v4 -mprefer-vector-width=512
 FLAGS_v4bf16 := $(FLAGS_v4) -mavx512bf16
 FLAGS_v4amx := $(FLAGS_v4bf16) -mamx-tile -mamx-bf16
+# These two add instructions for matrix products: kernels without any are those of v4.
+VECTOR_v4bf16 := v4
+VECTOR_v4amx := v4
 else
 LEVELS := base
 FLAGS_base :=
@@ -93,6 +96,9 @@ Q := $(if $(filter 1,$(V)),,@)
 # ---- files -----------------------------------------------------------------------------------
 
 FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
+PRODUCTS := $(basename $(notdir $(shell grep -lE '__AVX512BF16__|__AMX_BF16__|ZR_LEVEL_NAME\(zr__panels\)' src/device/cpu/kernels/*.c)))
+vector = $(or $(VECTOR_$(1)),$(1))
+family_level = $(if $(filter $(1),$(PRODUCTS)),$(2),$(call vector,$(2)))
 # What of the GPU's device is plain C, and is there in every build.
 CUDA_PLAIN   := $(wildcard src/device/cuda/scratch.c)
 CUDA_SOURCES := $(filter-out $(CUDA_PLAIN) src/device/cuda/none.c,$(sort $(wildcard src/device/cuda/*.c)))
@@ -102,7 +108,7 @@ NCCL_SOURCE  := src/comm/nccl$(if $(NCCL),,_none).c
 LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl%,\
               $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE)
 LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
-            $(foreach l,$(LEVELS),$(FAMILIES:%=$(B)/obj/device/cpu/kernels/%.$(l).o)) \
+            $(sort $(foreach l,$(LEVELS),$(foreach f,$(FAMILIES),$(B)/obj/device/cpu/kernels/$(f).$(call family_level,$(f),$(l)).o))) \
             $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o))
 # The same device on the processor, against the stand-ins of tests/cuda: for tests.
 STAND_IN := $(B)/obj/stand_in
@@ -172,8 +178,8 @@ $(LINKED): FORCE
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
 $(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
 	@mkdir -p $(@D)
-	@{ echo '#define ZR_KERNEL_FAMILIES(X, level) $(foreach f,$(FAMILIES),X($(f), level))'; \
-	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l)))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
+	@{ echo '#define ZR_KERNEL_FAMILIES(X, level, vector) $(foreach f,$(FAMILIES),X($(f), $(if $(filter $(f),$(PRODUCTS)),level,vector)))'; \
+	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l), $(call vector,$(l))))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
 $(B)/obj/cuda_kernel_list.h: $(STAMP) $(wildcard src/device/cuda/kernels) Makefile
 	@mkdir -p $(@D)
@@ -233,13 +239,13 @@ $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
 	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
-# Tests and benchmarks link statically and may include src/ headers.
+# Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
 DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	@$(if $(Q),echo '  TEST  $<')
-	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
 STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)

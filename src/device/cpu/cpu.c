@@ -11,12 +11,13 @@
 #include "kernel_list.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-#define DECLARE_LEVEL(level)                                                                                           \
-    ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level)                                                                          \
-    extern const zr__shards zr__shards_##level;                                                                        \
-    extern const zr__square_exact zr__square_exact_##level;                                                            \
-    extern const zr__normal_fn zr__normal_##level;                                                                     \
-    extern const zr__rule zr__rules_##level[];                                                                         \
+/* vector: the level whose kernels are taken where no matrix product is in them. */
+#define DECLARE_LEVEL(level, vector)                                                                                   \
+    ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
+    extern const zr__shards zr__shards_##vector;                                                                       \
+    extern const zr__square_exact zr__square_exact_##vector;                                                           \
+    extern const zr__normal_fn zr__normal_##vector;                                                                    \
+    extern const zr__rule zr__rules_##vector[];                                                                        \
     extern const zr__panel_ops zr__panels_##level;                                                                     \
     extern const zr__peak_ops zr__peaks_##level;
 ZR_KERNEL_LEVELS(DECLARE_LEVEL)
@@ -33,17 +34,17 @@ typedef struct level {
 } level;
 
 #define FAMILY_ENTRY(family, level) zr__kernels_##family##_##level,
-#define LEVEL_FAMILIES(level)                                                                                          \
-    static const zr_kernel *const families_##level[] = {ZR_KERNEL_FAMILIES(FAMILY_ENTRY, level) NULL};
+#define LEVEL_FAMILIES(level, vector)                                                                                  \
+    static const zr_kernel *const families_##level[] = {ZR_KERNEL_FAMILIES(FAMILY_ENTRY, level, vector) NULL};
 ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
 
-#define LEVEL_ENTRY(level)                                                                                             \
+#define LEVEL_ENTRY(level, vector)                                                                                     \
     {#level,                                                                                                           \
      families_##level,                                                                                                 \
-     &zr__shards_##level,                                                                                              \
-     &zr__square_exact_##level,                                                                                        \
-     &zr__normal_##level,                                                                                              \
-     zr__rules_##level,                                                                                                \
+     &zr__shards_##vector,                                                                                             \
+     &zr__square_exact_##vector,                                                                                       \
+     &zr__normal_##vector,                                                                                             \
+     zr__rules_##vector,                                                                                               \
      &zr__panels_##level,                                                                                              \
      &zr__peaks_##level},
 static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
@@ -58,7 +59,7 @@ typedef struct cpu_device {
 
 const char *const *zr__cpu_levels(void)
 {
-#define LEVEL_NAME(level) #level,
+#define LEVEL_NAME(level, vector) #level,
     static const char *const names[] = {ZR_KERNEL_LEVELS(LEVEL_NAME) NULL};
     return names;
 }

@@ -1,6 +1,7 @@
 /*
  * What every file of src/device/cpu/kernels/ starts with. Such a file is compiled once per processor
- * level: ZR_LEVEL is the level's name, and the compiler's target flags are the level's.
+ * level: ZR_LEVEL is the level's name, and the compiler's target flags are the level's. Levels that
+ * only add instructions for matrix products share the files without products (Makefile, VECTOR_*).
  *
  * Two rules keep results free of where a range is cut (ranks, threads, shards):
  *   - element-wise loops use the same operations for every element. Plain loops do: contraction is
