@@ -10,6 +10,8 @@
 
 #include <sys/wait.h>
 
+static int at = TRAINING; /* when they come */
+
 /* Send signals (0 at the end) to a process that catches them; its end as wait gives it, what it said into `said`. */
 static int send_all(const int *signals, bool ignored, char *said, size_t size)
 {
@@ -20,6 +22,8 @@ static int send_all(const int *signals, bool ignored, char *said, size_t size)
         dup2(ends[1], STDERR_FILENO);
         if (ignored) signal(SIGHUP, SIG_IGN);
         cli_signals_catch(true, false);
+        if (at != STARTING) cli_signals_training(true);
+        if (at == ENDED) cli_signals_training(false);
         for (int i = 0; signals[i]; i++) raise(signals[i]);
         _exit(cli_signals_asked(NULL) ? 75 : 0);
     }
@@ -80,6 +84,23 @@ static void a_warning_does_not_count(void **state)
         assert_true(WIFSIGNALED(status));
         assert_int_equal(WTERMSIG(status), SIGINT);
     }
+}
+
+/* Before training and after it there is no step to end, and SIGTERM is a launcher's that has told why. */
+static void only_training_has_steps(void **state)
+{
+    (void)state;
+    static const int terminated[] = {SIGTERM, 0}, interrupted[] = {SIGINT, 0};
+    char said[400];
+    for (at = STARTING; at <= ENDED; at++) {
+        int status = send_all(terminated, false, said, sizeof said);
+        assert_int_equal(WEXITSTATUS(status), 75);
+        assert_string_equal(said, at == TRAINING ? both : "");
+        (void)send_all(interrupted, false, said, sizeof said);
+        if (at == STARTING) assert_string_equal(said, "zr: stopping when training begins; once more: stop now\n");
+        if (at == ENDED) assert_string_equal(said, "");
+    }
+    at = TRAINING;
 }
 
 /* A launcher's SIGTERM may come twice. */
@@ -144,12 +165,10 @@ static void saving_goes_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_asks),
-                                       cmocka_unit_test(the_second_acts),
-                                       cmocka_unit_test(a_warning_does_not_count),
-                                       cmocka_unit_test(twice_at_once_is_once),
-                                       cmocka_unit_test(under_nohup),
-                                       cmocka_unit_test(saving_goes_on),
-                                       cmocka_unit_test(errno_is_kept)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_asks),          cmocka_unit_test(the_second_acts),
+        cmocka_unit_test(only_training_has_steps), cmocka_unit_test(a_warning_does_not_count),
+        cmocka_unit_test(twice_at_once_is_once),   cmocka_unit_test(under_nohup),
+        cmocka_unit_test(saving_goes_on),          cmocka_unit_test(errno_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
