@@ -82,6 +82,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.accum = had.accum;
     run->layout.norm_first = had.norm_first;
     run->layout.any_ranks = had.any_ranks;
+    run->layout.reduce_once = had.reduce_once;
     /* Without lanes it is only other places and waits: held against a run with it. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

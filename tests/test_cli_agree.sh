@@ -62,7 +62,7 @@ agree() { # CLUSTER RANKS OPTION...: the policies and splits that a search would
     shift 2
     for key in activation_checkpointing.policy=none activation_checkpointing.cpu_checkpointing=false gradient_accumulation_steps=1 \
         parallel.tensor=1 zero_optimization.mics_shard_size=-1 zero_optimization.reduce_bucket_size=auto \
-        zero_optimization.overlap_comm=true collectives.hierarchical=auto; do
+        zero_optimization.overlap_comm=true collectives.hierarchical=auto gradient_reduction=micro; do
         case "$key $*" in parallel.*--tensor*) continue ;; esac
         case "$*" in *"--${key%=*}="*) ;; *) set -- "$@" "--$key" ;; esac
     done

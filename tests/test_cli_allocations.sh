@@ -77,6 +77,20 @@ also() {
     [ ! -d made ] || "$ZR" verify made >verified 2>&1 || echo " $at: $(tail -n 1 verified);"
 }
 goes_on() { cp -r run made && "$ZR" train "$1" --quiet --resume --train.output_dir=made --train.steps=4; }
+sed 's/text.txt/text.jsonl/g' c.json >lines.json
+"$ZR" train lines.json --quiet --train.output_dir=made || exit 1 # its tokens are in the cache
+cached() { # want of memory is no damage of the tokens in the cache
+    for at in $(seq 500 1200); do
+        rm -rf made
+        ZR_FAULT=alloc:$at "$ZR" train lines.json --quiet --train.steps=1 --train.output_dir=made >out.now 2>err.now
+        rc=$?
+        ! grep 'made again' err.now || return 1
+        ! grep 'no memory .* to read .*\.tokens' err.now || return $((rc != 71))
+    done
+    return 1
+}
+check "want of memory is no damage of tokens in the cache" cached
+rm -rf made
 each "train" "$some 610 987 1596 2583 4179 5005 7961 7963 7965 7967" goes_on c.json
 also() { :; }
 each "train in bf16" "$some 610 987 1597 2584 4181 6765 10946" "$ZR" train narrow.json --quiet --train.output_dir=made

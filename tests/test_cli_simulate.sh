@@ -253,7 +253,7 @@ assert not exact or all(abs(x / y - 1) < 1e-7 for x, y in zip(wanted, found))
 END
 }
 # Buckets, overlap and levels as they are by default: given, they are not varied.
-configured='--zero_optimization.reduce_bucket_size=auto --zero_optimization.overlap_comm=true --collectives.hierarchical=auto'
+configured='--zero_optimization.reduce_bucket_size=auto --zero_optimization.overlap_comm=true --collectives.hierarchical=auto --gradient_reduction=micro'
 grid=1,2,3,6,12,24,48,96,128
 check "all combinations" every $grid 1,2,8
 for stage in 0 1 2 3; do

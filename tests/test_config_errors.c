@@ -149,8 +149,7 @@ static void not_built(void **state)
            "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",
            "c.json:1:2: communication_data_type: fp16 is available with fp16.enabled only; available: fp32, bf16");
-    static const char *const more[] = {"gradient_reduction=step",
-                                       "fp16.fp16_master_weights_and_grads=true",
+    static const char *const more[] = {"fp16.fp16_master_weights_and_grads=true",
                                        "zero_optimization.offload_optimizer.device=cpu",
                                        "zero_optimization.offload_param.device=nvme",
                                        "data_types.grad_accum_dtype=bf16",

@@ -68,6 +68,22 @@ static void layouts(void **state)
     }
 }
 
+/* Gradients reduced once a step. */
+static void reduced_once(void **state)
+{
+    (void)state;
+    trainer want = short_rows(layout_trainer(2, ZR_BF16, 2, 0.5));
+    want.steps = 2;
+    want.layout.reduce_once = true;
+    on_gpus(&want);
+    trainer_run(&want);
+    for (int stage = 1; stage <= 3; stage += 2) {
+        trainer run = want;
+        run.layout.stage = stage;
+        compare(&want, run, "reduced once a step");
+    }
+}
+
 /* Sums that do not depend on the number of ranks. */
 static void any_ranks(void **state)
 {
@@ -254,10 +270,15 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),       cmocka_unit_test(any_ranks),
-        cmocka_unit_test(shared_layers), cmocka_unit_test(frozen),
-        cmocka_unit_test(lanes),         cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite),    cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),
+        cmocka_unit_test(any_ranks),
+        cmocka_unit_test(reduced_once),
+        cmocka_unit_test(shared_layers),
+        cmocka_unit_test(frozen),
+        cmocka_unit_test(lanes),
+        cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
 #endif

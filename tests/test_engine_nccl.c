@@ -135,6 +135,22 @@ static void shared_layers(void **state)
     compare(&want, run, "ranks that share layers, whose gradients NCCL sums");
 }
 
+static void reduced_once(void **state)
+{
+    (void)state;
+    if (comm->size != 2) return;
+    trainer run = small(ZR_BF16);
+    run.layout.ranks = comm->size;
+    run.layout.accum = 2;
+    run.layout.reduce_once = true;
+    const trainer want = wanted(run);
+    run = want;
+    run.layout.stage = 2;
+    compare(&want, run, "reduced once a step");
+    run.layout.reduce = ZR_REDUCE_NCCL;
+    compare(&want, run, "reduced once a step, by NCCL");
+}
+
 /* ---- NCCL's own sums --------------------------------------------------------------------------- */
 
 static bool near(double a, double b, double share)
@@ -192,7 +208,8 @@ int main(int argc, char **argv)
     snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* with so many each */
     setenv("NCCL_HOSTID", host, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts), cmocka_unit_test(groups),
-                                       cmocka_unit_test(shared_layers), cmocka_unit_test(sums_by_nccl)};
+                                       cmocka_unit_test(shared_layers), cmocka_unit_test(reduced_once),
+                                       cmocka_unit_test(sums_by_nccl)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);
     zr_comm_mpi_stop();

@@ -129,6 +129,7 @@ typedef struct zr_config {
         double warmup_min_ratio, cos_min_ratio;
     } scheduler;
     double gradient_clipping; /* 0: none */
+    bool reduce_once;         /* "gradient_reduction": over ranks once a step, not after every micro-batch */
     bool bf16, fp16;          /* at most one */
     struct {
         double loss_scale; /* static; 0: dynamic */

@@ -97,9 +97,11 @@ typedef struct zr_layout {
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
-    bool norm_first; /* the whole gradient's norm must be known before the first update: clipping, loss scale */
-    bool two_pass;   /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool any_ranks;  /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
+    bool norm_first;  /* the whole gradient's norm must be known before the first update: clipping, loss scale */
+    bool two_pass;    /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
+    bool any_ranks;   /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
+    bool reduce_once; /* gradients are added up over the micro-batches first, whole and in fp32 on each rank, and over
+                         ranks once a step, whatever the stage; with one micro-batch or one rank no difference */
     zr_recompute recompute;
     int64_t recompute_every;
     int64_t limit_bytes; /* of zr_memory_limited, for ZR_RECOMPUTE_AUTO; with a copy, for ZR_SAVE_AUTO, of
@@ -147,8 +149,8 @@ static inline int zr_norm_scalars(bool any_ranks, bool micro)
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
-            false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true,      \
-            true, 0, ZR_OPTIMIZER_INIT                                                                                 \
+            false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
+            true, true, 0, ZR_OPTIMIZER_INIT                                                                           \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -454,6 +456,7 @@ typedef struct zr_plan {
     bool consume_grad;             /* lean: a unit's gradient dies in its update, at the end of the unit's backward */
     bool two_levels;               /* gradients are summed first over the group LOCAL, then over ACROSS */
     bool sum_f32;                  /* gradients are summed into fp32 accumulators, which the update reads */
+    bool reduce_once;              /* these are of whole units, and summed over ranks behind the last micro-batch */
     zr_graph *graph[ZR_SCHEDULES]; /* FLUSH has none; NULL when not asked for */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;

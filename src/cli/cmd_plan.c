@@ -52,10 +52,11 @@ static void print_head(const planning *p, const zr_report *report)
         snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)",
                  (long long)(p->target.ranks / c->parallel.tensor), (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
-           "%lld micro-batch%s a step, layout %s; machine: %s\n",
+           "%lld micro-batch%s a step%s, layout %s; machine: %s\n",
            cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
            p->target.ranks == 1 ? "" : "s", grid, (long long)c->micro_batch_size, (long long)c->data.seq_length,
-           (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es", layout_name(c),
+           (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es",
+           c->reduce_once && c->accumulation_steps > 1 ? ", reduced once" : "", layout_name(c),
            p->target.profile.facts.name);
 }
 
@@ -372,7 +373,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"table2", CLI_FLAG, &o.table2, 0, NULL, "table 2 likewise"},
         {"configs", CLI_FLAG, &o.configs, 0, NULL, "what the SC20 paper ran likewise: its 48 runs, C1 to C5"},
         {0}};
-    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse(&args, argc, argv));
     if (args.help) {
         cli_help(command, options, cli_help_asked(&args));

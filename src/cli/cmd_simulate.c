@@ -334,7 +334,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
         {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "most tokens of a step that --search finds [16777216]"},
         {0}};
-    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse(&args, argc, argv));
     if (args.help) {
         cli_help(command, options, cli_help_asked(&args));

@@ -9,7 +9,8 @@
  * rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried
  * instead.
  *
- * Buckets, overlap and the levels of collectives change few ways much, and most not at all: they are varied last, of
+ * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
+ * all: they are varied last, of
  * the fastest way of each kind of states and of what came nearest to fitting.
  */
 #include "cli/search.h"
@@ -36,7 +37,7 @@
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are;
                                                                        `global`: the samples of a step */
-    bool buckets, prefetch, overlap, levels;
+    bool buckets, prefetch, overlap, levels, once;
     bool every_batch; /* must be tried */
 } space;
 
@@ -46,7 +47,7 @@ typedef struct search {
     zr_config *config;
     int64_t room;         /* ways that the list has room for */
     int64_t most_samples; /* samples of a step of all ranks */
-    int64_t refined_from; /* index of the first variant in buckets, overlap or levels */
+    int64_t refined_from; /* index of the first variant in buckets, overlap, levels or reduction */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
@@ -61,6 +62,7 @@ static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t 
     config->zero.overlap_comm = w->overlap;
     if (w->prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->prefetch_elems;
     config->collectives.hierarchical = w->levels;
+    config->reduce_once = w->once;
     config->zero.stage = w->stage;
     config->parallel.tensor = w->tensor;
     config->recompute.policy = w->policy;
@@ -280,7 +282,8 @@ static cli_way as_configured(const zr_config *config)
                      .mics = config->zero.mics_shard_ranks,
                      .hpz = config->zero.hpz_partition_ranks,
                      .overlap = config->zero.overlap_comm,
-                     .levels = config->collectives.hierarchical};
+                     .levels = config->collectives.hierarchical,
+                     .once = config->reduce_once};
 }
 
 /** Checkpoints whole, in pieces where ranks share layers, and on the host, where it can be reached. */
@@ -531,7 +534,7 @@ static zr_status check_found(const cli_searched *b)
                    (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor, cli_needs(b, least, needs));
 }
 
-/* ---- buckets, overlap, levels -------------------------------------------------------------------- */
+/* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
 /** Tell whether a variant differs only in keys that the command line leaves open. */
 static bool is_open(const search *s, const cli_way *w, const cli_way *from)
@@ -540,6 +543,7 @@ static bool is_open(const search *s, const cli_way *w, const cli_way *from)
     if (given->buckets && w->bucket_elems != from->bucket_elems) return false;
     if (given->overlap && w->overlap != from->overlap) return false;
     if (given->prefetch && w->prefetch_elems != from->prefetch_elems) return false;
+    if (given->once && w->once != from->once) return false;
     return !(given->levels && w->levels != from->levels);
 }
 
@@ -560,18 +564,22 @@ static zr_status add_variants(search *s, const cli_way *from)
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
                            other = levels == off ? ZR_SWITCH_AUTO : off, overlap = from->overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
+    const bool had = from->once;
     const struct {
         int64_t bucket_elems, prefetch_elems;
         zr_config_switch overlap, levels;
-    } to[] = {{large, 0, overlap, levels}, {small, 0, overlap, levels}, {0, 0, off, levels},
-              {small, 0, off, levels},     {0, 0, overlap, other},      {large, 0, overlap, other},
-              {large, large, on, levels},  {large, large, on, other},   {0, large, on, levels}};
+        bool once;
+    } to[] = {{large, 0, overlap, levels, had},  {small, 0, overlap, levels, had}, {0, 0, off, levels, had},
+              {small, 0, off, levels, had},      {0, 0, overlap, other, had},      {large, 0, overlap, other, had},
+              {large, large, on, levels, had},   {large, large, on, other, had},   {0, large, on, levels, had},
+              {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},     {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
         cli_way w = untried(from);
         w.bucket_elems = to[i].bucket_elems;
         w.prefetch_elems = to[i].prefetch_elems;
         w.overlap = to[i].overlap;
         w.levels = to[i].levels;
+        w.once = to[i].once;
         if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;
@@ -661,7 +669,8 @@ static space space_of(const search *s, const cli_args *typed)
                               cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
                    .prefetch = cli_simulate_typed(typed, brief, "zero_optimization.stage3_prefetch_bucket_size"),
                    .overlap = cli_simulate_typed(typed, brief, "zero_optimization.overlap_comm"),
-                   .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical")};
+                   .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical"),
+                   .once = cli_simulate_typed(typed, brief, "gradient_reduction")};
     given.every_batch =
         s->base.target.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
     return given;

@@ -15,6 +15,7 @@ typedef struct cli_way {
     int64_t prefetch_elems;   /* elements gathered ahead at stage 3; 0: as configured */
     zr_config_switch overlap; /* zero_optimization.overlap_comm */
     zr_config_switch levels;  /* collectives.hierarchical */
+    bool once;                /* gradient_reduction: step */
     int64_t batch, accum;
     cli_trial made;
     bool planned, fits;

@@ -139,6 +139,8 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
         (void)json_object_set_new(keys, "collectives.hierarchical",
                                   w->levels == ZR_SWITCH_AUTO ? json_string("auto")
                                                               : json_boolean(w->levels == ZR_SWITCH_ON));
+    if (w->once != c->reduce_once)
+        (void)json_object_set_new(keys, "gradient_reduction", json_string(w->once ? "step" : "micro"));
     return keys;
 }
 

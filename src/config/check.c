@@ -133,6 +133,11 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
         return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
                         "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
                         "choose one of the two");
+    if (config->reduce_once && config->train.any_ranks)
+        return fail_key(
+            source, "", "gradient_reduction", ZR_ERR_UNSUPPORTED,
+            "step adds micro-batches up before ranks, train.reproducible world promises the bits of another "
+            "order; choose one of the two");
     ZR_TRY(check_nccl(config, source));
     return ZR_OK;
 }

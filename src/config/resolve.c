@@ -325,6 +325,19 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
+/* Where there is nothing to add up first, gradients are reduced as ever; else the stage shares less than it says. */
+static zr_status note_reduce_once(zr_config *config)
+{
+    if (!config->reduce_once) return ZR_OK;
+    if (config->accumulation_steps == 1)
+        return zr__config_note(config, "gradient_reduction: step is micro where a step has one micro-batch");
+    if (config->zero.stage < 2) return ZR_OK;
+    return zr__config_note(config,
+                           "gradient_reduction: step keeps the whole gradient on each rank, in fp32, which "
+                           "zero_optimization.stage %" PRId64 " shares among them otherwise",
+                           config->zero.stage);
+}
+
 /* At stage 1 an all-reduce leaves no owner's sums to which the next micro-batch's could be added. */
 static zr_status check_all_reduce(const zr_config *config)
 {
@@ -370,6 +383,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));
     ZR_TRY(note_two_pass(config));
+    ZR_TRY(note_reduce_once(config));
     ZR_TRY(zr__config_note_all(config));
     return ZR_OK;
 }

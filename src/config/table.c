@@ -224,8 +224,11 @@ static const zr_key table[] = {
 
     NUMBER("gradient_clipping", "0.0", FIELD(gradient_clipping), ANY_NUMBER, ALL,
            .help = "largest global norm of the gradient; 0: no clipping"),
-    STRING("gradient_reduction", "\"micro\"", .choices = "micro|step", NO_FIELD, ONLY("micro"),
-           .help = "gradients are added over ranks after every micro-batch"),
+    EITHER("gradient_reduction", "micro|step", "\"micro\"", FIELD(reduce_once), ALL,
+           .help =
+               "when gradients are added over ranks. micro: after every micro-batch; step: once a step, which moves "
+               "fewer bytes where a step has several micro-batches, but at every stage each rank keeps the whole "
+               "gradient in fp32, and sums are in another order, so losses differ in the last digits"),
     BOOL("prescale_gradients", "false", NO_FIELD, ONLY("false"), .help = "divide before the sum"),
     NUMBER("gradient_predivide_factor", "1", NO_FIELD, ANY_NUMBER, ONLY("1"), .help = "divisor before the sum"),
     BOOL("sparse_gradients", "false", NO_FIELD, ONLY("false"), .help = "sparse gradients of embeddings"),

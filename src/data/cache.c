@@ -97,24 +97,34 @@ static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_
     return ZR_OK;
 }
 
-/* Say whether the tokens have the hash that the header has. */
-static bool check_tokens(const place *p, const zr__file *file, const zr__cached *made)
+/* Find whether the tokens have the hash that the header has. What cannot be read is not whole; want of memory says
+ * nothing of the file. */
+static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
 {
     uint64_t hash = 0;
     reading r = {&p->encoding, file->bytes};
-    return zr__file_pass_from(file, ZR__CACHE_HEADER_BYTES, tell_of_tokens, &r, &hash) == ZR_OK && hash == made->hash;
+    const zr_status st = zr__file_pass_from(file, ZR__CACHE_HEADER_BYTES, tell_of_tokens, &r, &hash);
+    if (st == ZR_ERR_MEMORY) return st;
+    *whole = st == ZR_OK && hash == made->hash;
+    return ZR_OK;
 }
 
 typedef enum found { ABSENT, DAMAGED, WHOLE } found;
 
-static found look_at(const place *p, zr__cached *made)
+static zr_status look_at(const place *p, zr__cached *made, found *there)
 {
     zr__file file;
-    if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return ABSENT;
+    zr_status st = ZR_OK;
+    *there = ABSENT;
+    if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return ZR_OK;
     bool whole = read_header(p, &file, made);
-    if (whole && !p->is_whole) whole = made->checked = check_tokens(p, &file, made);
+    if (whole && !p->is_whole) {
+        st = check_tokens(p, &file, made, &whole);
+        made->checked = whole;
+    }
     zr__file_close(&file);
-    return whole ? WHOLE : DAMAGED;
+    *there = whole ? WHOLE : DAMAGED;
+    return st;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -246,10 +256,14 @@ static zr_status hold(const place *p, zr__file *lock, bool *held)
 /* It appears whole, and never in place of a whole one, which another host may have made meanwhile and others read. */
 static zr_status publish(const place *p, const zr__file *file, const char *part)
 {
-    zr__cached there;
-    if (link(part, p->path) == 0 || look_at(p, &there) == WHOLE) return ZR_OK;
-    ZR_CHECK(rename(part, p->path) == 0 || look_at(p, &there) == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name,
-             strerror(errno));
+    zr__cached its;
+    found there;
+    if (link(part, p->path) == 0) return ZR_OK;
+    ZR_TRY(look_at(p, &its, &there));
+    if (there == WHOLE || rename(part, p->path) == 0) return ZR_OK;
+    const int error = errno;
+    ZR_TRY(look_at(p, &its, &there)); /* another one's, by now */
+    ZR_CHECK(there == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name, strerror(error));
     return ZR_OK;
 }
 
@@ -311,19 +325,27 @@ static zr_status make(const place *p, int lock, zr__cached *made)
     return st;
 }
 
+/* Whoever holds the lock: it may have been made since. */
+static zr_status make_if_absent(const place *p, int lock, zr__cached *made)
+{
+    found there;
+    ZR_TRY(look_at(p, made, &there));
+    return there == WHOLE ? ZR_OK : make(p, lock, made);
+}
+
 static zr_status find_or_make(const place *p, zr__cached *made)
 {
-    bool damaged = false;
-    for (found there; (there = look_at(p, made)) != WHOLE;) {
+    bool damaged = false, held = false;
+    for (found there = ABSENT; !held;) {
         zr__file lock = {.fd = -1};
-        bool held = false;
+        ZR_TRY(look_at(p, made, &there));
+        if (there == WHOLE) break;
         damaged |= there == DAMAGED;
         zr_status st = hold(p, &lock, &held);
-        if (held && look_at(p, made) != WHOLE) st = make(p, lock.fd, made); /* it may have been made since */
+        if (held) st = make_if_absent(p, lock.fd, made);
         if (held) unlink(p->lock);
         zr__file_close(&lock);
         ZR_TRY(st);
-        if (held) break;
     }
     made->damaged = damaged;
     return ZR_OK;

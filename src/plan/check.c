@@ -64,6 +64,35 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
+/* A unit's gradient is summed over all data-parallel ranks: level by level, by groups that make them up. Where that is
+ * done once a step, it is behind the last micro-batch, whose gradients this rank has added up. */
+static zr_status check_sums(const zr__proof *p)
+{
+    const int32_t n = p->plan->n_units;
+    if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
+    int64_t *summed = zr_alloc(sizeof *summed * (size_t)(n + 1));
+    uint32_t *groups = zr_alloc(sizeof *groups * (size_t)(n + 1));
+    zr_status st = summed && groups ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d units", n);
+    for (int32_t u = 0; u < n && st == ZR_OK; u++) summed[u] = 1;
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
+        const zr_step *step = &p->s->step[i];
+        const bool reduces = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+        if (!reduces || step->op >= 0 || step->unit < 0) continue;
+        if (p->plan->group[step->group].size > 1 && p->plan->reduce_once && i < p->end)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "step %d reduces unit %d before the last micro-batch has ended", i,
+                         step->unit);
+        if (!(groups[step->unit] & 1u << step->group)) summed[step->unit] *= p->plan->group[step->group].size;
+        groups[step->unit] |= 1u << step->group;
+    }
+    for (int32_t u = 0; u < n && st == ZR_OK; u++)
+        if (p->plan->unit[u].trains && summed[u] != p->plan->layout.ranks)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "the gradient of unit %d is summed over %lld of %d ranks", u,
+                         (long long)summed[u], p->plan->layout.ranks);
+    zr_free(summed);
+    zr_free(groups);
+    return st;
+}
+
 /* Squares of micro-gradients are of each unit's whole gradient, in every round, and before a reduction may change it:
  * where its sums take the place of a piece, no buffer shows which of the two is there. */
 static zr_status check_micro_squares(const zr__proof *p)
@@ -119,7 +148,8 @@ static zr_status check_comm(const zr__proof *p)
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
         bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
-        if (step->group != ZR_GROUP_SELF && p->plan->group[step->group].size == 1) moves = false;
+        const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && p->plan->reduce_once && i < p->end;
+        if ((step->group != ZR_GROUP_SELF || adds_own) && p->plan->group[step->group].size == 1) moves = false;
         bool staged = !moves;
         ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
                  "step %d asks %d of %d ranks", i, p->plan->group[step->group].size, p->plan->ranks);
@@ -270,6 +300,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, check_rounds(&p), done);
     if (p.graph) ZR_TRY_GOTO(st, zr__check_values(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
+    ZR_TRY_GOTO(st, check_sums(&p), done);
     ZR_TRY_GOTO(st, check_saves(&p), done);
     if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
 done:

@@ -222,11 +222,15 @@ static placed placed_of(const zr__proof *p, int32_t instance)
     return x;
 }
 
+/* What follows END is held against the first round alone, in place of whichever round is the last. */
 static bool all_before(const zr__proof *p, const placed *a, const placed *b)
 {
     for (int i = 0; i < ZR_STREAMS; i++)
-        for (int j = 0; j < ZR_STREAMS; j++)
-            if (a->last[i] >= 0 && b->first[j] >= 0 && !zr__happens_before(p, a->last[i], b->first[j])) return false;
+        for (int j = 0; j < ZR_STREAMS; j++) {
+            const int32_t last = a->last[i], first = b->first[j];
+            if (last >= 0 && first >= 0 && !zr__happens_before(p, last, first) && !zr__never_meet(p, last, first))
+                return false;
+        }
     return true;
 }
 

@@ -280,6 +280,8 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 /* Reduce a unit: pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch; again: of a
  * second pass, whose squares the first has taken. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
+/* zr_plan.reduce_once: reduce the sums over all micro-batches, behind the last one. */
+void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather what other ranks have updated of a unit that stays whole, once a training step. */
 void zr__write_refresh(zr__list *l, int32_t unit);
 /* Does this rank keep the whole unit, of which others update parts? */

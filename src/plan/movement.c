@@ -213,7 +213,7 @@ static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 
 bool zr__grad_transient(const zr_plan *plan)
 {
-    return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad;
+    return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad || plan->reduce_once;
 }
 
 zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer)
@@ -227,8 +227,8 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Everyone's pieces of a range, each to its owner and into the sums. With one rank nothing moves: the computing stream
- * adds. last: these are the sums of all ranks, which add up over micro-batches. */
+/* Everyone's pieces of a range, each to its owner and into the sums. In a group of one nothing moves: the computing
+ * stream adds. last: these are the sums of all ranks, which add up over micro-batches. */
 static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level *v, int64_t first, int64_t count,
                            const zr_state *from, const zr_state *sums, bool last)
 {
@@ -236,10 +236,11 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     const zr_plan_unit *u = &plan->unit[unit];
     const zr_range mine = range_of(v, first, count);
     const bool in_place = sums->buffer == from->buffer, adds = last && plan->sum_f32;
-    const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && plan->moves;
+    const bool alone = plan->group[v->by.group].size == 1;
+    const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && !alone;
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, first, count);
     zr_step *made = zr__list_newest(l);
-    if (!plan->moves) made->stream = ZR_STREAM_COMPUTE;
+    if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
     made->any_ranks = last && plan->layout.any_ranks;
     made->nccl = nccl;
@@ -259,7 +260,7 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
                          bool last)
 {
     const zr_plan *plan = l->plan;
-    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->moves;
+    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->group[v->by.group].size > 1;
     const int64_t range = reduced_range(plan, v);
     zr__id bucket = ZR_NONE;
     for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
@@ -285,19 +286,12 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
+/* The sum of all ranks' `from`. last: as for reduce_range. */
+static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool last)
 {
-    const zr_plan *plan = l->plan;
-    const zr_plan_unit *u = &plan->unit[unit];
-    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
-    if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
-    if (!again) zr__write_micro_square(l, unit, &gradient);
-    if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
-
     level v[2];
-    l->reduced[1] = l->reduced[0];
-    if (levels_of(&u->own, &whole, v) == 1) {
-        reduce_level(l, unit, &v[0], &gradient, &sums, true);
+    if (levels_of(&l->plan->unit[unit].own, &whole, v) == 1) {
+        reduce_level(l, unit, &v[0], from, sums, last);
         return;
     }
     /* Partial sums are not rounded: then all is one tree. */
@@ -305,8 +299,30 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
         zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
         ZR_F32,
         {.count = v[1].elems, .by = v[1].by}};
-    reduce_level(l, unit, &v[1], &gradient, &partial, false);
-    reduce_level(l, unit, &v[0], &partial, &sums, true);
+    reduce_level(l, unit, &v[1], from, &partial, false);
+    reduce_level(l, unit, &v[0], &partial, sums, last);
+}
+
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
+{
+    const zr_plan *plan = l->plan;
+    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
+    if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
+    if (!again) zr__write_micro_square(l, unit, &gradient);
+    if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
+
+    l->reduced[1] = l->reduced[0];
+    const level own = {.elems = plan->unit[unit].padded_elems};
+    if (plan->reduce_once)
+        reduce_level(l, unit, &own, &gradient, &sums, true);
+    else
+        reduce_ranks(l, unit, &gradient, &sums, true);
+}
+
+void zr__write_reduce_once(zr__list *l, int32_t unit)
+{
+    const zr_state *sums = &l->plan->unit[unit].sums;
+    if (l->plan->reduce_once && l->plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
 }
 
 bool zr__refreshed(const zr_plan *plan, int32_t unit)

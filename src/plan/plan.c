@@ -35,6 +35,9 @@ static zr_status check_choices(const zr_layout *l)
     ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
              "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
              "wanted, which can be compared with their mean");
+    ZR_CHECK(!l->reduce_once || !l->any_ranks, ZR_ERR_UNSUPPORTED,
+             "gradients reduced once a step with sums that are the same for any number of ranks (train.reproducible "
+             "world): those are built for a reduction after every micro-batch");
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
              "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->any_ranks), ZR_ERR_UNSUPPORTED,
@@ -280,6 +283,7 @@ static void partition(zr_plan *plan)
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
     plan->sum_f32 = l->accum > 1 || l->any_ranks;
+    plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
     plan->ranks = l->ranks * l->tensor;
     plan->side_by_side = l->overlap;
@@ -288,7 +292,7 @@ static void partition(zr_plan *plan)
     plan->save = l->save;
     plan->saving = ZR_NONE;
     if (l->train) plan->optimizer = l->optimizer;
-    bool optim = l->stage >= 1, grad = l->stage >= 2 && (l->ranks > 1 || plan->sum_f32),
+    bool optim = l->stage >= 1, grad = l->stage >= 2 && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32),
          param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
     make_groups(plan);
     const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;

@@ -89,7 +89,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     const zr_layout *l = &plan->layout;
     if (plan->consume_grad || !u->trains) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
-    if (!shard || !plan->sum_f32)
+    if (!plan->reduce_once && (!shard || !plan->sum_f32))
         ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
                     plan->grad_group, &u->grad));
     u->sums = u->grad;
@@ -98,7 +98,8 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
-    ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->optim_group, &u->sums));
+    ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group,
+                &u->sums));
     u->above = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_above; i++)
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
@@ -190,7 +191,7 @@ static int64_t gathered_bytes(const zr_plan *plan)
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
-    int64_t wire = zr_dtype_bytes(l->wire_dtype), gathered = gathered_bytes(plan);
+    int64_t wire = zr_dtype_bytes(plan->reduce_once ? ZR_F32 : l->wire_dtype), gathered = gathered_bytes(plan);
     int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     *largest = *all = 0;

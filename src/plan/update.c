@@ -90,7 +90,10 @@ void zr__write_update(zr__list *l)
         if (!plan->layout.two_pass) zr__write_norm(l);
         return;
     }
-    for (int32_t u = 0; u < plan->n_units; u++) zr__write_gather_sums(l, u, ZR_NONE, true);
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        zr__write_reduce_once(l, u);
+        zr__write_gather_sums(l, u, ZR_NONE, true);
+    }
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) write_square(l, u, &plan->unit[u].sums);
     zr__write_norm(l);

@@ -204,6 +204,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->any_ranks = config->train.any_ranks;
+    layout->reduce_once = config->reduce_once;
     /* A plan for fewer ranks than the configuration was settled for may have but one micro-batch. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
     bool summed = config->accumulation_steps > 1 || layout->any_ranks; /* into sums that are kept */
