@@ -51,7 +51,9 @@ static void answer(int number, bool urges)
 {
     if (!speaks || phase == ENDED || (phase == STARTING && number == SIGTERM)) return;
     say(phase == STARTING ? "stopping when training begins" : "stopping after this step, then saving",
-        !urges ? "" : phase == STARTING ? "; once more: stop now" : "; once more: stop now, unsaved");
+        !urges              ? ""
+        : phase == STARTING ? "; once more: stop now"
+                            : "; once more: stop now, unsaved");
 }
 
 /* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
