@@ -56,6 +56,18 @@ memory() { # PATTERN OPTION...: the line of memory
 }
 check "what fits" memory '' --stage 2 --batch 4
 check "a device's memory that does not do" memory ': does not fit with 1.07 GB aside' --batch 4 --memory 1GB
+pieces() { # the gather of a checkpoint that ranks keep in pieces is waited for on its own account
+    for pieces in true false; do
+        on8 --tensor 4 --batch 4 --activation_checkpointing.policy=unit --zero_optimization.overlap_comm=false --json \
+            --activation_checkpointing.partition_activations=$pieces >pieces.$pieces.json || return 1
+    done
+    python3 - <<'END'
+import json
+kept, whole = (json.load(open(f"pieces.{pieces}.json"))["exposed"] for pieces in ("true", "false"))
+assert kept["Pa"] > 0 and whole["Pa"] == 0 and abs(kept["tensor"] / whole["tensor"] - 1) < 1e-9, (kept, whole)
+END
+}
+check "what pieces of checkpoints cost" pieces
 sed 's/400000000/200000/' small.json >poor.json
 check "... a host's" memory "; [0-9.]* kB of a host's 200.00 kB: does not fit" --stage 2 --cluster ./poor.json
 check "... less than memory.limit" memory ': more than memory.limit allows' --stage 2 --batch 4 --memory 1100MB

@@ -317,6 +317,54 @@ static void groups_of_one(void **state)
     }
 }
 
+/* ---- what is saved ----------------------------------------------------------------------------- */
+
+static zr_status hash_state(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    uint64_t *hash = arg;
+    (void)state, (void)param, (void)first;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        *hash = *hash * UINT64_C(0x100000001b3) + bits;
+    }
+    return ZR_OK;
+}
+
+static zr_status no_more(void *arg)
+{
+    (void)arg;
+    return ZR_OK;
+}
+
+static zr_status save_alone(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    *(uint64_t *)run->arg = 0;
+    ZR_TRY(zr_engine_save(engine, &(zr_sink){.put = hash_state, .end = no_more, .arg = run->arg}));
+    return zr_engine_save_end(engine);
+}
+
+/* A save that no step follows, as at a stop: states go out from their copy once the device has made it. */
+static void saved_behind_no_step(void **state)
+{
+    (void)state;
+    for (int way = ZR_SAVE_COPY; way <= ZR_SAVE_IN_PLACE; way++) {
+        uint64_t saved[2] = {0};
+        for (int is_late = 0; is_late <= 1; is_late++) {
+            trainer run = layout_trainer(1, ZR_F32, 1, 0.5);
+            run.layout.save = (zr_save)way;
+            run.after = save_alone;
+            run.arg = &saved[is_late];
+            if (is_late) run.tune = make_late;
+            trainer_run(&run);
+        }
+        assert_true(saved[0] != 0 && saved[1] == saved[0]);
+    }
+}
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
 /* The comm stream beside. */
 static void lanes(void **state)
 {
@@ -391,8 +439,13 @@ static void not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank), cmocka_unit_test(several_ranks), cmocka_unit_test(groups_of_one),
-        cmocka_unit_test(lanes),    cmocka_unit_test(shared_layers), cmocka_unit_test(not_finite),
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(several_ranks),
+        cmocka_unit_test(groups_of_one),
+        cmocka_unit_test(lanes),
+        cmocka_unit_test(shared_layers),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(saved_behind_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

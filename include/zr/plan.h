@@ -273,6 +273,27 @@ typedef enum zr_step_kind {
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
+/** How bytes go between the ranks of a step's group. */
+typedef enum zr_move {
+    ZR_MOVE_NONE,
+    ZR_MOVE_GATHER,    /* each rank gets the pieces of all */
+    ZR_MOVE_REDUCE,    /* each rank gets the sum of everyone's pieces of its part */
+    ZR_MOVE_BROADCAST, /* all ranks get the piece of one, the step's owner */
+    ZR_MOVE_COLLECT,   /* the owner gets the sum of everyone's pieces */
+    ZR_MOVE_SCALARS    /* all ranks get a few numbers of each */
+} zr_move;
+
+/** What holds for all steps of a kind. Whoever asks which kinds move asks here; the proof of a plan alone has an
+ * opinion of its own. */
+typedef struct zr_step_traits {
+    zr_move move;
+    int pieces;              /* of a move but SCALARS: the use whose range and type are what crosses the wire */
+    zr_traffic_kind traffic; /* of a move: what it counts as */
+    bool gradients;          /* it moves gradients or their sums */
+} zr_step_traits;
+
+ZR_API zr_step_traits zr_step_traits_of(zr_step_kind kind);
+
 /** From one rank of a group to the next: so many elements further. Packed, since a schedule may have millions of these:
  *  copy elems rather than point to it. */
 typedef struct __attribute__((packed, aligned(4))) zr_stride {
@@ -313,6 +334,20 @@ typedef enum zr_when {
     ZR_WHEN_SAVE   /* the first, of a training step behind which states are saved */
 } zr_when;
 
+/** Does a step run in a round of REPEAT, the first being 0? stale: no flush has gathered what the training step before
+ *  has updated. saves: states are saved behind this training step. */
+static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool saves)
+{
+    if (when == ZR_WHEN_ALWAYS) return true;
+    if (when == ZR_WHEN_LATER) return round > 0;
+    return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
+}
+/** In how many of a training step's rounds? */
+static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, bool saves)
+{
+    return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
+}
+
 /** One step. */
 typedef struct zr_step {
     zr_step_kind kind : 8;
@@ -322,6 +357,7 @@ typedef struct zr_step {
     bool adds;      /* REDUCE_SCATTER, REDUCE, SQUARE_MICRO: from the second round on to the sums that are there */
     bool any_ranks; /* reductions, SQUARE, SQUARE_MICRO, NORM: sums that do not depend on the number of ranks */
     bool nccl;      /* REDUCE_SCATTER: NCCL adds */
+    bool restores;  /* GATHER: of a checkpoint that the ranks of a layer keep in pieces */
     int32_t group;  /* the ranks that take part */
     int32_t unit;
     int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join), GATHER of

@@ -43,37 +43,33 @@ static work work_of(const cli_picture *p, int32_t index)
 {
     const zr_step *step = &p->schedule->step[index];
     if (!is_drawn(p, index)) return WORK_OTHER;
+    switch (zr_step_traits_of(step->kind).move) {
+    case ZR_MOVE_NONE:
+        break;
+    case ZR_MOVE_GATHER:
+    case ZR_MOVE_BROADCAST:
+        return WORK_GATHER;
+    case ZR_MOVE_REDUCE:
+    case ZR_MOVE_COLLECT:
+        return WORK_REDUCE;
+    case ZR_MOVE_SCALARS:
+        return WORK_UPDATE;
+    }
     switch (step->kind) {
     case ZR_STEP_RUN:
         if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
         return step->replay ? WORK_AGAIN : WORK_FORWARD;
     case ZR_STEP_CAST:
         return WORK_CAST;
-    case ZR_STEP_GATHER:
-    case ZR_STEP_BROADCAST:
-    case ZR_STEP_GATHER_GRAD:
-        return WORK_GATHER;
-    case ZR_STEP_REDUCE_SCATTER:
-    case ZR_STEP_REDUCE:
-        return WORK_REDUCE;
     case ZR_STEP_SQUARE_MICRO:
     case ZR_STEP_SQUARE:
-    case ZR_STEP_AGREE:
-    case ZR_STEP_NORM:
     case ZR_STEP_UPDATE:
         return WORK_UPDATE;
     case ZR_STEP_COPY:
         return WORK_COPY;
-    case ZR_STEP_BATCH:
-    case ZR_STEP_ZERO:
-    case ZR_STEP_LOSS:
-    case ZR_STEP_SAVE:
-    case ZR_STEP_REPEAT:
-    case ZR_STEP_END:
-    case ZR_STEP_KINDS:
-        break;
+    default:
+        return WORK_OTHER;
     }
-    return WORK_OTHER;
 }
 
 /** Steps of one lane, one unit and one kind of work that follow each other without a pause are one cell. */

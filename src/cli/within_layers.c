@@ -48,16 +48,12 @@ typedef struct within {
 
 static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i)
 {
-    const zr_step *step = &s->step[i], *before = i > 0 ? &s->step[i - 1] : step;
+    const zr_step *step = &s->step[i];
     const zr_op *op = zr_graph_get_op(graph, step->op);
-    const bool sums =
-        step->kind == ZR_STEP_REDUCE_SCATTER || (before->kind == ZR_STEP_REDUCE_SCATTER && before->op == step->op);
+    if (step->restores) return FOR_CHECKPOINTS;
     if (zr_graph_value(graph, op->out[0])->kind == ZR_VALUE_GRAD) return FOR_GRADIENTS;
     if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* two numbers a token */
-    if (op->def->join == ZR_JOIN_GATHER) return FOR_LAYERS;
-    if (op->def->join != ZR_JOIN_NONE && sums) return FOR_LAYERS;
-    /* In the backward pass a gather for a scattered gradient is an op of its own; what is left fetches a checkpoint. */
-    return FOR_CHECKPOINTS;
+    return FOR_LAYERS;
 }
 
 static zr_status find_within(const zr_plan *plan, within *w)

@@ -147,8 +147,9 @@ zr_status zr__update(const zr__running *r);
 
 /* ---- saving (save.c) --------------------------------------------------------------------------- */
 
-/* Issue a step that is ZR_WHEN_SAVE, with its waits where a walk is in progress. */
-zr_status zr__issue_saving(zr_engine *engine, int32_t step);
+/* Issue a step that is ZR_WHEN_SAVE, with its waits; alone: no walk is in progress, so it waits for steps that save
+ * only. */
+zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
 /* One that puts something (save.c); how many there are. */
 zr_status zr__issue_put(zr_engine *engine, int32_t step);
 int32_t zr__count_puts(const zr_plan *plan);

@@ -129,7 +129,7 @@ zr_status zr__save_drain(zr_engine *e)
     if (e->queue[ZR_STREAM_SAVE] == e->queue[ZR_STREAM_COMPUTE]) return ZR_OK; /* the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
     for (int32_t i = s->next; s->left > 0 && i < train->n_steps; i++)
-        if (train->step[i].when == ZR_WHEN_SAVE) ZR_TRY(zr__issue_saving(e, i));
+        if (train->step[i].when == ZR_WHEN_SAVE) ZR_TRY(zr__issue_saving(e, i, true));
     zr_comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
     s->cut = false;
     return e->device->ops->sync(e->queue[ZR_STREAM_SAVE]);

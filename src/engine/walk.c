@@ -184,19 +184,13 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     }
 }
 
-/* What other ranks have updated is gathered once, and not when a flush has done it. */
-static bool runs_now(const zr_engine *e, const zr_step *step, int64_t micro)
-{
-    if (step->when == ZR_WHEN_STALE) return e->refresh && micro == 0;
-    return step->when == ZR_WHEN_ALWAYS || (step->when == ZR_WHEN_FIRST) == (micro == 0);
-}
-
-/* The marks that a step waits for, on its queue. */
-static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro)
+/* The marks that a step waits for, on its queue. saves_alone: all but steps that save have ended. */
+static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro, bool saves_alone)
 {
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
         const zr_wait *wait = &b->schedule->wait[w];
         if (wait->before && micro == 0) continue;
+        if (saves_alone && b->schedule->step[wait->step].when != ZR_WHEN_SAVE) continue;
         const zr_mark mark = b->mark[(micro - wait->before) & 1][b->awaited[wait->step]];
         zr_status st = e->device->ops->await(e->queue[step->stream], mark);
         e->echoed = st != ZR_OK;
@@ -205,25 +199,35 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     return ZR_OK;
 }
 
-zr_status zr__issue_saving(zr_engine *e, int32_t i)
+/* The mark of a step that saves holds for all rounds. */
+static void note_mark(const zr__bound *b, int32_t i, zr_mark mark)
+{
+    if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
+}
+
+zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
 {
     const zr__bound *b = &e->bound[ZR_SCHEDULE_TRAIN];
     const zr_step *step = &b->schedule->step[i];
     const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, 0, i)};
     e->saving.next = i + 1;
-    return step->kind == ZR_STEP_SAVE ? zr__issue_put(e, i) : e->device->ops->issue(e->queue[step->stream], &task);
+    ZR_TRY(await_all(e, b, step, 0, alone));
+    if (step->kind == ZR_STEP_SAVE)
+        ZR_TRY(zr__issue_put(e, i));
+    else
+        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task));
+    note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
+    return ZR_OK;
 }
 
-/* What saves runs in the first round or not at all, and its marks hold for all rounds. Where it does not run, nobody
- * waits for what an earlier training step has left on its stream. */
+/* What saves runs in the first round or not at all. Where it does not run, nobody waits for what an earlier training
+ * step has left on its stream. */
 static zr_status save_or_not(zr_engine *e, const zr__bound *b, int32_t i)
 {
     const zr_step *step = &b->schedule->step[i];
-    zr_mark mark = {NULL, 0};
-    if (e->saving.now) ZR_TRY(await_all(e, b, step, 0));
-    if (e->saving.now) ZR_TRY(zr__issue_saving(e, i));
-    if (e->saving.now || step->stream != ZR_STREAM_SAVE) mark = e->device->ops->mark(e->queue[step->stream]);
-    if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
+    const zr_mark nothing = {NULL, 0};
+    if (e->saving.now) return zr__issue_saving(e, i, false);
+    note_mark(b, i, step->stream != ZR_STREAM_SAVE ? e->device->ops->mark(e->queue[step->stream]) : nothing);
     return ZR_OK;
 }
 
@@ -234,8 +238,8 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     zr_queue *queue = e->queue[step->stream];
     const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, micro, i)};
     if (step->when == ZR_WHEN_SAVE) return micro == 0 ? save_or_not(e, b, i) : ZR_OK;
-    ZR_TRY(await_all(e, b, step, micro));
-    const bool runs = runs_now(e, step, micro);
+    ZR_TRY(await_all(e, b, step, micro, false));
+    const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
     /* In the first round what does not run stands behind what runs in its place; later there is nothing to wait for. */
     const zr_mark nothing = {NULL, 0};

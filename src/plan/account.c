@@ -131,38 +131,30 @@ static int most_across(const zr_plan *plan, int32_t group, zr_border border)
 
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
-    const zr_use *pieces = &s->use[step->uses]; /* GATHER, BROADCAST, GATHER_GRAD: the second */
-    int64_t others = plan->group[step->group].size - 1;
-    switch (step->kind) {
-    case ZR_STEP_REDUCE_SCATTER:
-    case ZR_STEP_REDUCE:
-        return others * step->range.count * zr_dtype_bytes(pieces[0].dtype);
-    case ZR_STEP_GATHER:
-    case ZR_STEP_GATHER_GRAD:
-        return others * step->range.count * zr_dtype_bytes(pieces[1].dtype);
-    case ZR_STEP_BROADCAST:
-        return step->range.count * zr_dtype_bytes(pieces[1].dtype);
-    case ZR_STEP_NORM:
-        return others * zr_norm_scalars(step->any_ranks, step->rounds > 0) * (int64_t)sizeof(double);
-    case ZR_STEP_AGREE:
-        return others * ZR_AGREE_SCALARS * (int64_t)sizeof(double);
-    default:
-        return 0;
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    const int64_t others = plan->group[step->group].size - 1;
+    const bool norm = step->kind == ZR_STEP_NORM;
+    switch (traits.move) {
+    case ZR_MOVE_NONE:
+        break;
+    case ZR_MOVE_GATHER:
+    case ZR_MOVE_REDUCE:
+    case ZR_MOVE_COLLECT:
+        return others * step->range.count * zr_dtype_bytes(s->use[step->uses + traits.pieces].dtype);
+    case ZR_MOVE_BROADCAST:
+        return step->range.count * zr_dtype_bytes(s->use[step->uses + traits.pieces].dtype);
+    case ZR_MOVE_SCALARS:
+        return others * (int64_t)sizeof(double) *
+               (norm ? zr_norm_scalars(step->any_ranks, step->rounds > 0) : ZR_AGREE_SCALARS);
     }
-}
-
-static zr_traffic_kind traffic_kind(const zr_step *step)
-{
-    if (step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE) return ZR_TRAFFIC_ALL_REDUCE;
-    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ? ZR_TRAFFIC_REDUCE_SCATTER
-                                                                                : ZR_TRAFFIC_ALL_GATHER;
+    return 0;
 }
 
 /* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other.
  */
 static bool receives(const zr_step *step)
 {
-    return step->owner < 0 || (step->owner == 0) == (step->kind == ZR_STEP_REDUCE);
+    return step->owner < 0 || (step->owner == 0) == (zr_step_traits_of(step->kind).move == ZR_MOVE_COLLECT);
 }
 
 /* rank: by group and border, which is held against it. */
@@ -172,10 +164,11 @@ static zr_status charge_buckets(zr_plan *plan, const zr_schedule *s, const bucke
     if (all->n == 0) return ZR_OK;
     const zr_step *step = all->step;
     const int64_t bytes = zr__wire_bytes(plan, s, step);
-    ZR_TRY(charge(plan, &plan->traffic, traffic_kind(step), bytes, all));
+    const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
+    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, all));
     for (int b = 0; b < ZR_BORDERS; b++) {
         const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
-        ZR_TRY(charge(plan, &plan->across[b], traffic_kind(step), across, all));
+        ZR_TRY(charge(plan, &plan->across[b], kind, across, all));
     }
     return ZR_OK;
 }
@@ -191,10 +184,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        int64_t runs = times;
-        if (step->when == ZR_WHEN_STALE) continue; /* flush has charged it */
-        if (step->when == ZR_WHEN_FIRST) runs = 1;
-        if (step->when == ZR_WHEN_LATER) runs = times - 1;
+        const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush charges what is stale */
+        if (runs == 0) continue;
         const bool alike = all.n > 0 && runs == all.times && zr__alike(step, all.step);
         all.n += alike;
         if (alike || zr__wire_bytes(plan, s, step) == 0 || !receives(step)) continue;

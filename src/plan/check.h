@@ -46,6 +46,9 @@ bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
 /* What follows END comes after the last round, whichever that is: it is proved behind the first. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
+/* Does what runs `when` run in a round, the first of a training step or a later one? */
+bool zr__runs(zr_when when, bool first, bool stale, bool saves);
+
 /* On every rank a use lies in its buffer. */
 zr_status zr__check_ranges(const zr__proof *p);
 /* Every byte that is read has been written. */

@@ -61,14 +61,35 @@ void zr__proof_end(zr__proof *p)
 
 /* ---- the order of steps ------------------------------------------------------------------------ */
 
+bool zr__runs(zr_when when, bool first, bool stale, bool saves)
+{
+    switch (when) {
+    case ZR_WHEN_STALE:
+        return first && stale;
+    case ZR_WHEN_FIRST:
+        return first;
+    case ZR_WHEN_LATER:
+        return !first;
+    case ZR_WHEN_SAVE:
+        return first && saves;
+    case ZR_WHEN_ALWAYS:
+        break;
+    }
+    return true;
+}
+
+/* Is a time in the first round of a training step? */
+static bool is_first(const zr__proof *p, int32_t time)
+{
+    return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
+}
+
 /* Does a step's place stay empty? What runs in later rounds alone stands in the first one behind what it replaces, and
  * does nothing: one wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_when when = p->s->step[zr__step_at(p, time)].when;
-    bool later = time >= p->s->n_steps || p->pair == ZR__PAIR_LATER;
-    if (when == ZR_WHEN_SAVE) return later || !p->saves;
-    return (when == ZR_WHEN_STALE && (later || p->pair == ZR__PAIR_FLUSHED)) || (when == ZR_WHEN_FIRST && later);
+    return when != ZR_WHEN_LATER && !zr__runs(when, is_first(p, time), p->pair != ZR__PAIR_FLUSHED, p->saves);
 }
 
 static void after(const zr__proof *p, int32_t time, int32_t earlier)
@@ -141,7 +162,7 @@ static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
-    bool not_yet = step->when == ZR_WHEN_LATER && time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
+    const bool not_yet = step->when == ZR_WHEN_LATER && is_first(p, time);
     return is_idle(p, time) || not_yet ? &none : step;
 }
 

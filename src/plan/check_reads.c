@@ -309,12 +309,6 @@ static void forget(state *k, int32_t first_buffer)
     }
 }
 
-static bool runs(const zr_step *step, bool stale, bool later)
-{
-    if (step->when == ZR_WHEN_STALE) return stale && !later;
-    return step->when == ZR_WHEN_ALWAYS || (step->when != ZR_WHEN_LATER) != later;
-}
-
 /* A step of two rounds: a third finds what the second does. */
 static zr_status check_run(state *k, bool stale)
 {
@@ -327,7 +321,7 @@ static zr_status check_run(state *k, bool stale)
             later = true;
             i = p->repeat;
             forget(k, p->plan->n_persistent); /* transient buffers begin anew */
-        } else if (runs(&p->s->step[i], stale, later && i < p->end)) {
+        } else if (zr__runs(p->s->step[i].when, !(later && i < p->end), stale, true)) {
             ZR_TRY(check_step(k, i, later));
         }
     }

@@ -150,7 +150,7 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
         const zr_step *step = &o->schedule->step[i];
         if (i > begin && step[-1].stream != step->stream) alone = i;
         int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
-        bool idle = round > 0 && step->when != ZR_WHEN_ALWAYS && step->when != ZR_WHEN_LATER;
+        const bool idle = round > 0 && !zr_when_runs(step->when, round, true, true);
         earlier e;
         for (int s = 0; s < ZR_STREAMS; s++) {
             e.at[s] = o->clock[time][s] = -1;

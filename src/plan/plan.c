@@ -21,6 +21,20 @@ const char *zr_step_kind_name(zr_step_kind kind)
     ZR__NAME_IN(ZR_STEP_LIST, ZR_STEP_KINDS, kind, "unknown");
 }
 
+zr_step_traits zr_step_traits_of(zr_step_kind kind)
+{
+    static const zr_step_traits traits[ZR_STEP_KINDS] = {
+        [ZR_STEP_GATHER] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER, false},
+        [ZR_STEP_BROADCAST] = {ZR_MOVE_BROADCAST, 1, ZR_TRAFFIC_ALL_GATHER, false},
+        [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER, true},
+        [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER, true},
+        [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER, true},
+        [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE, true},
+        [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE, true},
+    };
+    return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
+}
+
 /* What excludes what among the ways to keep and move model states. */
 static zr_status check_choices(const zr_layout *l)
 {

@@ -137,9 +137,7 @@ typedef struct ends {
 
 static bool runs(const pricing *p, const zr_step *step, bool again)
 {
-    if (step->when == ZR_WHEN_SAVE) return p->saves && !again;
-    bool first_alone = step->when == ZR_WHEN_STALE || step->when == ZR_WHEN_FIRST;
-    return again ? !first_alone : step->when != ZR_WHEN_LATER;
+    return zr_when_runs(step->when, again, true, p->saves);
 }
 
 /* ---- waits -------------------------------------------------------------------------------------- */

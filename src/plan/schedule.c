@@ -227,6 +227,7 @@ static void write_fetch(zr__writing *w, int32_t run)
     }
     if (of->pieces) {
         const zr__id gather = write_gather_pieces(w, value->producer, of->unit, host ? NULL : &from, to, piece);
+        zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
     /* Fetched while the segment before computes and no earlier: else all checkpoints might be there at once. */

@@ -33,7 +33,8 @@ static bool meets(const zr_plan *plan, int32_t index)
 static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    double computed = 0, exchanges = 0, since = 0, rounds = 1;
+    double computed = 0, exchanges = 0, since = 0;
+    int64_t rounds = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const double runs = zr__step_runs(&s->step[i], &rounds);
         const bool meet = meets(plan, i);

@@ -11,23 +11,6 @@
 /* In powers of two of each size. Steps as near as NEAR count alike; weights fall with the fourth power. */
 #define NEAR 0.05
 
-/* Do ranks meet in it? */
-static bool exchanges(const zr_step *step)
-{
-    switch (step->kind) {
-    case ZR_STEP_GATHER:
-    case ZR_STEP_GATHER_GRAD:
-    case ZR_STEP_REDUCE_SCATTER:
-    case ZR_STEP_REDUCE:
-    case ZR_STEP_BROADCAST:
-    case ZR_STEP_NORM:
-    case ZR_STEP_AGREE:
-        return true;
-    default:
-        return false;
-    }
-}
-
 zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
@@ -35,7 +18,7 @@ zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int
     const char *name = runs ? zr_graph_get_op(plan->graph[kind], step->op)->def->name : zr_step_kind_name(step->kind);
     zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr_plan_step_cost(plan, kind, index)};
     snprintf(sample.kind, sizeof(sample.kind), "%s", name);
-    if (!exchanges(step)) return sample;
+    if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE) return sample;
     sample.ranks = plan->group[step->group].size;
     sample.across = zr_plan_across(plan, step->group, ZR_BORDER_HOST, 0, sample.ranks - 1) > 0;
     return sample;

@@ -152,28 +152,23 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     double sec;
     *p = (parts){{0}};
     if (measured_sec(me, plan, kind, index, &sec, p)) return sec;
-    switch (step->kind) {
-    case ZR_STEP_GATHER:
-    case ZR_STEP_GATHER_GRAD:
-    case ZR_STEP_REDUCE_SCATTER:
+    switch (zr_step_traits_of(step->kind).move) {
+    case ZR_MOVE_NONE:
+        break;
+    case ZR_MOVE_GATHER:
+    case ZR_MOVE_REDUCE:
         if (spot->size > 1) return zr__exchange_sec(me->cluster, spot, cost.wire_bytes);
         break; /* of one rank: a copy */
-    case ZR_STEP_REDUCE:
-    case ZR_STEP_BROADCAST:
+    case ZR_MOVE_BROADCAST:
+    case ZR_MOVE_COLLECT:
         if (spot->size > 1) return zr__broadcast_sec(me->cluster, spot, cost.wire_bytes);
         break;
-    case ZR_STEP_NORM:
-    case ZR_STEP_AGREE:
+    case ZR_MOVE_SCALARS:
         return zr__exchange_sec(me->cluster, spot, 0);
-    case ZR_STEP_COPY:
-        if (zr__is_host_copy(plan, kind, step))
-            return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
-        break;
-    case ZR_STEP_SAVE:
-        return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
-    default:
-        break;
     }
+    if (step->kind == ZR_STEP_SAVE) return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
+    if (zr__is_host_copy(plan, kind, step))
+        return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
     return kernel_sec(me, plan, kind, step, &cost, p);
 }
 
@@ -204,11 +199,7 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
     const zr_step *step = &plan->schedule[kind].step[index];
     if (step->kind == ZR_STEP_COPY) return ZR_CAUSE_HOST;
     if (step->group != ZR_GROUP_TENSOR) return ZR_CAUSE_STAGE;
-    if (step->kind != ZR_STEP_GATHER) return ZR_CAUSE_TENSOR;
-    /* A gather for the ranks of a layer is a join's, or that of a checkpoint in pieces. */
-    const zr_use *whole = &plan->schedule[kind].use[step->uses + 1];
-    const zr_buffer *buffer = &plan->schedule[kind].buffer[whole->buffer];
-    return buffer->category == ZR_CATEGORY_CHECKPOINT ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
+    return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }
 
 static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting, int32_t awaited,
@@ -225,7 +216,8 @@ static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind 
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    double sec[PARTS] = {0}, rounds = 1;
+    double sec[PARTS] = {0};
+    int64_t rounds = 1;
     if (me->cluster->measured) sec[BY_LAUNCHES] = me->cluster->measured->around_sec;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];

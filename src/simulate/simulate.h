@@ -31,12 +31,11 @@ double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double
 
 /** How often a step of a schedule runs in a training step that saves nothing. Asked of all steps in order: `rounds`, 1
  * at first, are those of the REPEAT that they stand in. */
-static inline double zr__step_runs(const zr_step *step, double *rounds)
+static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
 {
-    if (step->kind == ZR_STEP_REPEAT) *rounds = (double)step->rounds;
+    if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
     if (step->kind == ZR_STEP_END) *rounds = 1;
-    if (step->when == ZR_WHEN_SAVE) return 0;
-    return step->when == ZR_WHEN_LATER ? *rounds - 1 : step->when == ZR_WHEN_ALWAYS ? *rounds : 1;
+    return (double)zr_when_rounds(step->when, *rounds, true, false);
 }
 
 /** Seconds that a step would take in a launch, by the steps measured there; its own `sec` is not read. false: none of

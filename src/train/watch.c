@@ -30,20 +30,11 @@ static const char *phase_of(const zr_plan *plan, const zr_event *event)
 {
     const zr_step *step = &plan->schedule[event->schedule].step[event->step];
     const zr_op *op = step->op >= 0 ? zr_graph_get_op(plan->graph[event->schedule], step->op) : NULL;
-    const bool fetched = op && step->kind != ZR_STEP_RUN && op->def->join == ZR_JOIN_NONE; /* a checkpoint */
-    if (op) return op->backward || fetched ? "backward" : "forward";
-    switch (step->kind) {
-    case ZR_STEP_REDUCE_SCATTER:
-    case ZR_STEP_REDUCE:
-        return "exchange";
-    case ZR_STEP_GATHER:
-    case ZR_STEP_BROADCAST:
-        return "gather";
-    case ZR_STEP_UPDATE:
-        return "update";
-    default:
-        return NULL;
-    }
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    if (op) return op->backward || step->restores ? "backward" : "forward";
+    if (step->kind == ZR_STEP_UPDATE) return "update";
+    if (traits.move == ZR_MOVE_REDUCE || traits.move == ZR_MOVE_COLLECT) return "exchange";
+    return (traits.move == ZR_MOVE_GATHER || traits.move == ZR_MOVE_BROADCAST) && !traits.gradients ? "gather" : NULL;
 }
 
 static void on_event(void *arg, const zr_event *event)
