@@ -176,7 +176,7 @@ $(LINKED): FORCE
 	  echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' > $@
 
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
-$(B)/obj/kernel_list.h: $(STAMP) $(wildcard src/device/cpu/kernels) Makefile
+$(B)/obj/kernel_list.h: FORCE
 	@mkdir -p $(@D)
 	@{ echo '#define ZR_KERNEL_FAMILIES(X, level, vector) $(foreach f,$(FAMILIES),X($(f), $(if $(filter $(f),$(PRODUCTS)),level,vector)))'; \
 	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l), $(call vector,$(l))))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
@@ -202,8 +202,9 @@ $(B)/obj/%.o: src/%.cu $(STAMP)
 	@$(if $(Q),echo '  NVCC  $<')
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
 # The same for the processor, with its own instructions: without them fmaf is a call. Another processor builds it anew.
-STAND_IN_NATIVE := $(if $(wildcard tests/cuda),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) -march=native -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
+STAND_IN_NATIVE := $(if $(STAND_IN_MARCH),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
+STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
@@ -245,7 +246,7 @@ DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	@$(if $(Q),echo '  TEST  $<')
-	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
 STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)

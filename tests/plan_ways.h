@@ -32,7 +32,7 @@ static inline zr_plan *plan_of(const zr_layout *layout)
 }
 
 /* What there is beside the stage, much of it at once. False: not with this stage or so many ranks. */
-enum { WAYS = 10 };
+enum { WAYS = 12 };
 static inline bool choose(zr_layout *l, int way)
 {
     bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
@@ -78,26 +78,34 @@ static inline bool choose(zr_layout *l, int way)
         l->reduce = ZR_REDUCE_NCCL;
         l->reduce_bucket_elems = 5000;
         return true;
+    case 10: /* once a step */
+    case 11:
+        l->reduce_once = true;
+        l->accum = way == 10 ? 2 : 3;
+        l->reduce_bucket_elems = 5000;
+        l->reduce = way == 10 ? ZR_REDUCE_TO_SHARDS : ZR_REDUCE_TO_OWNER;
+        return l->ranks > 1;
     default:
         return true;
     }
 }
 
-/* Ten layouts with several buckets a unit: all stages, paper and lean, one micro-batch and four, groups. */
-enum { TEN = 10 };
-static inline zr_layout one_of_ten(int i)
+/* Layouts with several buckets a unit: all stages, paper and lean, one micro-batch and more, groups. */
+enum { MIXED = 13 };
+static inline zr_layout mixed_layout(int i)
 {
     static const struct {
         int stage, ranks;
         zr_states states;
         int64_t accum;
-    } ten[TEN] = {
+    } mixed[MIXED] = {
         {0, 4, ZR_STATES_PAPER, 1}, {1, 2, ZR_STATES_PAPER, 4}, {1, 3, ZR_STATES_LEAN, 1}, {2, 4, ZR_STATES_PAPER, 1},
         {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1}, {3, 4, ZR_STATES_LEAN, 4},
-        {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},
+        {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},  {1, 4, ZR_STATES_LEAN, 2}, {0, 3, ZR_STATES_PAPER, 3},
+        {3, 4, ZR_STATES_LEAN, 2},
     };
-    zr_layout l = layout_of(ten[i].stage, ten[i].ranks, ZR_BF16, ten[i].accum);
-    l.states = ten[i].states;
+    zr_layout l = layout_of(mixed[i].stage, mixed[i].ranks, ZR_BF16, mixed[i].accum);
+    l.states = mixed[i].states;
     l.save = (zr_save)((i + 1) % 3);
     l.reduce_bucket_elems = 9000;
     l.gather_bucket_elems = 7000;
@@ -129,6 +137,18 @@ static inline zr_layout one_of_ten(int i)
         break;
     case 8:
         l.shard_ranks = 2;
+        break;
+    case 10: /* gradients reduced once a step, in two levels; to one owner after the other; with a second partition */
+        l.reduce_once = l.hierarchical = true;
+        l.host_ranks = 2;
+        break;
+    case 11:
+        l.reduce_once = true;
+        l.reduce = ZR_REDUCE_TO_OWNER;
+        break;
+    case 12:
+        l.reduce_once = true;
+        l.host_ranks = l.hpz_ranks = 2;
         break;
     default:
         break;

@@ -86,19 +86,32 @@ static void a_warning_does_not_count(void **state)
     }
 }
 
-/* Before training and after it there is no step to end, and SIGTERM is a launcher's that has told why. */
+/* Before training and after it there is no step to end. Where there are peers, SIGTERM is then a launcher's, which has
+ * told why. */
 static void only_training_has_steps(void **state)
 {
     (void)state;
-    static const int terminated[] = {SIGTERM, 0}, interrupted[] = {SIGINT, 0};
+    static const char starting[] = "zr: stopping when training begins; once more: stop now\n";
+    static const char *const saved[] = {"zr: saving after the first step, then going on\n",
+                                        "zr: saving after this step, then going on\n", ""};
+    static const int terminated[] = {SIGTERM, 0}, interrupted[] = {SIGINT, 0}, save[] = {SIGUSR2, 0};
     char said[400];
     for (at = STARTING; at <= ENDED; at++) {
+        const char *answer = at == STARTING ? starting : at == TRAINING ? both : "";
         int status = send_all(terminated, false, said, sizeof said);
         assert_int_equal(WEXITSTATUS(status), 75);
-        assert_string_equal(said, at == TRAINING ? both : "");
+        assert_string_equal(said, answer);
         (void)send_all(interrupted, false, said, sizeof said);
-        if (at == STARTING) assert_string_equal(said, "zr: stopping when training begins; once more: stop now\n");
-        if (at == ENDED) assert_string_equal(said, "");
+        assert_string_equal(said, answer);
+        (void)send_all(save, false, said, sizeof said);
+        assert_string_equal(said, saved[at]);
+        zr_comm *comm = NULL;
+        assert_int_equal(zr_comm_create_self(&comm), ZR_OK);
+        cli_signals_peers(comm, 83);
+        (void)send_all(terminated, false, said, sizeof said);
+        cli_signals_peers(NULL, 0);
+        zr_comm_destroy(&comm);
+        assert_string_equal(said, at == TRAINING ? both : "");
     }
     at = TRAINING;
 }

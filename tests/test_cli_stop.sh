@@ -33,7 +33,7 @@ for ranks in 1 2; do
     check "... with a newer checkpoint" test "$(cat $dir/latest)" '>' "$first"
     check "... that is whole" "$ZR" verify $dir
 done
-# Before training: SIGTERM is a launcher's, which ends the other ranks of a run that failed, and is not answered.
+# Before training.
 early() { # SIGNAL: of a run that stands still in its start
     ZR_FAULT=stop:0@start "$ZR" train c.json --train.output_dir=early$1 >early$1.out 2>early$1.err &
     pid=$!
@@ -41,10 +41,10 @@ early() { # SIGNAL: of a run that stands still in its start
 }
 check "SIGTERM before training" early TERM
 check "... stops with 75" ends_with 75 $pid
-check "... and is not answered" sh -c "! grep -q stopping earlyTERM.err"
+check "... and is answered" grep -q 'zr: stopping when training begins; once more: stop now$' earlyTERM.err
 check "... SIGINT" early INT
 check "... stops with 75" ends_with 75 $pid
-check "... and is" grep -q 'zr: stopping when training begins; once more: stop now$' earlyINT.err
+check "... and is answered" grep -q 'zr: stopping when training begins; once more: stop now$' earlyINT.err
 check "it goes on for as long as it may" code 75 "$ZR" train c.json --train.output_dir=run1 --resume --max-time 3
 check "... and says why it stops" grep -q 'another step and its checkpoint would end after the time' err
 check "... also at the end" sh -c 'tail -n 1 err | grep -q "stopped as --max-time asked after step"'

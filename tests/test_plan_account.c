@@ -242,12 +242,33 @@ static void test_flops(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* In which of a step's rounds a step of the schedule runs. */
+static void test_rounds(void **state)
+{
+    (void)state;
+    static const struct {
+        zr_when when;
+        bool stale, saves;
+        int64_t runs[3]; /* in the first round, in a later one, in four rounds */
+    } want[] = {{ZR_WHEN_ALWAYS, false, false, {1, 1, 4}}, {ZR_WHEN_STALE, true, false, {1, 0, 1}},
+                {ZR_WHEN_STALE, false, true, {0, 0, 0}},   {ZR_WHEN_FIRST, false, false, {1, 0, 1}},
+                {ZR_WHEN_LATER, true, true, {0, 1, 3}},    {ZR_WHEN_SAVE, false, true, {1, 0, 1}},
+                {ZR_WHEN_SAVE, true, false, {0, 0, 0}}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_int_equal(zr_when_runs(want[i].when, 0, want[i].stale, want[i].saves), want[i].runs[0]);
+        assert_int_equal(zr_when_runs(want[i].when, 2, want[i].stale, want[i].saves), want[i].runs[1]);
+        assert_int_equal(zr_when_rounds(want[i].when, 4, want[i].stale, want[i].saves), want[i].runs[2]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states),      cmocka_unit_test(test_accumulators), cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_traffic),     cmocka_unit_test(test_stage),        cmocka_unit_test(test_live_parameters),
-        cmocka_unit_test(test_persistence), cmocka_unit_test(test_large),        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_rounds),          cmocka_unit_test(test_states),
+        cmocka_unit_test(test_accumulators),    cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_traffic),         cmocka_unit_test(test_stage),
+        cmocka_unit_test(test_live_parameters), cmocka_unit_test(test_persistence),
+        cmocka_unit_test(test_large),           cmocka_unit_test(test_work),
         cmocka_unit_test(test_flops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

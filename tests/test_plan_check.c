@@ -240,7 +240,7 @@ static void test_broken_places(void **state)
 static void test_broken_counts(void **state)
 {
     (void)state;
-    zr_layout l = one_of_ten(8); /* groups of two among eight ranks */
+    zr_layout l = mixed_layout(8); /* groups of two among eight ranks */
     zr_plan *plan = plan_of(&l);
     zr_step *norm = step_of(plan, ZR_STEP_NORM);
     const int32_t all = norm->group;

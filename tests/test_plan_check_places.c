@@ -66,8 +66,8 @@ static int forget(const zr_plan *plan, const zr_schedule *s, int32_t forgotten)
 static void test_forgotten_lifetimes(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEN; i++) {
-        const zr_layout l = one_of_ten(i);
+    for (int i = 0; i < MIXED; i++) {
+        const zr_layout l = mixed_layout(i);
         zr_plan *plan = plan_of(&l);
         int32_t buffers = 0, mattered = 0; /* a few lie where nothing meets them, forgotten or not */
         for (int k = 0; k < ZR_SCHEDULES; k++)

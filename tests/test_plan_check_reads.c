@@ -38,8 +38,8 @@ static void test_every_step_is_needed(void **state)
 {
     (void)state;
     int tried[ZR_STEP_KINDS] = {0};
-    for (int i = 0; i < TEN; i++) {
-        const zr_layout l = one_of_ten(i);
+    for (int i = 0; i < MIXED; i++) {
+        const zr_layout l = mixed_layout(i);
         zr_plan *plan = plan_of(&l);
         if (zr_plan_check(plan) != ZR_OK) fail_msg("layout %d: %s", i, zr_error_message());
         for (zr_schedule_kind k = 0; k < ZR_SCHEDULES; k++)
@@ -101,8 +101,8 @@ static void test_every_element_is_needed(void **state)
     const zr_step_kind kinds[] = {ZR_STEP_GATHER, ZR_STEP_CAST,        ZR_STEP_COPY,
                                   ZR_STEP_ZERO,   ZR_STEP_GATHER_GRAD, ZR_STEP_SAVE};
     int tried = 0;
-    for (int i = 0; i < TEN; i++) {
-        const zr_layout l = one_of_ten(i);
+    for (int i = 0; i < MIXED; i++) {
+        const zr_layout l = mixed_layout(i);
         zr_plan *plan = plan_of(&l);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         own_uses(s);
@@ -139,7 +139,7 @@ static void swap_with_next(zr_schedule *s, int32_t i)
 static void test_flushed_round(void **state)
 {
     (void)state;
-    zr_layout l = one_of_ten(7);
+    zr_layout l = mixed_layout(7);
     l.accum = 1; /* later rounds skip it as well */
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -164,7 +164,7 @@ static void test_flushed_round(void **state)
 static void test_stale_parameters(void **state)
 {
     (void)state;
-    const zr_layout l = one_of_ten(1);
+    const zr_layout l = mixed_layout(1);
     zr_plan *plan = plan_of(&l);
     zr_step *step = plan->schedule[ZR_SCHEDULE_TRAIN].step;
     while (step->when != ZR_WHEN_STALE) step++;
@@ -177,7 +177,7 @@ static void test_stale_parameters(void **state)
 static void test_later_rounds(void **state)
 {
     (void)state;
-    zr_layout l = one_of_ten(5);
+    zr_layout l = mixed_layout(5);
     l.recompute = ZR_RECOMPUTE_UNIT;
     l.prefetch_elems = 0;
     zr_plan *plan = plan_of(&l);
@@ -199,7 +199,7 @@ static void test_later_rounds(void **state)
 static void test_micro_squares_are_whole(void **state)
 {
     (void)state;
-    const zr_layout l = one_of_ten(4);
+    const zr_layout l = mixed_layout(4);
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     own_uses(s);
@@ -220,7 +220,7 @@ static void test_micro_squares_are_whole(void **state)
 static void test_micro_squares_come_first(void **state)
 {
     (void)state;
-    zr_layout l = one_of_ten(0);
+    zr_layout l = mixed_layout(0);
     l.reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS;
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

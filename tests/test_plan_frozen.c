@@ -186,8 +186,8 @@ static void test_all_ways_hold(void **state)
                     l.decode_len = 16;
                     if (choose(&l, way)) check(&l, frozen[i], way);
                 }
-    for (int i = 0; i < TEN; i++) {
-        const zr_layout l = one_of_ten(i);
+    for (int i = 0; i < MIXED; i++) {
+        const zr_layout l = mixed_layout(i);
         check(&l, frozen[i % 2], i);
     }
 }

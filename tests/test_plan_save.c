@@ -23,9 +23,9 @@ static int64_t own_bytes(const zr_plan *plan)
 static void test_what_is_taken(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEN; i++)
+    for (int i = 0; i < MIXED; i++)
         for (int m = 0; m < 2; m++) {
-            const zr_layout l = one_of_ten(i);
+            const zr_layout l = mixed_layout(i);
             zr_plan *without = saving_plan(l, ZR_SAVE_NONE), *with = saving_plan(l, both[m]);
             zr_save_price price;
             zr_profile rates = with->profile;
@@ -55,9 +55,10 @@ static void test_what_is_taken(void **state)
 static void test_other_waits_stay(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEN; i++)
+    for (int i = 0; i < MIXED; i++)
         for (int m = 0; m < 2; m++) {
-            zr_plan *without = saving_plan(one_of_ten(i), ZR_SAVE_NONE), *with = saving_plan(one_of_ten(i), both[m]);
+            zr_plan *without = saving_plan(mixed_layout(i), ZR_SAVE_NONE),
+                    *with = saving_plan(mixed_layout(i), both[m]);
             const zr_schedule *a = &without->schedule[ZR_SCHEDULE_TRAIN], *b = &with->schedule[ZR_SCHEDULE_TRAIN];
             int32_t *at = calloc((size_t)b->n_steps, sizeof *at), n = 0;
             for (int32_t s = 0; s < b->n_steps; s++) at[s] = b->step[s].when == ZR_WHEN_SAVE ? -1 : n++;
@@ -97,9 +98,9 @@ static int32_t last_reader(const zr_plan *plan, int32_t unit)
 static void test_updates_wait(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEN; i++)
+    for (int i = 0; i < MIXED; i++)
         for (int m = 0; m < 2; m++) {
-            zr_plan *plan = saving_plan(one_of_ten(i), both[m]);
+            zr_plan *plan = saving_plan(mixed_layout(i), both[m]);
             const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
             int32_t awaited = -1, updates = 0;
             for (int32_t k = 0; k < s->n_steps; k++) {
@@ -132,9 +133,9 @@ static void expect_refused(const zr_plan *plan, const char *what)
 static void test_broken(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEN; i += 3)
+    for (int i = 0; i < MIXED; i += 3)
         for (int m = 0; m < 2; m++) {
-            zr_plan *plan = saving_plan(one_of_ten(i), both[m]);
+            zr_plan *plan = saving_plan(mixed_layout(i), both[m]);
             zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
             for (int32_t k = 0; k < s->n_steps; k++) {
                 zr_step *step = &s->step[k];

@@ -47,16 +47,17 @@ static void print_head(const planning *p, const zr_report *report)
                            : c->model.type,
            (long long)s->n_layer, (long long)s->n_embd, (long long)s->n_head, (long long)s->vocab_size,
            named ? "" : " (GPT-2's smallest, as none is given: --preset NAME or the section model)");
+    const int64_t data_ranks = p->target.ranks / c->parallel.tensor;
     char grid[96] = "";
     if (c->parallel.tensor > 1)
-        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)",
-                 (long long)(p->target.ranks / c->parallel.tensor), (long long)c->parallel.tensor);
+        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)", (long long)data_ranks,
+                 (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step%s, layout %s; machine: %s\n",
            cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
            p->target.ranks == 1 ? "" : "s", grid, (long long)c->micro_batch_size, (long long)c->data.seq_length,
            (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es",
-           c->reduce_once && c->accumulation_steps > 1 ? ", reduced once" : "", layout_name(c),
+           c->reduce_once && c->accumulation_steps > 1 && data_ranks > 1 ? ", reduced once" : "", layout_name(c),
            p->target.profile.facts.name);
 }
 

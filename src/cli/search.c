@@ -10,8 +10,7 @@
  * instead.
  *
  * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
- * all: they are varied last, of
- * the fastest way of each kind of states and of what came nearest to fitting.
+ * all: they are varied last, of the fastest way of each kind of states and of what came nearest to fitting.
  */
 #include "cli/search.h"
 
@@ -569,10 +568,11 @@ static zr_status add_variants(search *s, const cli_way *from)
         int64_t bucket_elems, prefetch_elems;
         zr_config_switch overlap, levels;
         bool once;
-    } to[] = {{large, 0, overlap, levels, had},  {small, 0, overlap, levels, had}, {0, 0, off, levels, had},
-              {small, 0, off, levels, had},      {0, 0, overlap, other, had},      {large, 0, overlap, other, had},
-              {large, large, on, levels, had},   {large, large, on, other, had},   {0, large, on, levels, had},
-              {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},     {large, large, on, levels, !had}};
+    } to[] = {{large, 0, overlap, levels, had}, {small, 0, overlap, levels, had},  {0, 0, off, levels, had},
+              {small, 0, off, levels, had},     {0, 0, overlap, other, had},       {large, 0, overlap, other, had},
+              {large, large, on, levels, had},  {large, large, on, other, had},    {0, large, on, levels, had},
+              {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
+              {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
         cli_way w = untried(from);
         w.bucket_elems = to[i].bucket_elems;
@@ -580,6 +580,7 @@ static zr_status add_variants(search *s, const cli_way *from)
         w.overlap = to[i].overlap;
         w.levels = to[i].levels;
         w.once = to[i].once;
+        if (w.once != had && data_ranks(s, from) == 1) continue; /* there is nothing to reduce */
         if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;

@@ -45,15 +45,16 @@ static bool is_repeated(int number, long long sec)
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Say what a first signal does. A SIGTERM before training and after it is a launcher's, which ends the other ranks of
- * a run that failed, and failures are told once. */
+/* Say what a first signal does. Where there are peers, a SIGTERM before training is a launcher's, which ends the other
+ * ranks of a run that failed, and failures are told once. */
 static void answer(int number, bool urges)
 {
-    if (!speaks || phase == ENDED || (phase == STARTING && number == SIGTERM)) return;
-    say(phase == STARTING ? "stopping when training begins" : "stopping after this step, then saving",
-        !urges              ? ""
-        : phase == STARTING ? "; once more: stop now"
-                            : "; once more: stop now, unsaved");
+    const int now = atomic_load(&phase);
+    if (!speaks || now == ENDED || (now == STARTING && number == SIGTERM && atomic_load(&peers))) return;
+    if (now == STARTING)
+        say("stopping when training begins", urges ? "; once more: stop now" : "");
+    else
+        say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
 /* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
@@ -79,7 +80,9 @@ static void on_save(int number)
 {
     int error = errno;
     (void)number;
-    if (!atomic_exchange(&save_wanted, true) && speaks) say("saving after this step, then going on", "");
+    const int now = atomic_load(&phase);
+    if (!atomic_exchange(&save_wanted, true) && speaks && now != ENDED)
+        say(now == STARTING ? "saving after the first step" : "saving after this step", ", then going on");
     errno = error;
 }
 

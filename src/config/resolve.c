@@ -326,11 +326,12 @@ static zr_status note_two_pass(zr_config *config)
 }
 
 /* Where there is nothing to add up first, gradients are reduced as ever; else the stage shares less than it says. */
-static zr_status note_reduce_once(zr_config *config)
+static zr_status note_reduce_once(zr_config *config, int ranks)
 {
-    if (!config->reduce_once) return ZR_OK;
+    if (!config->reduce_once || ranks == 1 || zr_config_get_open(config).split) return ZR_OK;
     if (config->accumulation_steps == 1)
-        return zr__config_note(config, "gradient_reduction: step is micro where a step has one micro-batch");
+        return zr__config_note(config, "gradient_reduction: step does what micro does: a training step has one "
+                                       "micro-batch (gradient_accumulation_steps 1)");
     if (config->zero.stage < 2) return ZR_OK;
     return zr__config_note(config,
                            "gradient_reduction: step keeps the whole gradient on each rank, in fp32, which "
@@ -383,7 +384,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config));
     ZR_TRY(note_two_pass(config));
-    ZR_TRY(note_reduce_once(config));
+    ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(zr__config_note_all(config));
     return ZR_OK;
 }

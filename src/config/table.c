@@ -40,7 +40,8 @@ static const zr_key table[] = {
     STRING("model.preset", "null", FIELD(model.preset), ALL,
            .help =
                "a named shape, such as gpt2-124m: gives every size. Where neither optimizer nor scheduler is given, zr "
-               "train takes a recipe for that size: a warm-up, a cosine, clipping, GPT-3's learning rate"),
+               "train, "
+               "plan and simulate take a recipe for that size: a warm-up, a cosine, clipping, GPT-3's learning rate"),
     STRING("model.init", "null", FIELD(model.init), ALL,
            .help = "directory with config.json and model.safetensors to start from: gives every size"),
     NAMES("model.frozen", FIELD(model.frozen), ALL,
@@ -225,10 +226,10 @@ static const zr_key table[] = {
     NUMBER("gradient_clipping", "0.0", FIELD(gradient_clipping), ANY_NUMBER, ALL,
            .help = "largest global norm of the gradient; 0: no clipping"),
     EITHER("gradient_reduction", "micro|step", "\"micro\"", FIELD(reduce_once), ALL,
-           .help =
-               "when gradients are added over ranks. micro: after every micro-batch; step: once a step, which moves "
-               "fewer bytes where a step has several micro-batches, but at every stage each rank keeps the whole "
-               "gradient in fp32, and sums are in another order, so losses differ in the last digits"),
+           .help = "when gradients are added over ranks. micro: after every micro-batch; step: once a step, in fp32, "
+                   "which moves fewer bytes from three micro-batches a step on (in fp32 from two). At every stage each "
+                   "rank then keeps the whole gradient in fp32. Sums are in another order: losses differ in their last "
+                   "digits"),
     BOOL("prescale_gradients", "false", NO_FIELD, ONLY("false"), .help = "divide before the sum"),
     NUMBER("gradient_predivide_factor", "1", NO_FIELD, ANY_NUMBER, ONLY("1"), .help = "divisor before the sum"),
     BOOL("sparse_gradients", "false", NO_FIELD, ONLY("false"), .help = "sparse gradients of embeddings"),

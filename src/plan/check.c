@@ -148,7 +148,8 @@ static zr_status check_comm(const zr__proof *p)
                      step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
                      step->kind == ZR_STEP_REDUCE;
         bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
-        const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && p->plan->reduce_once && i < p->end;
+        const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && step->op < 0 && p->plan->reduce_once &&
+                              step->stream == ZR_STREAM_COMPUTE && i < p->end;
         if ((step->group != ZR_GROUP_SELF || adds_own) && p->plan->group[step->group].size == 1) moves = false;
         bool staged = !moves;
         ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
@@ -276,7 +277,8 @@ static zr_status check_saves(const zr__proof *p)
  * differ, two of those. Where states are saved, each of these with that and without it. */
 static zr_status check_rounds(zr__proof *p)
 {
-    const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 2;
+    /* Of two rounds the second is a later one, which what follows END comes behind. */
+    const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
     for (int pair = ZR__PAIR_STALE; pair <= ZR__PAIR_LATER; pair++) {

@@ -251,11 +251,13 @@ static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
     return use->reads && !works && !moved;
 }
 
-/* Are these sums of all ranks, or of several micro-batches? One rank's gradient is its own sum. */
+/* Are these sums of all ranks, or of several micro-batches? One rank's gradient is its own sum; what a rank adds up for
+ * a reduction that comes once a step is none yet. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
-    if (reduces(step)) return i > 0 && step->op < 0; /* sums of values are gathered as such */
+    const bool own = plan->reduce_once && plan->group[step->group].size == 1;
+    if (reduces(step)) return i > 0 && step->op < 0 && !own; /* sums of values are gathered as such */
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 

@@ -227,28 +227,34 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Everyone's pieces of a range, each to its owner and into the sums. In a group of one nothing moves: the computing
- * stream adds. last: these are the sums of all ranks, which add up over micro-batches. */
+/* Is this rank alone, so that the computing stream adds what it has made? */
+static bool is_alone(const zr_plan *plan, const level *v)
+{
+    return !plan->moves || v->by.group == ZR_GROUP_SELF;
+}
+
+/* Everyone's pieces of a range, each to its owner and into the sums. A rank alone adds its own. kept: these sums are of
+ * a whole micro-batch here, and add up over micro-batches. */
 static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level *v, int64_t first, int64_t count,
-                           const zr_state *from, const zr_state *sums, bool last)
+                           const zr_state *from, const zr_state *sums, bool kept)
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     const zr_range mine = range_of(v, first, count);
-    const bool in_place = sums->buffer == from->buffer, adds = last && plan->sum_f32;
-    const bool alone = plan->group[v->by.group].size == 1;
+    const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
+    const bool alone = is_alone(plan, v);
     const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && !alone;
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, first, count);
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
-    made->any_ranks = last && plan->layout.any_ranks;
+    made->any_ranks = kept && plan->layout.any_ranks;
     made->nccl = nccl;
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
     zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
-    for (int32_t i = 0; last && i < u->n_above; i++) {
+    for (int32_t i = 0; kept && i < u->n_above; i++) {
         const zr_state above = {u->above + i, ZR_F32, u->own};
         zr__list_use(l, step, zr__use_state(&above, mine, true, true));
     }
@@ -257,18 +263,18 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
 
 /* Along one stride, in buckets: the backward ends at the first. */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
-                         bool last)
+                         bool kept)
 {
     const zr_plan *plan = l->plan;
-    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && plan->group[v->by.group].size > 1;
+    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && !is_alone(plan, v);
     const int64_t range = reduced_range(plan, v);
     zr__id bucket = ZR_NONE;
     for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
         int64_t count = v->elems - first < range ? v->elems - first : range;
         if (!in_turn && !zr__list_again(l, bucket, first, count))
-            bucket = zr__list_bucket(l, reduce_range(l, unit, -1, v, first, count, from, sums, last));
+            bucket = zr__list_bucket(l, reduce_range(l, unit, -1, v, first, count, from, sums, kept));
         for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size; r++)
-            (void)reduce_range(l, unit, r, v, first, count, from, sums, last);
+            (void)reduce_range(l, unit, r, v, first, count, from, sums, kept);
         l->reduced[0] = l->newest;
     }
 }
@@ -286,12 +292,12 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-/* The sum of all ranks' `from`. last: as for reduce_range. */
-static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool last)
+/* The sum of all ranks' `from`. kept: as for reduce_range. */
+static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];
     if (levels_of(&l->plan->unit[unit].own, &whole, v) == 1) {
-        reduce_level(l, unit, &v[0], from, sums, last);
+        reduce_level(l, unit, &v[0], from, sums, kept);
         return;
     }
     /* Partial sums are not rounded: then all is one tree. */
@@ -300,7 +306,7 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
         ZR_F32,
         {.count = v[1].elems, .by = v[1].by}};
     reduce_level(l, unit, &v[1], from, &partial, false);
-    reduce_level(l, unit, &v[0], &partial, sums, last);
+    reduce_level(l, unit, &v[0], &partial, sums, kept);
 }
 
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
