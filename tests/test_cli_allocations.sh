@@ -78,6 +78,7 @@ also() {
 }
 goes_on() { cp -r run made && "$ZR" train "$1" --quiet --resume --train.output_dir=made --train.steps=4; }
 sed 's/text.txt/text.jsonl/g' c.json >lines.json
+rm -rf made
 "$ZR" train lines.json --quiet --train.output_dir=made || exit 1 # its tokens are in the cache
 cached() { # want of memory is no damage of the tokens in the cache
     for at in $(seq 500 1200); do

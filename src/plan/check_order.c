@@ -2,6 +2,8 @@
  * Of the proof of a plan: which step comes before which, found anew from streams and waits alone, and what follows for
  * buffers. Steps of one stream run in order, so of all that comes before a step the last of each stream says enough.
  */
+#include "base/grow.h"
+#include "base/sorted.h"
 #include "plan/check.h"
 
 #include <stdlib.h>
@@ -226,59 +228,99 @@ typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
+    int32_t begins; /* its first use of all; -1: it stays */
 } placed;
 
-static placed placed_of(const zr__proof *p, int32_t instance)
+/* false: it has no use, as check_conflicts counts them. */
+static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
-    placed x = {.buffer = buffer_of(p, instance)};
-    x.begin = x.buffer->offset;
-    x.end = x.begin + x.buffer->bytes;
-    for (int k = 0; k < ZR_STREAMS; k++) x.first[k] = x.last[k] = -1;
+    *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
+    x->begin = x->buffer->offset;
+    x->end = x->begin + x->buffer->bytes;
+    for (int k = 0; k < ZR_STREAMS; k++) x->first[k] = x->last[k] = -1;
+    if (x->end == x->begin || x->buffer->persistent) return x->end > x->begin;
     for (int32_t i = p->first[instance]; i < p->first[instance + 1]; i++) {
         const int32_t time = p->use[i].time;
         const zr_stream stream = p->s->step[zr__step_at(p, time)].stream;
-        if (x.first[stream] < 0) x.first[stream] = time;
-        x.last[stream] = time;
+        if (both ? follows_end(p, time) : time >= p->s->n_steps) continue;
+        if (x->begins < 0) x->begins = time;
+        if (x->first[stream] < 0) x->first[stream] = time;
+        x->last[stream] = time;
     }
-    return x;
+    return x->begins >= 0;
 }
 
-/* What follows END is held against the first round alone, in place of whichever round is the last. */
 static bool all_before(const zr__proof *p, const placed *a, const placed *b)
 {
     for (int i = 0; i < ZR_STREAMS; i++)
-        for (int j = 0; j < ZR_STREAMS; j++) {
-            const int32_t last = a->last[i], first = b->first[j];
-            if (last >= 0 && first >= 0 && !zr__happens_before(p, last, first) && !zr__never_meet(p, last, first))
-                return false;
-        }
+        for (int j = 0; j < ZR_STREAMS; j++)
+            if (a->last[i] >= 0 && b->first[j] >= 0 && !zr__happens_before(p, a->last[i], b->first[j])) return false;
     return true;
 }
 
-static int by_place(const void *x, const void *y)
+static int by_time(const void *x, const void *y)
 {
     const placed *a = x, *b = y;
     if (a->buffer->space != b->buffer->space) return a->buffer->space < b->buffer->space ? -1 : 1;
+    if (a->begins != b->begins) return a->begins < b->begins ? -1 : 1;
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Those that share bytes with buffer i stand behind it, or have been held against it. */
-static zr_status check_sharing(const zr__proof *p, const placed *list, int32_t n, int32_t i)
+/* Bytes of a space, and the last buffer that took them. */
+typedef struct taken {
+    int64_t begin, end;
+    const placed *by;
+} taken;
+
+typedef struct space_taken {
+    taken *list; /* apart from each other, by place */
+    int32_t n;
+    int64_t room;
+} space_taken;
+
+/* A buffer takes bytes that others have taken before. "Before" goes on from one to the next, so of all that had a byte
+ * only the last is held against it. */
+static zr_status take(const zr__proof *p, space_taken *t, const placed *x)
 {
-    const placed *x = &list[i];
-    for (const placed *y = x + 1; y < list + n && y->buffer->space == x->buffer->space && y->begin < x->end; y++) {
-        if (y->end == y->begin) continue;
-        bool apart = !x->buffer->persistent && !y->buffer->persistent && (all_before(p, x, y) || all_before(p, y, x));
-        ZR_CHECK(apart, ZR_ERR_INTERNAL, "buffers %s and %s share bytes while both may be in use", y->buffer->what,
-                 x->buffer->what);
+    int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
+            to = from;
+    taken put[3];
+    int32_t n = 0;
+    for (; to < t->n && t->list[to].begin < x->end; to++) {
+        const taken *its = &t->list[to];
+        ZR_CHECK(!its->by->buffer->persistent && all_before(p, its->by, x), ZR_ERR_INTERNAL,
+                 "buffers %s and %s share bytes while both may be in use", x->buffer->what, its->by->buffer->what);
     }
+    if (to > from && t->list[from].begin < x->begin)
+        put[n++] = (taken){t->list[from].begin, x->begin, t->list[from].by};
+    put[n++] = (taken){x->begin, x->end, x};
+    if (to > from && t->list[to - 1].end > x->end) put[n++] = (taken){x->end, t->list[to - 1].end, t->list[to - 1].by};
+    ZR_GROW(t->list, t->room, t->n + 2, "bytes to check");
+    memmove(t->list + from + n, t->list + to, (size_t)(t->n - to) * sizeof *t->list);
+    memcpy(t->list + from, put, (size_t)n * sizeof *put);
+    t->n += n - (to - from);
     return ZR_OK;
+}
+
+/* Buffers in the order of their first uses, in the first round and what follows END, or in both rounds. */
+static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
+{
+    space_taken t = {0};
+    int32_t n = 0;
+    zr_status st = ZR_OK;
+    for (int32_t b = 0; b < instances(p); b++) n += find_placed(p, b, both, &list[n]);
+    qsort(list, (size_t)n, sizeof *list, by_time);
+    for (int32_t i = 0; i < n && st == ZR_OK; i++) {
+        if (i > 0 && list[i].buffer->space != list[i - 1].buffer->space) t.n = 0;
+        st = take(p, &t, &list[i]);
+    }
+    zr_free(t.list);
+    return st;
 }
 
 static zr_status check_places(const zr__proof *p)
 {
     const int32_t n = instances(p);
-    zr_status st = ZR_OK;
     for (int32_t b = 0; b < n; b++) {
         const zr_buffer *x = buffer_of(p, b);
         const int64_t room = p->plan->space_bytes[x->space];
@@ -287,9 +329,8 @@ static zr_status check_places(const zr__proof *p)
     }
     placed *list = zr_alloc(sizeof *list * (size_t)(n + 1));
     ZR_CHECK(list, ZR_ERR_MEMORY, "no memory to check %d buffers", n);
-    for (int32_t b = 0; b < n; b++) list[b] = placed_of(p, b);
-    qsort(list, (size_t)n, sizeof *list, by_place);
-    for (int32_t i = 0; i < n && st == ZR_OK; i++) st = check_sharing(p, list, n, i);
+    zr_status st = check_sharing(p, list, false);
+    if (st == ZR_OK && p->times > p->s->n_steps) st = check_sharing(p, list, true);
     zr_free(list);
     return st;
 }

@@ -4,46 +4,54 @@
  * share bytes only when every use of one happens before the first write of the other in the order of
  * streams and waits; the position in the list proves nothing.
  *
- * Most pairs are far apart in the schedule. It is cut into stretches, and a buffer is held only
- * against those that share a stretch with it.
+ * Most pairs are far apart in the schedule, so a buffer is held only against those that may live in the same slices of
+ * time; and of these most are alive together, or never, which blocks of neighbours tell at once.
  */
 #include "base/grow.h"
-#include "base/sorted.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* More stretches leave fewer neighbours in each, but a buffer is put into all that it lives in: the most stretches of
- * which a buffer lives in at most STRETCHES_LIVED on average. */
-enum { STRETCHES_MOST = 64, STRETCHES_LIVED = 4 };
+/* At level l time is cut into 4^l slices, and a buffer stands at the finest level where it lives in two at most. So
+ * those that live long stand together, and a short-lived one meets few others. */
+enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: buffers for each slice of the finest level, on average */
 
 typedef struct span {
     int64_t bytes, offset;
     int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before its first one, which writes it */
     int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
-    int32_t buffer, from, to;  /* from, to: steps, then stretches, that it may be alive in */
+    int32_t buffer, from, to;  /* from, to: steps that it may be alive in */
     zr_space space;
 } span;
 
 typedef struct placed {
     int64_t offset, end; /* span's */
-    int64_t reach;       /* the highest end of this and all before it */
     const span *span;
 } placed;
 
-/* What is placed and may be alive in one stretch, by offset. */
-typedef struct stretch {
-    placed *placed;
+/* Neighbours by offset. */
+enum { BLOCK = 64 };
+typedef struct block {
+    placed item[BLOCK];
     int32_t n;
-    int64_t room;
-} stretch;
+    int64_t reach; /* the highest end */
+    int64_t hole;  /* bytes of the largest one between the first offset and it */
+    int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
+} block;
+
+/* What is placed and may be alive in one slice of a level, by offset. */
+typedef struct slice {
+    block **block;
+    int32_t n;
+    int64_t room, reach; /* reach: the highest end */
+} slice;
 
 typedef struct packing {
     span *span; /* by space, largest first */
     int64_t looks;
-    int32_t n_stretches;
-    stretch stretch[STRETCHES_MOST];
+    int32_t n_steps, levels, n_slices; /* n_slices: of all levels */
+    slice *slice;                      /* level by level */
 } packing;
 
 /* Without a branch a stream: the two are held against each other more often than anything else is done here. */
@@ -101,26 +109,51 @@ static span find_span(const zr__order *o, int32_t buffer)
     return x;
 }
 
-static void cut(packing *k, int32_t n, int32_t n_steps)
+/* Levels, for so many buffers. */
+static zr_status cut(packing *k, int32_t n, int32_t n_steps)
 {
-    int64_t lived = 1, steps = (int64_t)n * n_steps;
-    for (int32_t i = 0; i < n; i++) lived += k->span[i].to - k->span[i].from;
-    k->n_stretches = 1; /* a power of two: the same for models that differ little in this */
-    while (k->n_stretches < STRETCHES_MOST && 2 * k->n_stretches * lived <= STRETCHES_LIVED * steps)
-        k->n_stretches *= 2;
-    for (int32_t i = 0; i < n; i++) {
-        k->span[i].from = (int32_t)((int64_t)k->span[i].from * k->n_stretches / n_steps);
-        k->span[i].to = (int32_t)((int64_t)k->span[i].to * k->n_stretches / n_steps);
-    }
+    k->n_steps = n_steps;
+    k->levels = k->n_slices = 1;
+    while (k->levels < LEVELS_MOST && n >> 2 * k->levels >= SLICE_LEAST) k->n_slices += 1 << 2 * k->levels++;
+    k->slice = zr_alloc(sizeof *k->slice * (size_t)k->n_slices);
+    ZR_CHECK(k->slice, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    return ZR_OK;
 }
 
-/* Lowest place for `item` at `offset` or above in one stretch. */
-static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t offset)
+/* The slice of a level that a step is in. */
+static slice *slice_at(const packing *k, int level, int32_t step)
 {
-    /* What ends at `offset` or below is skipped. */
-    const int64_t begin = zr__sorted_below(s->placed, s->n, sizeof(placed), offsetof(placed, reach), offset + 1);
-    for (int64_t i = begin; i < s->n; i++) {
-        const placed *p = &s->placed[i];
+    const int64_t slices = (int64_t)1 << 2 * level;
+    return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
+}
+
+/* Is an item alive at the same time as all spans of a block, or as none? false: some of both, or not known. */
+static bool meets_all(const block *b, const span *item)
+{
+    bool none_before = false, none_behind = false;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        none_before |= b->least_last[s] > item->first[s];
+        none_behind |= item->last[s] > b->most_first[s];
+    }
+    return none_before && none_behind;
+}
+
+static bool meets_none(const block *b, const span *item)
+{
+    bool all_before = true, all_behind = true;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        all_before &= b->most_last[s] <= item->first[s];
+        all_behind &= item->last[s] <= b->least_first[s];
+    }
+    return all_before || all_behind;
+}
+
+/* Lowest place for `item` at `offset` or above, as far as one block tells. */
+static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t offset)
+{
+    if (meets_none(b, item)) return offset;
+    if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
+    for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
         if (p->end <= offset || before(p->span, item) || before(item, p->span)) continue;
@@ -129,27 +162,106 @@ static int64_t lowest(packing *k, const stretch *s, const span *item, int64_t of
     return offset;
 }
 
-static zr_status insert(stretch *s, const span *item)
+/* The same in one slice. */
+static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offset)
 {
-    ZR_GROW(s->placed, s->room, s->n + 1, "buffers to place");
-    int32_t at = s->n++;
-    int64_t end = item->offset + item->bytes;
-    for (; at > 0 && s->placed[at - 1].offset > item->offset; at--) {
-        s->placed[at] = s->placed[at - 1];
-        if (s->placed[at].reach < end) s->placed[at].reach = end;
+    if (s->reach <= offset) return offset;
+    for (int32_t i = 0; i < s->n && s->block[i]->item[0].offset < offset + item->bytes; i++) {
+        k->looks++;
+        if (s->block[i]->reach > offset) offset = lowest_in(k, s->block[i], item, offset);
     }
-    s->placed[at] = (placed){.offset = item->offset, .end = end, .reach = end, .span = item};
-    if (at > 0 && s->placed[at - 1].reach > end) s->placed[at].reach = s->placed[at - 1].reach;
+    return offset;
+}
+
+/* What holds for all spans of a block. */
+static void sum_up(block *b)
+{
+    b->reach = b->item[0].offset;
+    b->hole = 0;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        b->least_first[s] = b->least_last[s] = INT32_MAX;
+        b->most_first[s] = b->most_last[s] = -1;
+    }
+    for (const placed *p = b->item; p < b->item + b->n; p++) {
+        if (p->offset - b->reach > b->hole) b->hole = p->offset - b->reach;
+        if (p->end > b->reach) b->reach = p->end;
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            const int32_t first = p->span->first[s], last = p->span->last[s];
+            if (first < b->least_first[s]) b->least_first[s] = first;
+            if (first > b->most_first[s]) b->most_first[s] = first;
+            if (last < b->least_last[s]) b->least_last[s] = last;
+            if (last > b->most_last[s]) b->most_last[s] = last;
+        }
+    }
+}
+
+/* A new block behind block `at`, with the upper half of its items where it is full. */
+static zr_status split(slice *s, int32_t at)
+{
+    ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
+    block *upper = zr_alloc(sizeof *upper);
+    ZR_CHECK(upper, ZR_ERR_MEMORY, "no memory for %zu bytes to place buffers", sizeof *upper);
+    const int32_t behind = at + 1 < s->n ? at + 1 : s->n;
+    memmove(s->block + behind + 1, s->block + behind, (size_t)(s->n - behind) * sizeof *s->block);
+    s->block[behind] = upper;
+    if (s->n++ == 0) return ZR_OK;
+    block *lower = s->block[at];
+    upper->n = BLOCK / 2;
+    lower->n = BLOCK - upper->n;
+    memcpy(upper->item, lower->item + lower->n, (size_t)upper->n * sizeof *upper->item);
+    sum_up(upper);
+    sum_up(lower);
     return ZR_OK;
+}
+
+/* The last block that begins at this offset or below; the first where none does. */
+static int32_t block_at(const slice *s, int64_t offset)
+{
+    int32_t begin = 0, end = s->n;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (s->block[middle]->item[0].offset <= offset)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin > 0 ? begin - 1 : 0;
+}
+
+static zr_status insert(slice *s, const span *item)
+{
+    int32_t i = block_at(s, item->offset);
+    if (s->n == 0 || s->block[i]->n == BLOCK) {
+        ZR_TRY(split(s, i));
+        i = block_at(s, item->offset);
+    }
+    block *b = s->block[i];
+    int32_t at = b->n++;
+    for (; at > 0 && b->item[at - 1].offset > item->offset; at--) b->item[at] = b->item[at - 1];
+    b->item[at] = (placed){.offset = item->offset, .end = item->offset + item->bytes, .span = item};
+    sum_up(b);
+    if (b->reach > s->reach) s->reach = b->reach;
+    return ZR_OK;
+}
+
+static void clear(slice *s)
+{
+    for (int32_t i = 0; i < s->n; i++) zr_free(s->block[i]);
+    s->n = 0;
+    s->reach = 0;
 }
 
 static zr_status place(packing *k, span *item)
 {
-    for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all its stretches at once */
+    int level = k->levels - 1;
+    for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all slices at once */
         tried = item->offset;
-        for (int32_t i = item->from; i <= item->to; i++) item->offset = lowest(k, &k->stretch[i], item, item->offset);
+        for (int l = 0; l < k->levels; l++)
+            for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)
+                item->offset = lowest(k, s, item, item->offset);
     }
-    for (int32_t i = item->from; i <= item->to; i++) ZR_TRY(insert(&k->stretch[i], item));
+    while (slice_at(k, level, item->to) - slice_at(k, level, item->from) > 1) level--;
+    for (slice *s = slice_at(k, level, item->from); s <= slice_at(k, level, item->to); s++) ZR_TRY(insert(s, item));
     return ZR_OK;
 }
 
@@ -166,11 +278,11 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     k.span = zr_alloc(sizeof *k.span * (size_t)n);
     ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
     for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
-    cut(&k, n, schedule->n_steps);
+    ZR_TRY_GOTO(st, cut(&k, n, schedule->n_steps), done);
     qsort(k.span, (size_t)n, sizeof *k.span, by_size);
     for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
-        for (int j = 0; j < k.n_stretches && i > 0 && item->space != k.span[i - 1].space; j++) k.stretch[j].n = 0;
+        for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) clear(&k.slice[j]);
         ZR_TRY_GOTO(st, place(&k, item), done);
         const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
         schedule->buffer[item->buffer].offset = offset;
@@ -178,7 +290,11 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     }
     packed->looks = k.looks;
 done:
-    for (int i = 0; i < k.n_stretches; i++) zr_free(k.stretch[i].placed);
+    for (int i = 0; k.slice && i < k.n_slices; i++) {
+        clear(&k.slice[i]);
+        zr_free(k.slice[i].block);
+    }
+    zr_free(k.slice);
     zr_free(k.span);
     return st;
 }
