@@ -48,7 +48,7 @@ static void add_all(timer *t)
     l.norm_first = l.two_pass = true;
     timer_add(t, "stage 2, lean, two passes", l);
     l = base;
-    l.any_ranks = true;
+    l.rank_free_sums = true;
     timer_add(t, "stage 2, world", l);
 }
 

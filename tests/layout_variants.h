@@ -67,7 +67,7 @@ static inline trainer layout_trainer(int ranks, zr_dtype dtype, int64_t accum, d
 static inline bool layout_vary(trainer *run, const layout_variant *v)
 {
     const zr_layout had = run->layout;
-    bool one = had.accum == 1 && !had.any_ranks;
+    bool one = had.accum == 1 && !had.rank_free_sums;
     if (v->set.two_pass && !one) return false;
     if (v->set.reduce == ZR_REDUCE_ALL_REDUCE && had.stage > (one ? 1 : 0)) return false;
     run->layout = v->set;
@@ -81,7 +81,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.seq = had.seq;
     run->layout.accum = had.accum;
     run->layout.norm_first = had.norm_first;
-    run->layout.any_ranks = had.any_ranks;
+    run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
     /* Without lanes it is only other places and waits: held against a run with it. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;

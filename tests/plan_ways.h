@@ -60,7 +60,7 @@ static inline bool choose(zr_layout *l, int way)
         l->reduce_bucket_elems = 5000;
         return l->stage <= 1;
     case 6:
-        l->any_ranks = true;
+        l->rank_free_sums = true;
         l->accum = 3;
         return (l->ranks & (l->ranks - 1)) == 0;
     case 7:
@@ -122,7 +122,7 @@ static inline zr_layout mixed_layout(int i)
         l.hierarchical = true;
         break;
     case 4:
-        l.any_ranks = true;
+        l.rank_free_sums = true;
         break;
     case 5: /* a second partition */
         l.host_ranks = l.hpz_ranks = 2;

@@ -32,6 +32,27 @@ check "... to the bit" same flat levels
 check "... planned and measured" as_planned levels across_hosts
 check "... groups are not named where there are none" sh -c '! grep -q within levels/run.json'
 check "... a plan shows what travels between hosts" sh -c "'$ZR' plan c.json --ranks 4 --parallel.ranks_per_host=2 | grep 'across hosts'"
+# Ranks that share layers: two on each host, of which two data-parallel ranks make a group.
+shared() { # DIR KEYS...
+    dir=$1
+    shift
+    "$ZR" train c.json --ranks 8 --quiet --parallel.tensor=2 --parallel.ranks_per_host=4 --train.output_dir="$dir" "$@"
+}
+check "two ranks a layer" shared pairs
+for way in zero_optimization.mics_shard_size=2 zero_optimization.zero_hpz_partition_size=2 collectives.hierarchical=true; do
+    check "... with $way" shared pairs-$way --$way
+    check "... to the bit" same pairs pairs-$way
+    check "... planned and measured" as_planned pairs-$way data tensor across_hosts
+done
+fewer() { # of gathers across hosts with a key than without
+    gathered() { part "$1" measured | sed 's/.*"across_hosts": {"reduce_scatter": [0-9]*, "all_gather": \([0-9]*\).*/\1/'; }
+    [ "$(gathered "pairs-$1")" -gt 0 ] && [ "$(gathered "pairs-$1")" -lt "$(gathered pairs)" ]
+}
+for way in zero_optimization.mics_shard_size=2 zero_optimization.zero_hpz_partition_size=2 collectives.hierarchical=true; do
+    check "fewer bytes between hosts with $way" fewer $way
+done
+check "layers that reach beyond a host" code 78 shared wide --parallel.ranks_per_host=1 --collectives.hierarchical=true
+check "... say what is wanted" grep -q 'hosts of 1 ranks .*all ranks of a layer are wanted on one host' err
 mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi

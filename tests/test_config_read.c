@@ -63,7 +63,7 @@ static void defaults(void **state)
     assert_null(c->train.output_dir);
     assert_int_equal(c->memory.layout, ZR_LAYOUT_LEAN);
     assert_int_equal(c->memory.norm, ZR_NORM_ONE_PASS);
-    assert_false(c->train.any_ranks || c->fp16 || c->bf16 || c->collectives.fused);
+    assert_false(c->train.rank_free_sums || c->fp16 || c->bf16 || c->collectives.fused);
     assert_int_equal(c->recompute.policy, ZR_POLICY_NONE);
     assert_int_equal(c->recompute.every, 1);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_SCATTER);
@@ -139,7 +139,7 @@ static void keys_of_the_schedule(void **state)
     assert_int_equal(c->zero.max_live_elems, 1000000000);
     assert_int_equal(c->zero.max_reuse_elems, 300000000);
     assert_int_equal(c->memory.layout, ZR_LAYOUT_PAPER);
-    assert_true(c->train.any_ranks);
+    assert_true(c->train.rank_free_sums);
     assert_int_equal(c->recompute.policy, ZR_POLICY_UNIT);
     assert_int_equal(c->recompute.every, 5);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);

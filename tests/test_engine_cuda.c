@@ -85,13 +85,13 @@ static void reduced_once(void **state)
 }
 
 /* Sums that do not depend on the number of ranks. */
-static void any_ranks(void **state)
+static void rank_free_sums(void **state)
 {
     (void)state;
     trainer want = short_rows(layout_trainer(1, ZR_F32, 4, 0.5));
     want.steps = 2;
     on_gpus(&want);
-    want.layout.any_ranks = true;
+    want.layout.rank_free_sums = true;
     trainer_run(&want);
     for (int ranks = 2; ranks <= 4; ranks *= 2)
         for (int stage = ranks == 4; stage <= 3; stage += 2) {
@@ -271,7 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts),
-        cmocka_unit_test(any_ranks),
+        cmocka_unit_test(rank_free_sums),
         cmocka_unit_test(reduced_once),
         cmocka_unit_test(shared_layers),
         cmocka_unit_test(frozen),

@@ -205,7 +205,7 @@ static void test_any_ranks(void **state)
     model.frozen = patterns[1];
     one.model = &model;
     one.arg = &all;
-    one.layout.any_ranks = true;
+    one.layout.rank_free_sums = true;
     run_still(&one);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
         trainer run = one;

@@ -24,7 +24,7 @@ static bool regroup(zr_layout *l, const grouping *g, int local)
     if (g->hpz && l->stage != 3) return false;
     l->shard_ranks = g->shard * local;
     l->hpz_ranks = g->hpz * local;
-    l->host_ranks = local;
+    l->host_ranks = local * l->tensor;
     l->hierarchical = g->hierarchical;
     return true;
 }
@@ -102,10 +102,26 @@ static void test_world(void **state)
 {
     (void)state;
     trainer two = layout_trainer(2, ZR_F32, 4, 0.5), four = layout_trainer(4, ZR_F32, 2, 0.5);
-    two.layout.any_ranks = four.layout.any_ranks = true;
+    two.layout.rank_free_sums = four.layout.rank_free_sums = true;
     two.layout.stage = four.layout.stage = 2;
     trainer_run(&two);
     compare_groupings(&two, four, 2);
+}
+
+/* Ranks that share layers: groups are of those of the same part. Two hosts of four, two data-parallel ranks each. */
+static void test_shared_layers(void **state)
+{
+    (void)state;
+    for (int accum = 1; accum <= 2; accum++) {
+        trainer run = layout_trainer(4, accum == 1 ? ZR_F32 : ZR_BF16, accum, 0.5);
+        run.config.n_head = 2;
+        run.config.n_embd = 24;
+        run.layout.tensor = 2;
+        run.layout.batch = 2;
+        run.layout.sequence = accum == 1 ? ZR_SEQUENCE_OFF : ZR_SEQUENCE_KEEP;
+        run.steps = 2;
+        compare(run, 2);
+    }
 }
 
 int main(void)
@@ -115,6 +131,7 @@ int main(void)
         cmocka_unit_test(test_eight_as_two_by_four),
         cmocka_unit_test(test_lean),
         cmocka_unit_test(test_world),
+        cmocka_unit_test(test_shared_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

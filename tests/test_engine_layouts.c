@@ -102,7 +102,7 @@ static void test_cheap_ops_kept(void **state)
 static void check_near_layout(const trainer *world)
 {
     trainer layout = *world;
-    layout.layout.any_ranks = false;
+    layout.layout.rank_free_sums = false;
     trainer_run(&layout);
     for (int i = 0; i < layout.steps; i++) {
         assert_float_equal(world->loss[i], layout.loss[i], 1e-4 * layout.loss[i]);
@@ -120,7 +120,7 @@ static void check_world(zr_dtype dtype, int64_t micro_batches, double clip)
         for (int stage = 0; stage <= 3; stage++) {
             trainer got = layout_trainer(ranks, dtype, micro_batches / ranks, clip);
             got.layout.stage = stage;
-            got.layout.any_ranks = true;
+            got.layout.rank_free_sums = true;
             got.layout.batch = 1;
             while (!layout_vary(&got, &layout_variants[turn++ % LAYOUT_VARIANTS])) continue;
             trainer_run(&got);
@@ -145,7 +145,7 @@ static void test_world_is_not_layout(void **state)
 {
     (void)state;
     trainer layout = layout_trainer(1, ZR_F32, 8, 0), world = layout;
-    world.layout.any_ranks = true;
+    world.layout.rank_free_sums = true;
     trainer_run(&layout);
     trainer_run(&world);
     assert_true(layout.weights != world.weights);

@@ -189,7 +189,7 @@ static void test_any_ranks(void **state)
 {
     (void)state;
     trainer one = noisy(1, 4);
-    one.layout.any_ranks = true;
+    one.layout.rank_free_sums = true;
     trainer_run(&one);
     assert_near(one.micro[0], by_hand(&one), 1e-12);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {

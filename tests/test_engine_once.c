@@ -117,7 +117,7 @@ static void refused(void **state)
 {
     (void)state;
     trainer run = once(2, ZR_F32, 2);
-    run.layout.any_ranks = true;
+    run.layout.rank_free_sums = true;
     assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "once a step"));
 }

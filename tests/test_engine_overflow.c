@@ -235,12 +235,12 @@ static void test_bad_loss(void **state)
         trainer run = two_ranks(3, ZR_F32, 1);
         run.kernels = spoiling;
         for (int world = 0; world <= 1; world++) {
-            run.layout.any_ranks = world;
+            run.layout.rank_free_sums = world;
             trainer_run(&run);
             assert_true(run.skipped[0] && !isfinite(run.loss[0]) && isfinite(run.norm[0]));
             assert_int_equal(run.bad_param[0], -1);
         }
-        run.layout.any_ranks = run.skipped[0] = false;
+        run.layout.rank_free_sums = run.skipped[0] = false;
         run.layout.states = ZR_STATES_LEAN;
         assert_diverges(&run, "the loss is not finite in step 1", "0 of 4 units");
     }
@@ -253,7 +253,7 @@ static void test_world_skips(void **state)
     for (int stage = 0; stage <= 3; stage++) {
         spoil("linear_db", 1);
         trainer run = two_ranks(stage, ZR_F32, 3), before = two_ranks(stage, ZR_F32, 1);
-        run.layout.any_ranks = before.layout.any_ranks = true;
+        run.layout.rank_free_sums = before.layout.rank_free_sums = true;
         run.kernels = spoiling;
         run.steps = 2;
         trainer_run(&before);

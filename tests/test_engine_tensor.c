@@ -112,7 +112,7 @@ static void every_layout_trains(void **state)
             if (i > 6) l->sequence = i % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
             l->states = way < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
             l->norm_first = l->two_pass = way == 1;
-            l->any_ranks = way == 2;
+            l->rank_free_sums = way == 2;
             if (way == 3) l->dtype = l->wire_dtype = ZR_BF16;
             if (way == 4) l->recompute = ZR_RECOMPUTE_UNIT;
             l->offload_checkpoints = way == 4;

@@ -202,9 +202,9 @@ static void test_broken_nccl(void **state)
     pieces->range.first = 32;
     expect_broken(plan, "whole pieces side by side");
     pieces->range.first = 0;
-    step->any_ranks = true;
+    step->rank_free_sums = true;
     expect_broken(plan, "nothing that NCCL sums");
-    step->any_ranks = false;
+    step->rank_free_sums = false;
     update->nccl = true;
     expect_broken(plan, "nothing that NCCL sums");
     update->nccl = false;

@@ -86,7 +86,7 @@ static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         if (s->use[u].range.count == 0) continue;
-        s->use[u].range.first += s->use[u].moves ? 0 : elems;
+        s->use[u].range.first += s->use[u].in_bucket ? 0 : elems;
         s->use[u].range.count -= elems;
     }
     if (step->range.count == 0) return;

@@ -250,14 +250,14 @@ static void test_world_accumulators(void **state)
         for (int stage = 0; stage <= 3; stage += 3) {
             zr_layout l = layout_of(4, stage, ZR_F32);
             l.accum = k[i];
-            l.any_ranks = true;
+            l.rank_free_sums = true;
             zr_plan *plan = plan_of("gpt2-124m", &l);
             const zr_plan_unit *u = &plan->unit[1];
-            assert_int_equal(u->n_above + 1, n[i]);
+            assert_int_equal(u->n_open_sums + 1, n[i]);
             int64_t lowest = stage == 0 ? u->padded_elems : u->shard_elems;
             assert_int_equal(plan->persistent[u->sums.buffer].bytes, 4 * lowest);
-            for (int32_t a = 0; a < u->n_above; a++)
-                assert_int_equal(plan->persistent[u->above + a].bytes, 4 * u->shard_elems);
+            for (int32_t a = 0; a < u->n_open_sums; a++)
+                assert_int_equal(plan->persistent[u->open_sums + a].bytes, 4 * u->shard_elems);
             zr_plan_destroy(&plan);
         }
 }
@@ -272,17 +272,19 @@ static void test_excluded(void **state)
     } cases[] = {
         {{.two_pass = true, .accum = 1, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
         {{.two_pass = true, .states = ZR_STATES_LEAN, .accum = 2, .ranks = 1}, ZR_ERR_CONFIG, "two passes"},
-        {{.any_ranks = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
+        {{.rank_free_sums = true, .accum = 1, .ranks = 3}, ZR_ERR_CONFIG, "power of two"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 2, .accum = 1, .ranks = 2}, ZR_ERR_CONFIG, "stages 0 and 1"},
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 2, .ranks = 2}, ZR_ERR_UNSUPPORTED, "2 micro-batches"},
-        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .any_ranks = true},
+        {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .rank_free_sums = true},
          ZR_ERR_UNSUPPORTED,
          "step, train.reproducible world"},
         {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
-        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .any_ranks = true}, ZR_ERR_CONFIG, "an order of its own"},
+        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .rank_free_sums = true},
+         ZR_ERR_CONFIG,
+         "an order of its own"},
         {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
         {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 4, .shard_ranks = 2}, ZR_ERR_UNSUPPORTED, "groups within"},
-        {{.any_ranks = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
+        {{.rank_free_sums = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
         {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
         {{.accum = 1, .ranks = 2, .live_elems = -7}, ZR_ERR_CONFIG, "zr_layout.live_elems is -7"},
     };
@@ -293,7 +295,7 @@ static void test_excluded(void **state)
         l.two_pass = cases[c].set.two_pass;
         l.states = cases[c].set.states;
         l.accum = cases[c].set.accum;
-        l.any_ranks = cases[c].set.any_ranks;
+        l.rank_free_sums = cases[c].set.rank_free_sums;
         l.reduce = cases[c].set.reduce;
         l.fused_buffer = cases[c].set.fused_buffer;
         l.shard_ranks = cases[c].set.shard_ranks;

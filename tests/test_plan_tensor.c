@@ -202,7 +202,7 @@ static void checkpoints_astray_are_seen(void **state)
         if (fault == 5) copied(s, true)->range.first++;
         if (fault == 6) copied(s, false)->range.count--;
         if (fault == 7) copied(s, false)->dtype = ZR_BF16;
-        if (fault == 8) s->use[first->uses].range.base = (zr_stride){-1, ZR_GROUP_TENSOR};
+        if (fault == 8) s->use[first->uses].range.outer = (zr_stride){-1, ZR_GROUP_TENSOR};
         if (zr_plan_check(plan) != ZR_ERR_INTERNAL) fail_msg("fault %d is not seen", fault);
         zr_plan_destroy(&plan);
     }

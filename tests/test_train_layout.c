@@ -30,7 +30,7 @@ static void defaults(void **state)
     assert_int_equal(l.dtype, ZR_F32);
     assert_int_equal(l.wire_dtype, ZR_F32);
     assert_int_equal(l.states, ZR_STATES_LEAN);
-    assert_false(l.norm_first || l.two_pass || l.any_ranks || l.fused_buffer);
+    assert_false(l.norm_first || l.two_pass || l.rank_free_sums || l.fused_buffer);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_NONE);
     assert_int_equal(l.recompute_every, 1);
     assert_int_equal(l.limit_bytes, 0);
@@ -112,7 +112,7 @@ static void the_schedule(void **state)
     assert_int_equal(l.persist_model_elems, 13);
     assert_int_equal(l.live_elems, 17);
     assert_int_equal(l.reuse_elems, 19);
-    assert_true(l.two_pass && l.norm_first && !l.fused_buffer && !l.any_ranks);
+    assert_true(l.two_pass && l.norm_first && !l.fused_buffer && !l.rank_free_sums);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_UNIT);
     assert_int_equal(l.recompute_every, 3);
     assert_int_equal(l.limit_bytes, 0); /* the limit is the check's, policy auto alone plans by it */
@@ -135,7 +135,7 @@ static void the_schedule(void **state)
     assert_true(l.reduce == ZR_REDUCE_NCCL && !l.hierarchical && l.host_ranks == 2);
     /* Where the gradient is kept anyway its norm needs no second pass. */
     l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"train\": {\"reproducible\": \"world\"}}", 2);
-    assert_true(l.any_ranks && !l.two_pass);
+    assert_true(l.rank_free_sums && !l.two_pass);
     l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"gradient_accumulation_steps\": 2}", 2);
     assert_false(l.two_pass);
 }

@@ -105,10 +105,10 @@ typedef struct zr_config {
         int64_t save_interval;     /* 0: none */
         bool save_end;             /* a checkpoint of the last step, whatever the interval */
         int64_t keep_last;
-        bool keep_best;   /* weights of the lowest val_loss */
-        bool any_ranks;   /* "reproducible": same bits for any number of ranks that is a power of two */
-        bool noise_scale; /* "gradient_noise_scale" */
-        bool tensorboard; /* an event file beside metrics.jsonl */
+        bool keep_best;      /* weights of the lowest val_loss */
+        bool rank_free_sums; /* "reproducible": same bits for any number of ranks that is a power of two */
+        bool noise_scale;    /* "gradient_noise_scale" */
+        bool tensorboard;    /* an event file beside metrics.jsonl */
     } train;
     struct {
         zr_config_optimizer type;

@@ -97,9 +97,10 @@ typedef struct zr_layout {
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
-    bool norm_first;  /* the whole gradient's norm must be known before the first update: clipping, loss scale */
-    bool two_pass;    /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
-    bool any_ranks;   /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3) */
+    bool norm_first;     /* the whole gradient's norm must be known before the first update: clipping, loss scale */
+    bool two_pass;       /* lean: run the backward twice, first for the norm, so that no gradient is kept for it */
+    bool rank_free_sums; /* sums that do not depend on the number of ranks, a power of two (ARCHITECTURE.md, section 3)
+                          */
     bool reduce_once; /* gradients are added up over the micro-batches first, whole and in fp32 on each rank, and over
                          ranks once a step, whatever the stage; with one micro-batch or one rank no difference */
     zr_recompute recompute;
@@ -125,15 +126,15 @@ typedef struct zr_layout {
 } zr_layout;
 
 /** Numbers of a rank that NORM exchanges: squares of the gradient, loss, first parameter with a bad gradient; of
- * any_ranks the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
+ * rank_free_sums the first two as exact sums. Numbers that AGREE exchanges: that parameter, whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
-#define ZR_NORM_SCALARS_ANY_RANKS (2 * ZR_EXACT_LIMBS + 1)
+#define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
 /** Those of NORM, with the squares of micro-gradients where these are taken, last and like the first. */
-static inline int zr_norm_scalars(bool any_ranks, bool micro)
+static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
 {
-    const int more = any_ranks ? ZR_EXACT_LIMBS : 1;
-    return (any_ranks ? ZR_NORM_SCALARS_ANY_RANKS : ZR_NORM_SCALARS) + (micro ? more : 0);
+    const int more = rank_free_sums ? ZR_EXACT_LIMBS : 1;
+    return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro ? more : 0);
 }
 
 /** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
@@ -301,11 +302,11 @@ typedef struct __attribute__((packed, aligned(4))) zr_stride {
     int32_t group;
 } zr_stride;
 
-/** `count` elements from `first` + by.elems times this rank's place in by.group, likewise for base: that is all by
+/** `count` elements from `first` + by.elems times this rank's place in by.group, likewise for outer: that is all by
  *  which ranks differ. */
 typedef struct zr_range {
     int64_t first, count;
-    zr_stride by, base;
+    zr_stride by, outer;
 } zr_range;
 
 /** A use of a buffer by a step: these elements of it. */
@@ -313,15 +314,15 @@ typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: an optional operand that is absent */
     zr_dtype dtype : 8;
     bool reads : 1, writes : 1;
-    bool each : 1;  /* the ranges of all ranks along range.by, not this rank's alone */
-    bool moves : 1; /* range.first counts from the step's range.first: buckets of one move share their uses */
-    zr_range range; /* in elements of dtype; count 0: all of the buffer, of no type */
+    bool each : 1;      /* the ranges of all ranks along range.by, not this rank's alone */
+    bool in_bucket : 1; /* range.first counts from the step's range.first: buckets of one move share their uses */
+    zr_range range;     /* in elements of dtype; count 0: all of the buffer, of no type */
 } zr_use;
 
 /** First element of a use by a step of this range, on ranks at place 0. */
 static inline int64_t zr_use_first(const zr_use *use, const zr_range *step)
 {
-    return use->range.first + (use->moves ? step->first : 0);
+    return use->range.first + (use->in_bucket ? step->first : 0);
 }
 
 /** In which rounds of REPEAT a step runs. */
@@ -353,12 +354,12 @@ typedef struct zr_step {
     zr_step_kind kind : 8;
     zr_stream stream : 8;
     zr_when when : 8;
-    bool replay;    /* RUN: computed again in the backward, by the policy or because it is cheap */
-    bool adds;      /* REDUCE_SCATTER, REDUCE, SQUARE_MICRO: from the second round on to the sums that are there */
-    bool any_ranks; /* reductions, SQUARE, SQUARE_MICRO, NORM: sums that do not depend on the number of ranks */
-    bool nccl;      /* REDUCE_SCATTER: NCCL adds */
-    bool restores;  /* GATHER: of a checkpoint that the ranks of a layer keep in pieces */
-    int32_t group;  /* the ranks that take part */
+    bool replay;         /* RUN: computed again in the backward, by the policy or because it is cheap */
+    bool adds;           /* REDUCE_SCATTER, REDUCE, SQUARE_MICRO: from the second round on to the sums that are there */
+    bool rank_free_sums; /* reductions, SQUARE, SQUARE_MICRO, NORM: sums that do not depend on the number of ranks */
+    bool nccl;           /* REDUCE_SCATTER: NCCL adds */
+    bool restores;       /* GATHER: of a checkpoint that the ranks of a layer keep in pieces */
+    int32_t group;       /* the ranks that take part */
     int32_t unit;
     int32_t op;           /* RUN; also GATHER and REDUCE_SCATTER that are written for an op (zr_op_def.join), GATHER of
                              a checkpoint: which has made it; else -1 */
@@ -411,13 +412,13 @@ typedef struct zr_plan_unit {
     bool gathered;          /* stage 3: the whole unit exists only around its uses */
     zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
     zr_state param;         /* not kept where it is cast from the master */
-    zr_state second;        /* hpZ: of the parameters, fresh from a step's first gather on */
+    zr_state hpz_shard;     /* hpZ: of the parameters, fresh from a step's first gather on */
     zr_state grad;          /* of a micro-batch, in the wire type; not kept where it lives in a schedule */
     zr_state sums;          /* of a step, which the update reads: fp32 accumulators, or grad */
     zr_state master;        /* fp32, of 16-bit runs; none of a unit that does not train */
     zr_state slot[4];       /* states of the optimizer, fp32 */
-    int32_t above;          /* of any_ranks: n_above accumulators of the own shard, one buffer after the other */
-    int32_t n_above;
+    int32_t open_sums; /* of rank_free_sums: n_open_sums accumulators of the own shard, one buffer after the other */
+    int32_t n_open_sums;
     int32_t saved;        /* ZR_SAVE_COPY: buffers of the own shard's parameters and states, one after the other */
     int32_t square;       /* buffer of a zr_square, ZR_NONE without training */
     int32_t micro_square; /* of another, ZR_NONE without zr_layout.micro_squares */

@@ -96,7 +96,7 @@ static zr_status check_nccl(const zr_config *config, const zr__source *source)
     if (config->device != ZR_DEVICE_CUDA)
         return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
                         "nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, or reduce_scatter");
-    if (config->train.any_ranks)
+    if (config->train.rank_free_sums)
         return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
                         "nccl adds in an order that NCCL chooses, train.reproducible world promises the bits; choose "
                         "one of the two");
@@ -133,7 +133,7 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
         return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
                         "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
                         "choose one of the two");
-    if (config->reduce_once && config->train.any_ranks)
+    if (config->reduce_once && config->train.rank_free_sums)
         return fail_key(
             source, "", "gradient_reduction", ZR_ERR_UNSUPPORTED,
             "step adds micro-batches up before ranks, train.reproducible world promises the bits of another "

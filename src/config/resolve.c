@@ -268,7 +268,7 @@ static zr_status note_fp16(zr_config *config)
 /* The same micro-batches on fewer or more ranks make the same tree of sums only when each number is half the next. */
 static zr_status check_world(const zr_config *config, int ranks)
 {
-    if (!config->train.any_ranks || (ranks & (ranks - 1)) == 0) return ZR_OK;
+    if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
     int64_t below = 1;
     while (below * 2 < ranks) below *= 2;
     return zr__config_refuse(config,
@@ -318,7 +318,7 @@ static zr_status check_keep_best(const zr_config *config)
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
-                      : config->train.any_ranks      ? "train.reproducible world"
+                      : config->train.rank_free_sums ? "train.reproducible world"
                                                      : NULL;
     if (config->memory.norm != ZR_NORM_TWO_PASS || !why) return ZR_OK;
     return zr__config_note(config, "memory.norm: two_pass has no effect here: with %s the gradient is kept anyway",
@@ -342,12 +342,12 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
 /* At stage 1 an all-reduce leaves no owner's sums to which the next micro-batch's could be added. */
 static zr_status check_all_reduce(const zr_config *config)
 {
-    bool added = config->accumulation_steps > 1 || config->train.any_ranks;
+    bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
     ZR_CHECK(config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE || config->zero.stage != 1 || !added,
              ZR_ERR_UNSUPPORTED,
              "%s: collectives.reduce: all_reduce at zero_optimization.stage 1 is available with one micro-batch a step "
              "and train.reproducible layout only, and there are %" PRId64 " with %s; use reduce_scatter, or stage 0",
-             config->state->name, config->accumulation_steps, config->train.any_ranks ? "world" : "layout");
+             config->state->name, config->accumulation_steps, config->train.rank_free_sums ? "world" : "layout");
     return ZR_OK;
 }
 

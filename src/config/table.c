@@ -158,7 +158,7 @@ static const zr_key table[] = {
          .help =
              "keep the weights of the evaluation with the lowest val_loss, as a Hugging Face directory: best/ in the "
              "run's directory. Wants data.val and an eval_interval"),
-    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.any_ranks), ALL,
+    EITHER("train.reproducible", "layout|world", "\"layout\"", FIELD(train.rank_free_sums), ALL,
            .help = "which runs give the same bits. layout: all stages, buckets, layouts and transports on the same "
                    "number of ranks; world: also on 1, 2, 4, 8 ... ranks, at some cost in time and memory"),
     BOOL("train.gradient_noise_scale", "false", FIELD(train.noise_scale), ALL,
@@ -322,16 +322,18 @@ static const zr_key table[] = {
          .help = "old name of offload_param"),
     BOOL(ZERO "cpu_offload_use_pin_memory", "false", UNUSED, .help = "read with an offload only"),
     INT(ZERO "zero_hpz_partition_size", "1", FIELD(zero.hpz_partition_ranks), FROM(1), ALL,
-        .help = "ZeRO++'s hpZ, at stage 3: a second copy of the parameters, sharded over so many neighbouring ranks "
-                "(those of a host), from which a step gathers after its first gather. A power of two"),
+        .help =
+            "ZeRO++'s hpZ, at stage 3: a second copy of the parameters, sharded over so many neighbouring "
+            "data-parallel ranks (those of a host), from which a step gathers after its first gather. A power of two"),
     BOOL(ZERO "zero_quantized_weights", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized gathers"),
     BOOL(ZERO "zero_quantized_nontrainable_weights", "false", NO_FIELD, ONLY("false"),
          .help = "ZeRO++: quantized gathers"),
     BOOL(ZERO "zero_quantized_gradients", "false", NO_FIELD, ONLY("false"), .help = "ZeRO++: quantized exchange"),
     ANY(ZERO "zeropp_loco_param.*", UNUSED, .help = "read with zero_quantized_gradients only"),
     INT(ZERO "mics_shard_size", "-1", FIELD(zero.mics_shard_ranks), .min = -1, .max = ZR_CONFIG_MAX_INT, ALL,
-        .help = "MiCS, hybrid sharding: states are sharded over so many neighbouring ranks and replicated across. A "
-                "power of two; -1: over all"),
+        .help =
+            "MiCS, hybrid sharding: states are sharded over so many neighbouring data-parallel ranks and replicated "
+            "across. A power of two; -1: over all"),
     BOOL(ZERO "mics_hierarchical_params_gather", "false", NO_FIELD, ONLY("false"), .help = "MiCS: gather in two steps"),
 
     CHOICE(
@@ -371,8 +373,9 @@ static const zr_key table[] = {
     CHOICE("collectives.gather", "all_gather|broadcast", "\"all_gather\"", FIELD(collectives.gather), ALL,
            .help = "how parameters are gathered. broadcast, for comparison: one after the other, each from its owner"),
     SWITCH("collectives.hierarchical", AUTO, FIELD(collectives.hierarchical), ALL,
-           .help = "gathers and reductions first within a host, then across, where partial sums travel in fp32. auto: "
-                   "where there are several hosts with the same number of ranks, a power of two"),
+           .help =
+               "gathers and reductions first within a host, then across, where partial sums travel in fp32. auto: "
+               "where there are several hosts with the same number of ranks, a power of two, and parallel.tensor is 1"),
     EITHER("collectives.buffer", "constant|fused", "\"constant\"", FIELD(collectives.fused), ALL,
            .help = "staging memory of exchanges. fused, for comparison: one buffer as large as the model"),
 

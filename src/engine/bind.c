@@ -15,7 +15,7 @@ char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer)
 int64_t zr__first(const zr_engine *engine, const zr_range *range)
 {
     return range->first + engine->place[range->by.group] * range->by.elems +
-           engine->place[range->base.group] * range->base.elems;
+           engine->place[range->outer.group] * range->outer.elems;
 }
 
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)

@@ -243,7 +243,7 @@ static void begin_step(zr_engine *e, const zr_step_args *args)
     e->batch.step = e->runtime.step = args->step;
     e->runtime.loss_seed = (float)(e->mean * e->scale);
     *(zr_exact *)zr__result(e, e->plan->loss) = (zr_exact){0};
-    *(zr_verdict *)zr__result(e, e->plan->verdict) = (zr_verdict){.bad_param = -1, .skipped = e->dry};
+    *(zr_verdict *)zr__result(e, e->plan->verdict) = (zr_verdict){.bad_param = -1, .skipped = e->probing};
     e->updated = 0;
 }
 
@@ -313,11 +313,11 @@ zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result
 {
     ZR_TRY(check_step(e, args, result));
     ZR_TRY(zr_engine_flush(e));
-    e->dry = true;
+    e->probing = true;
     begin_step(e, args);
     e->refresh = false;
     zr_status st = zr__walk(e, ZR_SCHEDULE_TRAIN);
-    e->dry = false;
+    e->probing = false;
     *result = result_of(e);
     return batch_failure(e, st);
 }
@@ -382,19 +382,19 @@ static zr_status read_value(void *arg, zr_device *device, int64_t index)
 }
 
 /* Bytes in a space. */
-typedef struct stretch {
+typedef struct extent {
     zr_space space;
     int64_t begin, end;
-} stretch;
+} extent;
 
-static stretch bytes_of(const zr_schedule *s, const zr_use *use)
+static extent bytes_of(const zr_schedule *s, const zr_use *use)
 {
     const zr_buffer *b = &s->buffer[use->buffer];
     const int64_t size = zr_dtype_bytes(use->dtype), begin = b->offset + use->range.first * size;
-    return (stretch){b->space, begin, begin + use->range.count * size};
+    return (extent){b->space, begin, begin + use->range.count * size};
 }
 
-static bool share(const stretch *a, const stretch *b)
+static bool share(const extent *a, const extent *b)
 {
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
@@ -403,15 +403,15 @@ static bool share(const stretch *a, const stretch *b)
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];
-    const stretch own = bytes_of(s, use);
+    const extent own = bytes_of(s, use);
     for (int32_t i = 0; i < s->n_buffers; i++) {
         const zr_buffer *b = &s->buffer[i];
-        const stretch its = {b->space, b->offset, b->offset + b->bytes};
+        const extent its = {b->space, b->offset, b->offset + b->bytes};
         if (i != use->buffer && b->first_step > s->buffer[use->buffer].first_step && share(&own, &its)) return true;
     }
     for (zr_value v = 0; v < zr_graph_values(g); v++) {
         if (v == value || s->value[v].buffer != use->buffer) continue;
-        const stretch its = bytes_of(s, &s->value[v]);
+        const extent its = bytes_of(s, &s->value[v]);
         if (zr_graph_value(g, v)->producer > zr_graph_value(g, value)->producer && share(&own, &its)) return true;
     }
     return false;

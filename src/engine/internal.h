@@ -65,14 +65,14 @@ struct zr_engine {
     /* the step in progress */
     zr_schedule_kind kind; /* the schedule that is walked, or was last */
     bool walked;           /* to its end */
-    bool echoed;           /* what stopped the walk was the failure of a queue that a step waits for */
+    bool failed_elsewhere; /* what stopped the walk was the failure of a queue that a step waits for */
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
     double mean, scale;     /* 1 / losses of the global batch; the loss scale */
     int32_t updated;        /* units, in this step */
-    bool dry;               /* this step updates nothing, whatever comes out */
+    bool probing;           /* this step updates nothing, whatever comes out */
     zr_status batch_status; /* the first failure of batch_fn in this walk, and its message */
     char batch_text[512];
     int64_t updates; /* steps that were not skipped: the optimizer's own count */
@@ -131,7 +131,7 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
  * many, as many as follow there as well. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
 /* Does this rank read and save it? What all ranks that share a layer have, the first of them does. */
-bool zr__is_told(const zr_engine *engine, const zr_param_info *param);
+bool zr__passes_param(const zr_engine *engine, const zr_param_info *param);
 
 /* Steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);

@@ -55,17 +55,17 @@ static zr_status add(const zr__running *r, void *out, zr_dtype out_dtype, bool a
 }
 
 /* Elements [first, first + count) of the step's range. */
-typedef struct stretch {
+typedef struct chunk {
     int64_t first, count;
-} stretch;
+} chunk;
 
 /* Accumulator d; the lowest is the sum itself. */
-static float *accumulator(const zr__running *r, stretch s, int d)
+static float *accumulator(const zr__running *r, chunk s, int d)
 {
     return (float *)zr__at(r, SUMS + d) + s.first;
 }
 
-static zr_status merge(const zr__running *r, stretch s, int into)
+static zr_status merge(const zr__running *r, chunk s, int into)
 {
     const void *upper = accumulator(r, s, into + 1);
     return add(r, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
@@ -75,7 +75,7 @@ static zr_status merge(const zr__running *r, stretch s, int into)
  * of the micro-batches so far, the largest subtree lowest. Two of a size become one at once; at the end
  * what is left is joined from the top down. The same tree as the device's over pieces, so that the
  * whole does not depend on where ranks end and micro-batches begin. */
-static zr_status sum_any_ranks(const zr__running *r, stretch s, const void *const *pieces, int n_pieces)
+static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;
     bool odd = micro & 1;
@@ -86,22 +86,22 @@ static zr_status sum_any_ranks(const zr__running *r, stretch s, const void *cons
     return ZR_OK;
 }
 
-static zr_status sum_stretch(const zr__running *r, int64_t first_byte, int64_t bytes, const void *const *pieces)
+static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr_use *sums = &r->use[SUMS];
     int64_t wire = zr_dtype_bytes(r->use->dtype);
     int n_pieces = r->step->nccl ? 1 : r->engine->plan->group[r->step->group].size;
-    stretch s = {first_byte / wire, bytes / wire};
-    if (r->step->any_ranks) return sum_any_ranks(r, s, pieces, n_pieces);
+    chunk s = {first_byte / wire, bytes / wire};
+    if (r->step->rank_free_sums) return sum_rank_free(r, s, pieces, n_pieces);
     char *place = zr__at(r, SUMS) + s.first * zr_dtype_bytes(sums->dtype);
     return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, r->use->dtype, s.count);
 }
 
-/* A stretch of everyone's pieces is here, and is while this runs. */
+/* A chunk of everyone's pieces is here, and is while this runs. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr__running *r = arg;
-    ZR_TRY(sum_stretch(r, first_byte, bytes, pieces));
+    ZR_TRY(sum_chunk(r, first_byte, bytes, pieces));
     return finish(r);
 }
 
@@ -113,7 +113,7 @@ static zr_status reduce_nccl(const zr__running *r)
     const void *mine = gradient + r->engine->place[r->step->group] * count * zr_dtype_bytes(r->use->dtype);
     ZR_TRY(zr_comm_reduce_scatter(comm_of(r), gradient, r->use->dtype, count));
     if (mine == zr__at(r, SUMS)) return ZR_OK;
-    return sum_stretch(r, 0, count * zr_dtype_bytes(r->use->dtype), &mine);
+    return sum_chunk(r, 0, count * zr_dtype_bytes(r->use->dtype), &mine);
 }
 
 zr_status zr__reduce(const zr__running *r)
@@ -122,7 +122,7 @@ zr_status zr__reduce(const zr__running *r)
     int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->step->range.count * wire;
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
-        return sum_stretch(r, 0, bytes, &mine);
+        return sum_chunk(r, 0, bytes, &mine);
     }
     ZR_TRY(finish(r));
     if (r->step->nccl) return reduce_nccl(r);

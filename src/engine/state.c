@@ -42,7 +42,7 @@ int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t ele
     return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
 }
 
-bool zr__is_told(const zr_engine *e, const zr_param_info *param)
+bool zr__passes_param(const zr_engine *e, const zr_param_info *param)
 {
     return e->runtime.place == 0 || param->cut.parts > 0;
 }
@@ -50,7 +50,7 @@ bool zr__is_told(const zr_engine *e, const zr_param_info *param)
 void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
 {
     const zr__span mine = zr__meet(e, param, &e->plan->unit[param->unit].own);
-    const bool some = zr__is_told(e, param) && mine.begin < mine.end;
+    const bool some = zr__passes_param(e, param) && mine.begin < mine.end;
     *first = some ? mine.begin - param->unit_offset : 0;
     *n = some ? mine.end - mine.begin : 0;
 }
@@ -215,7 +215,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* it does not train */
     const zr__span mine = zr__meet(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
-    for (p.at = zr__is_told(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
+    for (p.at = zr__passes_param(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         if (p.whole < 0) continue; /* padding */

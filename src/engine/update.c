@@ -22,7 +22,7 @@ static double bad_param(const zr__running *r, int use)
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
     const void *x = zr__at(r, 0) + (first - begin) * zr_dtype_bytes(r->use->dtype);
-    return r->device->ops->square(r->device, x, r->use->dtype, end - first, r->step->any_ranks, first,
+    return r->device->ops->square(r->device, x, r->use->dtype, end - first, r->step->rank_free_sums, first,
                                   (zr_square *)zr__at(r, 1));
 }
 
@@ -87,8 +87,8 @@ zr_status zr__agree(const zr__running *r)
         loss += all[ZR_AGREE_SCALARS * i + 1];
     }
     *(zr_verdict *)zr__at(r, VERDICT) =
-        (zr_verdict){.grad_scale = (float)(1 / e->scale), .bad_param = -1, .skipped = e->dry};
-    if (e->dry || (bad == INFINITY && loss == 0)) return ZR_OK;
+        (zr_verdict){.grad_scale = (float)(1 / e->scale), .bad_param = -1, .skipped = e->probing};
+    if (e->probing || (bad == INFINITY && loss == 0)) return ZR_OK;
     char list[512];
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
     return ZR_FAIL(ZR_ERR_DIVERGED,
@@ -126,11 +126,11 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
-    const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * ranks;
+    const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * ranks;
     agreed sum = {.bad = INFINITY};
     zr_exact squares = {0}, loss = {0}, micro = {0};
     for (int i = 0; i < ranks; i++) {
-        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_ANY_RANKS * i;
+        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
         zr_exact_unpack(&squares, its);
         if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
@@ -144,7 +144,7 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 
 /* What this rank says. */
 typedef struct said {
-    double sum, micro; /* of squares; in any_ranks the exact ones */
+    double sum, micro; /* of squares; in rank_free_sums the exact ones */
     zr_exact exact, exact_micro;
     double bad;
 } said;
@@ -171,18 +171,18 @@ static zr_status exchange(const zr__running *r, double *numbers)
     const said own = add_squares(r);
     const double behind = zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]);
     const double bad = loss->not_finite ? fmin(own.bad, behind) : own.bad;
-    if (!r->step->any_ranks) {
+    if (!r->step->rank_free_sums) {
         const double mine[] = {own.sum, zr_exact_value(loss), bad, own.micro};
         return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
     }
-    double mine[ZR_NORM_SCALARS_ANY_RANKS];
+    double mine[ZR_NORM_SCALARS_RANK_FREE];
     zr_exact_pack(&own.exact, mine);
     zr_exact_pack(loss, mine + ZR_EXACT_LIMBS);
-    mine[ZR_NORM_SCALARS_ANY_RANKS - 1] = bad;
-    ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_ANY_RANKS, numbers));
+    mine[ZR_NORM_SCALARS_RANK_FREE - 1] = bad;
+    ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
     if (r->step->rounds == 0) return ZR_OK;
     zr_exact_pack(&own.exact_micro, mine);
-    return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_ANY_RANKS * e->plan->ranks);
+    return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks);
 }
 
 zr_status zr__norm(const zr__running *r)
@@ -192,7 +192,7 @@ zr_status zr__norm(const zr__running *r)
     double *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(r->device->ops->finish(r->device));
     ZR_TRY(exchange(r, numbers));
-    agreed all = r->step->any_ranks ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
+    agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
     /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
@@ -203,7 +203,7 @@ zr_status zr__norm(const zr__running *r)
                      .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
-                     .skipped = e->dry || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
+                     .skipped = e->probing || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
     return ZR_OK;
 }
 

@@ -193,7 +193,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
         if (saves_alone && b->schedule->step[wait->step].when != ZR_WHEN_SAVE) continue;
         const zr_mark mark = b->mark[(micro - wait->before) & 1][b->awaited[wait->step]];
         zr_status st = e->device->ops->await(e->queue[step->stream], mark);
-        e->echoed = st != ZR_OK;
+        e->failed_elsewhere = st != ZR_OK;
         ZR_TRY(st);
     }
     return ZR_OK;
@@ -276,7 +276,7 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
-    bool calls_back = walked != ZR_OK && walked != ZR_ERR_STOPPED && !e->echoed && e->beside;
+    bool calls_back = walked != ZR_OK && walked != ZR_ERR_STOPPED && !e->failed_elsewhere && e->beside;
     if (calls_back) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
@@ -295,7 +295,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     zr_ledger before[ZR_SPACES];
     memcpy(before, e->ledger, sizeof before);
     e->batch_status = ZR_OK;
-    e->echoed = false;
+    e->failed_elsewhere = false;
     e->kind = kind;
     e->walked = false;
     zr_status st = join(e, walk_list(e, &e->bound[kind]));

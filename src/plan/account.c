@@ -89,7 +89,7 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
 static int within(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
-    return l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks;
+    return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
 }
 
 /* Of ranks first, first + step .. (n of them): how many are in [begin, end)? */
@@ -145,7 +145,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
         return step->range.count * zr_dtype_bytes(s->use[step->uses + traits.pieces].dtype);
     case ZR_MOVE_SCALARS:
         return others * (int64_t)sizeof(double) *
-               (norm ? zr_norm_scalars(step->any_ranks, step->rounds > 0) : ZR_AGREE_SCALARS);
+               (norm ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0) : ZR_AGREE_SCALARS);
     }
     return 0;
 }

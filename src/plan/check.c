@@ -127,7 +127,7 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
     const zr_use *pieces = &p->s->use[step->uses];
-    const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->any_ranks;
+    const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->rank_free_sums;
     ZR_CHECK(!step->nccl || known, ZR_ERR_INTERNAL, "step %d is nothing that NCCL sums", index);
     const bool whole = step->nccl && pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
                        pieces->range.by.elems == pieces->range.count;
@@ -208,7 +208,7 @@ static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
 {
     by[range->by.group] += sign * range->by.elems;
-    by[range->base.group] += sign * range->base.elems;
+    by[range->outer.group] += sign * range->outer.elems;
 }
 
 /* Does a use name the own shard of a unit on every rank, in a buffer that keeps these elements of it? */

@@ -69,7 +69,7 @@ static spot spot_of(const zr__proof *p, const zr_range *step, const zr_use *use,
     at.begin = zr_use_first(use, step) * bytes;
     at.end = at.begin + use->range.count * bytes;
     add_stride(p->plan, &at, use->range.by, bytes, use->each);
-    add_stride(p->plan, &at, use->range.base, bytes, false);
+    add_stride(p->plan, &at, use->range.outer, bytes, false);
     return at;
 }
 

@@ -8,7 +8,7 @@
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
-                  base = (plan->group[r->base.group].size - 1) * r->base.elems;
+                  base = (plan->group[r->outer.group].size - 1) * r->outer.elems;
     return r->first + (by * which > 0 ? by : 0) + (base * which > 0 ? base : 0);
 }
 
@@ -109,13 +109,13 @@ static bool is_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
     return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each && r->first == 0 &&
-           r->base.elems == 0;
+           r->outer.elems == 0;
 }
 
 static bool is_whole(const zr_use *use, int64_t elems)
 {
     const zr_range *r = &use->range;
-    return r->first == 0 && r->count == elems && r->by.elems == 0 && r->base.elems == 0;
+    return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
 }
 
 /* A value moves to another place, all of it or a piece, which may go back to its place among the others. */
@@ -156,7 +156,7 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
     const bool mine = is_piece(&use[0]) || is_whole(&use[0], step->range.count);
     ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size && mine &&
                  use[0].range.count == step->range.count && use[0].dtype == info->type.dtype &&
-                 use[1].range.by.group == ZR_GROUP_TENSOR && use[1].range.first == 0 && use[1].range.base.elems == 0 &&
+                 use[1].range.by.group == ZR_GROUP_TENSOR && use[1].range.first == 0 && use[1].range.outer.elems == 0 &&
                  use[1].dtype == info->type.dtype && !info->cut && !info->tokens,
              ZR_ERR_INTERNAL, "step %d gathers %lld elements of value %d, which has %lld", i,
              (long long)all.range.count, value, (long long)elems);

@@ -64,7 +64,7 @@ static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, cons
             zr_value v = op->in[j];
             if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
             fetched[v] = true;
-            zr__program_emit(to, (zr__run_of){-1, ZR__FETCH_BACK, v, p->run[begin].unit, c->pieces[v]});
+            zr__program_emit(to, (zr__run_of){-1, ZR__RESTORE, v, p->run[begin].unit, c->pieces[v]});
         }
     }
 }

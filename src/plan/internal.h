@@ -6,7 +6,7 @@
 
 /* ---- what runs (program.c, recompute.c, auto.c) ------------------------------------------------ */
 
-typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__FETCH_BACK } zr__role;
+typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE } zr__role;
 /* An op that runs; or a value that is kept until the backward pass, or fetched back from there, which writes it anew.
  */
 typedef struct zr__run_of {

@@ -146,8 +146,8 @@ zr__id zr__list_bucket(zr__list *l, zr__id step)
     const zr_step *its = &l->step[step];
     for (int32_t i = 0; i < its->n_uses; i++) {
         zr_use *use = &l->use[its->uses + i];
-        use->moves = use->range.count > 0;
-        if (use->moves) use->range.first -= its->range.first;
+        use->in_bucket = use->range.count > 0;
+        if (use->in_bucket) use->range.first -= its->range.first;
     }
     return step;
 }

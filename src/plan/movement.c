@@ -11,12 +11,12 @@
 /* A collective along one stride: each rank of its group has so many elements, one after the other. */
 typedef struct level {
     int64_t elems;
-    zr_stride by, base;
+    zr_stride by, outer;
 } level;
 
 static bool has(const zr_range *range, zr_stride stride)
 {
-    return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->base.group;
+    return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
 /* What a part of a unit is gathered along, or summed along in reverse, until all of `known` is there: the strides of
@@ -24,8 +24,8 @@ static bool has(const zr_range *range, zr_stride stride)
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
-    if (!has(known, part->by)) found[n++] = (level){part->count, part->by, part->base};
-    if (!has(known, part->base)) found[n++] = (level){part->base.elems, part->base, {0}};
+    if (!has(known, part->by)) found[n++] = (level){part->count, part->by, part->outer};
+    if (!has(known, part->outer)) found[n++] = (level){part->outer.elems, part->outer, {0}};
     return n;
 }
 
@@ -49,13 +49,13 @@ static int64_t reduced_range(const zr_plan *plan, const level *v)
 
 static zr_range range_of(const level *v, int64_t first, int64_t count)
 {
-    return (zr_range){first, count, v->by, v->base};
+    return (zr_range){first, count, v->by, v->outer};
 }
 
 /* Where the owner's part stands, of a step of one owner. */
 static zr_range owners_range(const level *v, int32_t owner, int64_t first, int64_t count)
 {
-    return (zr_range){.first = owner * v->by.elems + first, .count = count, .base = v->base};
+    return (zr_range){.first = owner * v->by.elems + first, .count = count, .outer = v->outer};
 }
 
 /* A whole unit in a buffer of the schedule, or in the one that keeps it whole. */
@@ -153,24 +153,24 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    if (u->second.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
+    if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
         zr__write_gather(l, unit, buffer, pace);
         return;
     }
     const zr_state target = whole_in(u, buffer, plan->layout.dtype);
-    const level local = {u->second.range.count, u->second.range.by, {0}};
+    const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
     zr__id before = l->newest;
     if (first) {
         zr__write_gather(l, unit, buffer, pace);
         zr__id copy = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMM, unit);
-        zr__list_newest(l)->range = u->second.range;
-        zr__list_use(l, copy, zr__use_state(&target, u->second.range, true, false));
-        zr__list_use(l, copy, zr__use_state(&u->second, u->second.range, false, true));
+        zr__list_newest(l)->range = u->hpz_shard.range;
+        zr__list_use(l, copy, zr__use_state(&target, u->hpz_shard.range, true, false));
+        zr__list_use(l, copy, zr__use_state(&u->hpz_shard, u->hpz_shard.range, false, true));
         set_when(l, before, ZR_WHEN_FIRST);
         before = l->newest;
         if (plan->layout.accum == 1) return;
     }
-    gather_level(l, unit, &local, &u->second, &target, false, pace);
+    gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
     if (first) set_when(l, before, ZR_WHEN_LATER);
 }
 
@@ -248,14 +248,14 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
-    made->any_ranks = kept && plan->layout.any_ranks;
+    made->rank_free_sums = kept && plan->layout.rank_free_sums;
     made->nccl = nccl;
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
     zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
-    for (int32_t i = 0; kept && i < u->n_above; i++) {
-        const zr_state above = {u->above + i, ZR_F32, u->own};
+    for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
+        const zr_state above = {u->open_sums + i, ZR_F32, u->own};
         zr__list_use(l, step, zr__use_state(&above, mine, true, true));
     }
     return step;

@@ -39,28 +39,29 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->any_ranks), ZR_ERR_CONFIG,
+    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->rank_free_sums), ZR_ERR_CONFIG,
              "two passes for the norm, in the layout %s with %lld micro-batches a step%s: they are of lean with one, "
              "and not with sums that are the same for any number of ranks; elsewhere the gradient is kept and one pass "
              "gives the norm",
-             lean ? "lean" : "paper", (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
-    ZR_CHECK(!l->any_ranks || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
+             lean ? "lean" : "paper", (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
+    ZR_CHECK(!l->rank_free_sums || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
     ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
              "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
              "wanted, which can be compared with their mean");
-    ZR_CHECK(!l->reduce_once || !l->any_ranks, ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(!l->reduce_once || !l->rank_free_sums, ZR_ERR_UNSUPPORTED,
              "gradients reduced once a step with sums that are the same for any number of ranks (train.reproducible "
              "world): those are built for a reduction after every micro-batch");
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
              "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
-    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->any_ranks), ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->rank_free_sums),
+             ZR_ERR_UNSUPPORTED,
              "all-reduce at stage 1 with %lld micro-batches a step%s: one is built, and not with sums for any number "
              "of ranks",
-             (long long)l->accum, l->any_ranks ? ", train.reproducible world" : "");
+             (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
     ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
              "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
-    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->any_ranks, ZR_ERR_CONFIG,
+    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
              "reduction by NCCL, in an order of its own, with sums that are the same for any number of ranks "
              "(train.reproducible world): choose one");
     ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
@@ -68,11 +69,18 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Consecutive ranks that do something of their own, 0: the data axis is one. */
+/* Data-parallel ranks of a host; 0: it is not known, or layers reach beyond hosts. */
+static int host_data_ranks(const zr_layout *l)
+{
+    return l->host_ranks % l->tensor == 0 ? l->host_ranks / l->tensor : 0;
+}
+
+/* Consecutive data-parallel ranks that do something of their own, 0: the data axis is one. */
 static int split_of(const zr_layout *l)
 {
-    int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : l->host_ranks;
-    return split < l->ranks && l->tensor == 1 ? split : 0;
+    const int host = l->tensor == 1 || l->hierarchical ? host_data_ranks(l) : 0;
+    const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
+    return split < l->ranks ? split : 0;
 }
 
 int zr_plan_shard(const zr_plan *plan, int rank)
@@ -85,11 +93,16 @@ int zr_plan_shard(const zr_plan *plan, int rank)
 /* Groups of ranks within the data axis. */
 static zr_status check_groups(const zr_layout *l)
 {
+    const int host = host_data_ranks(l);
+    ZR_CHECK(!l->hierarchical || l->host_ranks == 0 || host > 0, ZR_ERR_CONFIG,
+             "collectives.hierarchical on hosts of %d ranks (parallel.ranks_per_host), with %d ranks for each layer "
+             "(parallel.tensor): all ranks of a layer are wanted on one host",
+             l->host_ranks, l->tensor);
     const struct {
         const char *name;
         int size;
     } group[] = {{"a shard group (mics_shard_size)", l->shard_ranks},
-                 {"a host of collectives.hierarchical", l->hierarchical ? l->host_ranks : 0},
+                 {"a host of collectives.hierarchical", l->hierarchical ? host : 0},
                  {"a second partition (zero_hpz_partition_size)", l->hpz_ranks}};
     for (int i = 0; i < 3; i++) {
         const int n = group[i].size;
@@ -109,12 +122,14 @@ static zr_status check_groups(const zr_layout *l)
     ZR_CHECK(l->hpz_ranks == 0 || l->shard_ranks == 0, ZR_ERR_CONFIG,
              "mics_shard_size %d with zero_hpz_partition_size %d: with the first, gathers stay within a group already",
              l->shard_ranks, l->hpz_ranks);
-    ZR_CHECK(!l->hierarchical || l->shard_ranks == 0 || l->shard_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
-             "shard groups of %d ranks on hosts of %d with hierarchical collectives: the same number is built",
-             l->shard_ranks, l->host_ranks);
-    ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == l->host_ranks, ZR_ERR_UNSUPPORTED,
-             "second partitions over %d ranks on hosts of %d with hierarchical collectives: the same number is built",
-             l->hpz_ranks, l->host_ranks);
+    ZR_CHECK(!l->hierarchical || l->shard_ranks == 0 || l->shard_ranks == host, ZR_ERR_UNSUPPORTED,
+             "shard groups of %d ranks on hosts of %d data-parallel ranks with hierarchical collectives: the same "
+             "number is built",
+             l->shard_ranks, host);
+    ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == host, ZR_ERR_UNSUPPORTED,
+             "second partitions over %d ranks on hosts of %d data-parallel ranks with hierarchical collectives: the "
+             "same number is built",
+             l->hpz_ranks, host);
     ZR_CHECK(!grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
              "groups within the data-parallel ranks go with collectives.buffer constant, "
              "reduce_scatter or all_reduce, and all_gather: leave the others out");
@@ -143,10 +158,6 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
     ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / l->ranks, ZR_ERR_CONFIG,
              "%d tensor-parallel ranks: at least one is needed", l->tensor);
-    ZR_CHECK(l->tensor == 1 || (l->shard_ranks == 0 && l->hpz_ranks == 0 && !l->hierarchical), ZR_ERR_UNSUPPORTED,
-             "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, "
-             "collectives.hierarchical) with %d tensor-parallel ranks: one of them is built",
-             l->tensor);
     ZR_CHECK(l->sequence >= ZR_SEQUENCE_OFF && l->sequence <= ZR_SEQUENCE_REGATHER, ZR_ERR_ARG,
              "zr_layout.sequence %d is none of zr_sequence", (int)l->sequence);
     ZR_CHECK(l->tensor == 1 || l->decode_len == 0, ZR_ERR_UNSUPPORTED,
@@ -267,27 +278,30 @@ int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
     return place;
 }
 
+/* The axes of the grid, the slowest first, and the groups that they make. */
 static void make_groups(zr_plan *plan)
 {
     const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
+    int32_t n = 0;
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->group[g] = (zr_group){.name = "self", .size = 1};
     plan->n_groups = ZR_GROUP_DATA + 1;
     if (split == 0) {
-        plan->axis[plan->n_axes++] = (zr_axis){"data", ranks, M};
-        plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0}, .n_axes = 1, .size = ranks};
-        if (M == 1) return;
-        plan->axis[plan->n_axes++] = (zr_axis){"tensor", M, 1};
-        plan->group[ZR_GROUP_TENSOR] = (zr_group){.name = "tensor", .axis = {1}, .n_axes = 1, .size = M};
-        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1}, .n_axes = 2, .size = ranks * M};
-        plan->n_groups = ZR_GROUP_ALL + 1;
-        return;
+        plan->axis[n++] = (zr_axis){"data", ranks, M};
+    } else {
+        plan->axis[n++] = (zr_axis){"node", ranks / split, split * M};
+        plan->axis[n++] = (zr_axis){"local", split, M};
+        plan->group[ZR_GROUP_LOCAL] = (zr_group){.name = "local", .axis = {1}, .n_axes = 1, .size = split};
+        plan->group[ZR_GROUP_ACROSS] = (zr_group){.name = "across", .axis = {0}, .n_axes = 1, .size = ranks / split};
+        plan->n_groups = ZR_GROUP_ACROSS + 1;
     }
-    plan->axis[plan->n_axes++] = (zr_axis){"node", ranks / split, split};
-    plan->axis[plan->n_axes++] = (zr_axis){"local", split, 1};
-    plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0, 1}, .n_axes = 2, .size = ranks};
-    plan->group[ZR_GROUP_LOCAL] = (zr_group){.name = "local", .axis = {1}, .n_axes = 1, .size = split};
-    plan->group[ZR_GROUP_ACROSS] = (zr_group){.name = "across", .axis = {0}, .n_axes = 1, .size = ranks / split};
-    plan->n_groups = ZR_GROUP_ACROSS + 1;
+    plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0, 1}, .n_axes = n, .size = ranks};
+    if (M > 1) {
+        plan->axis[n] = (zr_axis){"tensor", M, 1};
+        plan->group[ZR_GROUP_TENSOR] = (zr_group){.name = "tensor", .axis = {n}, .n_axes = 1, .size = M};
+        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1, 2}, .n_axes = ++n, .size = ranks * M};
+        plan->n_groups = ZR_GROUP_ALL + 1;
+    }
+    plan->n_axes = n;
 }
 
 /* The stage, as where things are kept. With one rank a shard is the whole and nothing is gathered or
@@ -296,7 +310,7 @@ static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
-    plan->sum_f32 = l->accum > 1 || l->any_ranks;
+    plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
     plan->ranks = l->ranks * l->tensor;

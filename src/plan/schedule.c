@@ -206,7 +206,7 @@ static void write_keep(zr__writing *w, int32_t run)
 }
 
 /* What was kept comes back, to a place of its own: from the host's space on the copy stream, and from other ranks. */
-static void write_fetch(zr__writing *w, int32_t run)
+static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
@@ -281,9 +281,9 @@ static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool fetches
     for (; run < end; run++) {
         const zr_op *op = zr__op_of(&w->decided, run);
         const zr__role role = w->decided.program.run[run].role;
-        if (fetches && role != ZR__FETCH_BACK) return run;
+        if (fetches && role != ZR__RESTORE) return run;
         if (!op)
-            (role == ZR__KEEP ? write_keep : write_fetch)(w, run);
+            (role == ZR__KEEP ? write_keep : write_restore)(w, run);
         else
             (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
     }

@@ -51,7 +51,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
         if (run->role == ZR__KEEP) d->last_use[newest[run->value]] = i;
-        if (run->role == ZR__FETCH_BACK) {
+        if (run->role == ZR__RESTORE) {
             d->last_use[d->n_instances] = -1;
             newest[run->value] = d->n_instances++;
         }

@@ -35,7 +35,7 @@ static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t grou
     zr_range part = {.count = u->shard_elems, .by = {u->shard_elems, group}};
     if (plan->two_levels) {
         part.by.group = ZR_GROUP_ACROSS;
-        part.base = local;
+        part.outer = local;
     }
     return part;
 }
@@ -57,10 +57,10 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
     /* Along these strides the buffer itself moves. */
-    const zr_stride moved[] = {state->range.by, state->range.base};
+    const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
-        if (moved[i].elems == range.base.elems && moved[i].group == range.base.group) range.base = (zr_stride){0};
+        if (moved[i].elems == range.outer.elems && moved[i].group == range.outer.group) range.outer = (zr_stride){0};
     }
     return (zr_use){state->buffer, state->dtype, reads, writes, .range = range};
 }
@@ -94,14 +94,14 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                     plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    u->n_above = l->any_ranks ? accumulators(l->accum) - 1 : 0;
-    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_above + 1), ZR_ERR_CONFIG,
+    u->n_open_sums = l->rank_free_sums ? accumulators(l->accum) - 1 : 0;
+    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
     ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group,
                 &u->sums));
-    u->above = plan->n_persistent;
-    for (int32_t i = 0, at; i < u->n_above; i++)
+    u->open_sums = plan->n_persistent;
+    for (int32_t i = 0, at; i < u->n_open_sums; i++)
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
     return ZR_OK;
 }
@@ -149,7 +149,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
         u->own = part_of(plan, u, ZR_GROUP_DATA);
-        u->param.buffer = u->grad.buffer = u->sums.buffer = u->second.buffer = u->master.buffer = u->square =
+        u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->micro_square = u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
         const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* a rank casts its own */
@@ -166,7 +166,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
          i++)
         if (plan->unit[i].gathered)
             ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
-                        &plan->unit[i].second));
+                        &plan->unit[i].hpz_shard));
     /* Kind by kind: a memory map then shows each as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
@@ -281,7 +281,7 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
     if (!l->train) return ZR_OK;
-    const size_t scalars = (size_t)zr_norm_scalars(l->any_ranks, l->micro_squares);
+    const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares);
     ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {

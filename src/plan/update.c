@@ -10,7 +10,7 @@ static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
     const zr_plan_unit *u = &l->plan->unit[unit];
     zr__id step = zr__list_step(l, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit);
     zr__list_newest(l)->range = u->own;
-    zr__list_newest(l)->any_ranks = l->plan->layout.any_ranks;
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_state(sums, u->own, true, false));
     zr__list_use(l, step, zr__use_all(u->square, false, true));
 }
@@ -23,7 +23,7 @@ void zr__write_micro_square(zr__list *l, int32_t unit, const zr_state *gradient)
     zr__id step = zr__list_step(l, ZR_STEP_SQUARE_MICRO, ZR_STREAM_COMPUTE, unit);
     zr__list_newest(l)->range = all;
     zr__list_newest(l)->adds = true;
-    zr__list_newest(l)->any_ranks = l->plan->layout.any_ranks;
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_state(gradient, all, true, false));
     zr__list_use(l, step, zr__use_all(u->micro_square, true, true));
 }
@@ -56,7 +56,7 @@ void zr__write_norm(zr__list *l)
 {
     const zr_layout *layout = &l->plan->layout;
     zr__id step = verdict(l, ZR_STEP_NORM, -1);
-    zr__list_newest(l)->any_ranks = layout->any_ranks;
+    zr__list_newest(l)->rank_free_sums = layout->rank_free_sums;
     zr__list_newest(l)->rounds = layout->micro_squares ? layout->ranks * layout->accum : 0;
     zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
     for (int32_t u = 0; u < l->plan->n_units; u++)

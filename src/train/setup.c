@@ -203,11 +203,11 @@ static void set_states(const zr_config *config, zr_layout *layout)
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
-    layout->any_ranks = config->train.any_ranks;
+    layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
     /* A plan for fewer ranks than the configuration was settled for may have but one micro-batch. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
-    bool summed = config->accumulation_steps > 1 || layout->any_ranks; /* into sums that are kept */
+    bool summed = config->accumulation_steps > 1 || layout->rank_free_sums; /* into sums that are kept */
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
@@ -364,7 +364,7 @@ int64_t zr_train_host_limit(int local_ranks)
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    bool kept = lean && l->norm_first && l->accum == 1 && !l->any_ranks && !l->two_pass;
+    bool kept = lean && l->norm_first && l->accum == 1 && !l->rank_free_sums && !l->two_pass;
     bool again = l->recompute != ZR_RECOMPUTE_NONE && l->recompute != ZR_RECOMPUTE_SELECTIVE;
     text[0] = '\0';
     if (!l->train) return text;
