@@ -44,6 +44,24 @@ for way in zero_optimization.mics_shard_size=2 zero_optimization.zero_hpz_partit
     check "... to the bit" same pairs pairs-$way
     check "... planned and measured" as_planned pairs-$way data tensor across_hosts
 done
+whole() { # what stays within groups, goes across them and is of layers makes up all
+    part "$1" measured | sed 's/^/{"m":/; s/$/}/' >whole.json && python3 - <<'END'
+import json
+t = json.load(open("whole.json"))["m"]["traffic"]
+for kind in "reduce_scatter", "all_gather", "all_reduce", "total":
+    assert t["within"][kind] + t["across"][kind] + t["tensor"][kind] == t[kind], (kind, t)
+END
+}
+for way in mics_shard_size zero_hpz_partition_size; do
+    check "$way: within, across and of layers are all" whole pairs-zero_optimization.$way=2
+done
+check "layers on whole hosts: one data-parallel rank a host has no level within" shared hosts-1 \
+    --parallel.ranks_per_host=2 --collectives.hierarchical=true
+check "... and moves no more" test "$(part pairs measured | sed 's/.*"total": \([0-9]*\), "data".*/\1/')" = \
+    "$(part hosts-1 measured | sed 's/.*"total": \([0-9]*\), "data".*/\1/')"
+check "a run of shard groups" shared going --zero_optimization.mics_shard_size=2 --train.steps=2 --train.save_interval=2
+check "... goes on without them" shared going --resume
+check "... to the bit" same pairs going
 fewer() { # of gathers across hosts with a key than without
     gathered() { part "$1" measured | sed 's/.*"across_hosts": {"reduce_scatter": [0-9]*, "all_gather": \([0-9]*\).*/\1/'; }
     [ "$(gathered "pairs-$1")" -gt 0 ] && [ "$(gathered "pairs-$1")" -lt "$(gathered pairs)" ]
@@ -52,7 +70,9 @@ for way in zero_optimization.mics_shard_size=2 zero_optimization.zero_hpz_partit
     check "fewer bytes between hosts with $way" fewer $way
 done
 check "layers that reach beyond a host" code 78 shared wide --parallel.ranks_per_host=1 --collectives.hierarchical=true
-check "... say what is wanted" grep -q 'hosts of 1 ranks .*all ranks of a layer are wanted on one host' err
+check "... say what is wanted" grep -q 'parallel.tensor 2 and parallel.ranks_per_host 1: the first must divide the second' err
+check "hosts of which the last is not full" code 78 shared odd --ranks 6 --train_batch_size=12 --collectives.hierarchical=true
+check "... are refused" grep -q 'in a host of collectives.hierarchical, of 3: a power of two that divides' err
 mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi

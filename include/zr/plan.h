@@ -87,7 +87,8 @@ typedef struct zr_layout {
     int64_t accum;        /* k, micro-batches of a step */
     int64_t reduce_bucket_elems; /* largest exchange, rounded up to N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather, likewise */
-    int shard_ranks;   /* MiCS: states are sharded over so many consecutive ranks and replicated across; 0: all */
+    int shard_ranks;   /* MiCS: states are sharded over so many consecutive data-parallel ranks and replicated across;
+                        0: all */
     int hpz_ranks;     /* ZeRO++: a second copy of the parameters, sharded over so many; 0: none. Stage 3 */
     int host_ranks;    /* ranks of a host, consecutive among all N * M; 0: all */
     bool hierarchical; /* collectives first within a host, then across */
@@ -290,7 +291,6 @@ typedef struct zr_step_traits {
     zr_move move;
     int pieces;              /* of a move but SCALARS: the use whose range and type are what crosses the wire */
     zr_traffic_kind traffic; /* of a move: what it counts as */
-    bool gradients;          /* it moves gradients or their sums */
 } zr_step_traits;
 
 ZR_API zr_step_traits zr_step_traits_of(zr_step_kind kind);
@@ -467,7 +467,8 @@ ZR_API void zr_memory_sum(zr_memory *memory);
 
 /** What bytes cross on their way from another rank. */
 typedef enum zr_border {
-    ZR_BORDER_GROUP, /* between groups of mics_shard_size, or of zero_hpz_partition_size, neighbouring ranks */
+    ZR_BORDER_GROUP, /* between groups of mics_shard_size, or of zero_hpz_partition_size: so many data-parallel ranks,
+                        with all that share their layers */
     ZR_BORDER_HOST,
     ZR_BORDER_TENSOR, /* between ranks that share layers, for these: no step for ZeRO's sake counts */
     ZR_BORDERS

@@ -209,8 +209,8 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
-    cli_signals_peers(NULL, 0);
     cli_signals_training(false);
+    cli_signals_peers(NULL, 0);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) st = end_watch(&progress, &loss, st);

@@ -337,7 +337,7 @@ static int64_t host_group(const search *s)
     return host > 1 && host < s->base.target.ranks && s->base.target.ranks % host == 0 ? host : 0;
 }
 
-/** Groups of a host's ranks; ranks that share layers have none. */
+/** Add groups of a host's ranks; those of ranks that share layers are not searched. */
 static zr_status add_groups(search *s, cli_way way)
 {
     const int64_t host = host_group(s);

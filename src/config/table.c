@@ -39,9 +39,9 @@ static const zr_key table[] = {
            .help = "kind of model"),
     STRING("model.preset", "null", FIELD(model.preset), ALL,
            .help =
-               "a named shape, such as gpt2-124m: gives every size. Where neither optimizer nor scheduler is given, zr "
-               "train, "
-               "plan and simulate take a recipe for that size: a warm-up, a cosine, clipping, GPT-3's learning rate"),
+               "a named shape, such as gpt2-124m: gives every size. Where neither optimizer nor scheduler is given, "
+               "zr train, plan and simulate take a recipe for that size: a warm-up, a cosine, clipping, GPT-3's "
+               "learning rate"),
     STRING("model.init", "null", FIELD(model.init), ALL,
            .help = "directory with config.json and model.safetensors to start from: gives every size"),
     NAMES("model.frozen", FIELD(model.frozen), ALL,

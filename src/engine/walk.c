@@ -210,8 +210,8 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     const zr__bound *b = &e->bound[ZR_SCHEDULE_TRAIN];
     const zr_step *step = &b->schedule->step[i];
     const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, 0, i)};
-    e->saving.next = i + 1;
     ZR_TRY(await_all(e, b, step, 0, alone));
+    e->saving.next = i + 1;
     if (step->kind == ZR_STEP_SAVE)
         ZR_TRY(zr__issue_put(e, i));
     else

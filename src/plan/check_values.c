@@ -8,8 +8,8 @@
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
-                  base = (plan->group[r->outer.group].size - 1) * r->outer.elems;
-    return r->first + (by * which > 0 ? by : 0) + (base * which > 0 ? base : 0);
+                  outer = (plan->group[r->outer.group].size - 1) * r->outer.elems;
+    return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
 /* On every rank a use lies in its buffer, and what moves or changes a part of a unit uses that much of each. */

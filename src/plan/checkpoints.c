@@ -54,7 +54,7 @@ static int32_t segment_end(const zr__program *p, int32_t at)
     return end;
 }
 
-/* FETCH, once each, for the checkpoints that the runs [begin, end) of a segment behind the forward pass read. */
+/* RESTORE, once each, for the checkpoints that the runs [begin, end) of a segment behind the forward pass read. */
 static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                   int32_t begin, int32_t end)
 {

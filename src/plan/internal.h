@@ -10,11 +10,11 @@ typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RES
 /* An op that runs; or a value that is kept until the backward pass, or fetched back from there, which writes it anew.
  */
 typedef struct zr__run_of {
-    int32_t op; /* KEEP, FETCH: -1 */
+    int32_t op; /* KEEP, RESTORE: -1 */
     zr__role role;
-    zr_value value; /* KEEP, FETCH */
+    zr_value value; /* KEEP, RESTORE */
     int32_t unit;   /* whose segment it belongs to */
-    bool pieces;    /* KEEP, FETCH: each rank of a layer keeps its piece */
+    bool pieces;    /* KEEP, RESTORE: each rank of a layer keeps its piece */
 } zr__run_of;
 
 /* What runs in one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */

@@ -255,8 +255,8 @@ static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
     zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
-        const zr_state above = {u->open_sums + i, ZR_F32, u->own};
-        zr__list_use(l, step, zr__use_state(&above, mine, true, true));
+        const zr_state open = {u->open_sums + i, ZR_F32, u->own};
+        zr__list_use(l, step, zr__use_state(&open, mine, true, true));
     }
     return step;
 }

@@ -24,13 +24,13 @@ const char *zr_step_kind_name(zr_step_kind kind)
 zr_step_traits zr_step_traits_of(zr_step_kind kind)
 {
     static const zr_step_traits traits[ZR_STEP_KINDS] = {
-        [ZR_STEP_GATHER] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER, false},
-        [ZR_STEP_BROADCAST] = {ZR_MOVE_BROADCAST, 1, ZR_TRAFFIC_ALL_GATHER, false},
-        [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER, true},
-        [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER, true},
-        [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER, true},
-        [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE, true},
-        [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE, true},
+        [ZR_STEP_GATHER] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
+        [ZR_STEP_BROADCAST] = {ZR_MOVE_BROADCAST, 1, ZR_TRAFFIC_ALL_GATHER},
+        [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
+        [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER},
+        [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER},
+        [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
+        [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
     };
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
@@ -78,7 +78,10 @@ static int host_data_ranks(const zr_layout *l)
 /* Consecutive data-parallel ranks that do something of their own, 0: the data axis is one. */
 static int split_of(const zr_layout *l)
 {
-    const int host = l->tensor == 1 || l->hierarchical ? host_data_ranks(l) : 0;
+    /* With one data-parallel rank a host there is no level within hosts. */
+    const int host = l->tensor == 1                              ? l->host_ranks
+                     : l->hierarchical && host_data_ranks(l) > 1 ? host_data_ranks(l)
+                                                                 : 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
 }
@@ -94,10 +97,11 @@ int zr_plan_shard(const zr_plan *plan, int rank)
 static zr_status check_groups(const zr_layout *l)
 {
     const int host = host_data_ranks(l);
-    ZR_CHECK(!l->hierarchical || l->host_ranks == 0 || host > 0, ZR_ERR_CONFIG,
-             "collectives.hierarchical on hosts of %d ranks (parallel.ranks_per_host), with %d ranks for each layer "
-             "(parallel.tensor): all ranks of a layer are wanted on one host",
-             l->host_ranks, l->tensor);
+    ZR_CHECK(
+        !l->hierarchical || l->host_ranks == 0 || host > 0, ZR_ERR_CONFIG,
+        "collectives.hierarchical with parallel.tensor %d and parallel.ranks_per_host %d: the first must divide the "
+        "second, so that the ranks of a layer are on one host",
+        l->tensor, l->host_ranks);
     const struct {
         const char *name;
         int size;
@@ -107,7 +111,8 @@ static zr_status check_groups(const zr_layout *l)
     for (int i = 0; i < 3; i++) {
         const int n = group[i].size;
         ZR_CHECK(n >= 0 && (n == 0 || l->ranks % n == 0) && (n & (n - 1)) == 0, ZR_ERR_CONFIG,
-                 "%d ranks in %s, of %d: a power of two that divides them is wanted", n, group[i].name, l->ranks);
+                 "%d %sranks in %s, of %d: a power of two that divides them is wanted", n,
+                 l->tensor > 1 ? "data-parallel " : "", group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
     bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;

@@ -275,13 +275,13 @@ static void refresh_units(zr__writing *w, bool *done)
         if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
 }
 
-/* Runs from `run` to `end`, or the FETCHes at their beginning. Returns the first that is not written. */
-static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool fetches)
+/* Runs from `run` to `end`, or the RESTOREs at their beginning. Returns the first that is not written. */
+static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
         const zr_op *op = zr__op_of(&w->decided, run);
         const zr__role role = w->decided.program.run[run].role;
-        if (fetches && role != ZR__RESTORE) return run;
+        if (restores && role != ZR__RESTORE) return run;
         if (!op)
             (role == ZR__KEEP ? write_keep : write_restore)(w, run);
         else
@@ -308,7 +308,7 @@ static void write_segments(zr__writing *w)
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* What the next segment fetches is gathered before this one's units are reduced: it is wanted earlier. */
+        /* What the next segment restores is gathered before this one's units are reduced: it is wanted earlier. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);

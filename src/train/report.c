@@ -25,7 +25,10 @@ zr_report zr_report_planned(const zr_plan *plan)
 zr_traffic zr_report_within(const zr_report *report, zr_border border)
 {
     zr_traffic within = report->traffic;
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) within.bytes[kind] -= report->across[border].bytes[kind];
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
+        within.bytes[kind] -= report->across[border].bytes[kind];
+        if (border == ZR_BORDER_GROUP) within.bytes[kind] -= report->across[ZR_BORDER_TENSOR].bytes[kind];
+    }
     return within;
 }
 

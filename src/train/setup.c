@@ -245,10 +245,10 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     layout->shard_ranks = shard > 0 ? at_most_ranks(shard) : 0;
     layout->hpz_ranks = hpz > 1 ? at_most_ranks(hpz) : 0;
     const int64_t all = (int64_t)layout->ranks * layout->tensor;
-    const bool hosts = host > 0 && host < all && (layout->tensor == 1 || all % host == 0);
+    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* which are refused on uneven hosts */
+    const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
-    layout->hierarchical = config->collectives.hierarchical == ZR_SWITCH_ON ||
-                           (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
+    layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
 
 /** What moves, how and when. */

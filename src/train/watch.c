@@ -34,7 +34,9 @@ static const char *phase_of(const zr_plan *plan, const zr_event *event)
     if (op) return op->backward || step->restores ? "backward" : "forward";
     if (step->kind == ZR_STEP_UPDATE) return "update";
     if (traits.move == ZR_MOVE_REDUCE || traits.move == ZR_MOVE_COLLECT) return "exchange";
-    return (traits.move == ZR_MOVE_GATHER || traits.move == ZR_MOVE_BROADCAST) && !traits.gradients ? "gather" : NULL;
+    return (traits.move == ZR_MOVE_GATHER || traits.move == ZR_MOVE_BROADCAST) && step->kind != ZR_STEP_GATHER_GRAD
+               ? "gather"
+               : NULL;
 }
 
 static void on_event(void *arg, const zr_event *event)
