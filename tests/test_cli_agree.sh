@@ -133,8 +133,8 @@ echo '{"name": "small", "devices": 16, "include": "dgx-a100x8", "host": {"memory
 host='--cluster ./small.json --ranks 8 --preset gpt2-350m --stage 1 --activation_checkpointing.policy=unit --activation_checkpointing.cpu_checkpointing=true --quiet'
 hosts() {
     "$ZR" plan $host --max batch --json --advice >plan.json || return 1
-    n=$(sed -n 's/.*"train_micro_batch_size_per_gpu": \([0-9]*\), "stage".*/\1/p' plan.json)
-    "$ZR" simulate $host --batch $n --json >fits.json && "$ZR" simulate $host --batch $((n + 1)) --json >larger.json &&
+    rows=$(sed -n 's/.*"train_micro_batch_size_per_gpu": \([0-9]*\), "stage".*/\1/p' plan.json)
+    "$ZR" simulate $host --batch $rows --json >fits.json && "$ZR" simulate $host --batch $((rows + 1)) --json >larger.json &&
         python3 -c '
 import json
 plan, fits, larger = (json.load(open(name + ".json")) for name in ("plan", "fits", "larger"))

@@ -205,11 +205,12 @@ every() {
             ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
             --sweep activation_checkpointing.partition_activations=false,true \
             --sweep activation_checkpointing.cpu_checkpointing=false,true \
-            --sweep zero_optimization.mics_shard_size=-1,4 >all.$policy.csv || return 1
-        on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=1 --sweep batch=$batches \
+            --sweep zero_optimization.mics_shard_size=-1,4,2 >all.$policy.csv || return 1
+        on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=1,2 --sweep batch=$batches \
             ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
             --sweep activation_checkpointing.cpu_checkpointing=false,true \
-            --sweep zero_optimization.zero_hpz_partition_size=4 >all.hpz.$policy.csv || return 1
+            --sweep activation_checkpointing.partition_activations=false,true \
+            --sweep zero_optimization.zero_hpz_partition_size=4,2 >all.hpz.$policy.csv || return 1
     done
 }
 # optimum STAGES TENSORS OPTION...: what is found are the fastest of all those ways, each at its best batch
@@ -231,6 +232,9 @@ for name in glob.glob("all.*.csv"):
             continue
         too_large += row["fits"] == "false"
         mics = row.get("zero_optimization.mics_shard_size", "-1")
+        group = str(4 // int(row["tensor"])) # data-parallel ranks of a host
+        if mics not in ("-1", group) or row.get("zero_optimization.zero_hpz_partition_size", group) != group:
+            continue
         host = row["activation_checkpointing.cpu_checkpointing"]
         pieces = row.get("activation_checkpointing.partition_activations", "false")
         # Groups share no states at stage 0; checkpoints go to the host in pieces where there are any (P_a+cpu).

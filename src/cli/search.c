@@ -330,19 +330,19 @@ static zr_status add_policies(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Ranks of a host, where they are a part of those that the states may be shared by; 0: they are not. */
-static int64_t host_group(const search *s)
+/** Data-parallel ranks of a host, where they are a part of those that the states may be shared by; 0: they are not. */
+static int64_t host_group(const search *s, const cli_way *w)
 {
-    const int64_t host = cli_host_ranks(&s->base.target);
-    return host > 1 && host < s->base.target.ranks && s->base.target.ranks % host == 0 ? host : 0;
+    const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = data_ranks(s, w);
+    return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Add groups of a host's ranks; those of ranks that share layers are not searched. */
+/** Add groups of a host's ranks. */
 static zr_status add_groups(search *s, cli_way way)
 {
-    const int64_t host = host_group(s);
+    const int64_t host = host_group(s, &way);
     ZR_TRY(add_policies(s, way));
-    if (s->given.groups || way.tensor > 1 || host == 0) return ZR_OK;
+    if (s->given.groups || host == 0) return ZR_OK;
     way.mics = host;
     if (way.stage > 0) ZR_TRY(add_policies(s, way));
     way.mics = -1;
@@ -561,7 +561,8 @@ static cli_way untried(const cli_way *from)
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
-                           other = levels == off ? ZR_SWITCH_AUTO : off, overlap = from->overlap;
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat where ranks share layers */
+        other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->once;
     const struct {
