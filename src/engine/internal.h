@@ -22,7 +22,7 @@ typedef struct zr__bound {
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* whose life ends there */
     int32_t *awaited;         /* per step: its number among those that another stream waits for; -1: it is none */
-    zr_mark *mark[2];         /* by that number: its end, in this round and in the one before */
+    zr_mark *mark[2];         /* by that number: the mark of the step's end, in this round and in the one before */
 } zr__bound;
 
 /* Bytes that came from other ranks. */
@@ -35,9 +35,9 @@ typedef struct zr__saving {
     zr_sink sink;
     bool prepared;        /* zr__save_prepare was called */
     bool now;             /* behind this training step */
-    bool cut;             /* that step was broken off: those after it do not know what goes on */
+    bool cut;             /* the training step was cut short: later ones do not know that a save goes on */
     _Atomic bool gone;    /* the engine is: nothing is put any more */
-    int32_t next;         /* those steps of the schedule, from this one on, are still to be issued */
+    int32_t next;         /* first step of the schedule whose saving steps are still to be issued */
     _Atomic int32_t left; /* steps that put something and have not ended; 0: nothing is on its way */
     /* The saving queue's, while some are left: */
     zr_status status; /* the sink's first failure */
@@ -50,7 +50,7 @@ struct zr_engine {
     zr_comm *comm;
     zr_comm *group_comm[ZR_GROUPS_MAX]; /* DATA: comm; of groups that move bytes */
     char *memory[ZR_SPACES];            /* STAGING: NULL, only comm touches it */
-    int64_t taken_bytes[ZR_SPACES];     /* what was really taken for each */
+    int64_t taken_bytes[ZR_SPACES];     /* bytes really allocated for each */
     int place[ZR_GROUPS_MAX];           /* this rank's place in each group */
     int32_t *by_shard;                  /* the rank that has the first shard of a unit, the second ...; of each shard
                                            those of all ranks that share the layers */
@@ -58,14 +58,14 @@ struct zr_engine {
     bool beside;                        /* the comm stream's queue runs beside */
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
-    bool stale;   /* parameters of other ranks' shards are those of before the last update */
+    bool stale;   /* other ranks' shards of the parameters are stale: from before the last update */
     bool refresh; /* this training step gathers those parameters */
     bool stopped; /* a call between ranks was cut short: memory may still be read and written */
 
     /* the step in progress */
     zr_schedule_kind kind; /* the schedule that is walked, or was last */
     bool walked;           /* to its end */
-    bool failed_elsewhere; /* what stopped the walk was the failure of a queue that a step waits for */
+    bool failed_elsewhere; /* the walk was stopped by the failure of another queue that a step waits for */
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;

@@ -72,7 +72,7 @@ zr_status zr__issue_put(zr_engine *e, int32_t step)
     return e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task);
 }
 
-/* Of a buffer; on the saving queue. */
+/* Take the pages of a buffer, on the saving queue. */
 static zr_status populate(void *arg, zr_device *device, int64_t index)
 {
     const zr_engine *e = arg;

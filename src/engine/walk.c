@@ -220,8 +220,8 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     return ZR_OK;
 }
 
-/* What saves runs in the first round or not at all. Where it does not run, nobody waits for what an earlier training
- * step has left on its stream. */
+/* Issue a step that saves, in the first round, or skip it. Where it is skipped, nobody waits for what an earlier
+ * training step has left on its stream. */
 static zr_status save_or_not(zr_engine *e, const zr__bound *b, int32_t i)
 {
     const zr_step *step = &b->schedule->step[i];
@@ -272,7 +272,8 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* The comm queue ends what it has; after a failure that is not its own, it and its call between ranks are cancelled. */
+/* Wait for both queues. After a failure that is not the comm queue's own, that queue and its call between ranks are
+ * cancelled. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;

@@ -1,7 +1,5 @@
-/*
- * What a plan costs: memory by category, bytes on the wire, FLOPs. All of it is read off the
- * schedules; no formula of a ZeRO stage stands here.
- */
+/* Costs of a plan: memory by category, bytes on the wire, FLOPs. All are read off the schedules; no formula of a ZeRO
+ * stage stands here. */
 #include "plan/internal.h"
 
 #include <stdlib.h>
@@ -92,7 +90,7 @@ static int within(const zr_layout *l, zr_border border)
     return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
 }
 
-/* Of ranks first, first + step .. (n of them): how many are in [begin, end)? */
+/* Count the ranks of first, first + step, ... (n ranks) that lie in [begin, end). */
 static int count_in(int first, int step, int n, int begin, int end)
 {
     const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
@@ -116,8 +114,8 @@ int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int
     return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
 }
 
-/* A rank of which no other has more beyond a border. Ranks repeat: behind as many as hosts and groups both divide there
- * is nothing new. */
+/* Find a rank with the most others beyond a border. The pattern repeats after the least number of ranks that whole
+ * hosts and whole groups both make up. */
 static int most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

@@ -40,8 +40,8 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, int32_t b)
     return ZR_OK;
 }
 
-/* What no buffer shows: an update comes when it may, and after all that needs the unit as it was; and none is missing.
- */
+/* Check that each unit is updated once and whole, after all ranks have agreed on its gradient and after every step that
+ * uses its old states. No use of a buffer shows these. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
@@ -170,9 +170,8 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* What runs once a training step (ZR_WHEN_STALE) is skipped where a flush has done it. So no such step needs anything
- * of this training step, or waits; and all it does is bring a unit that stays whole up to date, which no one does
- * later. */
+/* Steps that are ZR_WHEN_STALE are skipped where a flush has run. So none of them waits or needs results of this
+ * training step: each gathers parts of a unit that stays whole, and together they bring it up to date. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -223,8 +222,8 @@ static bool is_own(const zr_use *use, const zr_plan_unit *u, const zr_range *kep
     return use->range.count == u->own.count && use->range.first == u->own.first - kept->first;
 }
 
-/* What a step that saves gives away: the own shard of a state, from where that is kept or from a copy of it (copied:
- * the buffer that each was copied from). */
+/* Check that a step that saves writes out the own shard of a state, from where it is kept or from a copy (copied: by
+ * buffer, the buffer that it was copied from). */
 static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
 {
     const zr_step *step = &p->s->step[index];
@@ -273,11 +272,11 @@ static zr_status check_saves(const zr__proof *p)
     return st;
 }
 
-/* Rounds that follow each other: a step's first with what a flush may have done and without it, and where later ones
- * differ, two of those. Where states are saved, each of these with that and without it. */
+/* Prove pairs of rounds that follow each other: a training step's first two, after a flush and without one; and two
+ * later rounds where these differ. Where states are saved, prove each pair with and without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Of two rounds the second is a later one, which what follows END comes behind. */
+    /* With two rounds the second is a later one, and what follows END comes behind it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

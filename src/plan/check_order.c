@@ -1,7 +1,6 @@
-/*
- * Of the proof of a plan: which step comes before which, found anew from streams and waits alone, and what follows for
- * buffers. Steps of one stream run in order, so of all that comes before a step the last of each stream says enough.
- */
+/* Part of the proof of a plan: the order of steps, found anew from streams and waits alone, and what it allows buffers.
+ * Steps of one stream run in order, so the clock of a step, the last step of each stream that comes before it, says
+ * enough. */
 #include "base/grow.h"
 #include "base/sorted.h"
 #include "plan/check.h"
@@ -86,8 +85,8 @@ static bool is_first(const zr__proof *p, int32_t time)
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Does a step's place stay empty? What runs in later rounds alone stands in the first one behind what it replaces, and
- * does nothing: one wait for it serves all rounds. */
+/* Return whether nothing stands in a step's place. A step of later rounds keeps its place in the first round, behind
+ * the step that it replaces, and does nothing there: one wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_when when = p->s->step[zr__step_at(p, time)].when;
@@ -142,7 +141,8 @@ static zr_status find_order(const zr__proof *p)
 
 /* ---- uses of buffers --------------------------------------------------------------------------- */
 
-/* A buffer that stays is one; of another each round has its own: those of a second round stand behind all buffers. */
+/* Instances of buffers: one of a persistent buffer, one in each round of a transient one. Instances of the second round
+ * follow all buffers. */
 static int32_t instances(const zr__proof *p)
 {
     return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
@@ -171,7 +171,7 @@ static const zr_step *using_step(const zr__proof *p, int32_t time)
 static zr_status find_uses(zr__proof *p)
 {
     const int32_t n = instances(p);
-    int64_t uses = 0; /* by all steps, of which some share theirs */
+    int64_t uses = 0; /* of all steps; steps that share their uses count each */
     for (int32_t i = 0; i < p->s->n_steps; i++) uses += p->s->step[i].n_uses;
     if (!p->use) p->use = zr_alloc(sizeof *p->use * (size_t)(2 * uses + 1));
     if (!p->first) p->first = zr_alloc(sizeof *p->first * 2 * (size_t)(n + 2));

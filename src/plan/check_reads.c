@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* A place moves by so many bytes for each place in a group; each: all these places together. */
+/* Distance in bytes from one place in a group to the next; each: the places of all ranks together. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
@@ -32,13 +32,13 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* What is written of a buffer with these strides: stretches apart, in order. */
+/* Written bytes of a buffer with the strides of `at`: stretches that do not touch, in order. */
 typedef struct written {
     spot at; /* but for begin and end */
     stretch *stretch;
     int32_t n, next; /* next: of the same buffer, -1: none */
     int64_t room;
-    stretch turn; /* sums that owners take in turn: the first so many of them have theirs */
+    stretch turn; /* bytes of which owners take their sums in turn; owners: how many have taken them */
     int32_t owners;
 } written;
 
@@ -147,7 +147,7 @@ static zr_status note(state *k, spot at)
     return ZR_OK;
 }
 
-/* Of a reduction to one owner: its sums are there on every rank once all owners have had their turn. */
+/* Note a reduction to one owner: sums are there on every rank once all owners have had their turn. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
@@ -186,7 +186,8 @@ static zr_status note_all(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* A unit's parameters; of those that other ranks have updated and that stay whole, what this rank has updated. */
+/* Note a unit's parameters as written; of a unit that stays whole and that other ranks have updated, only the part that
+ * this rank has updated. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -196,7 +197,7 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own.range, &own, false));
 }
 
-/* What no op writes of a gradient that stays whole: it is clear from the start. */
+/* Note the gaps of a whole gradient, which no op writes: they are zero from the start. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -241,8 +242,9 @@ static bool reduces(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
 }
 
-/* Does a step's i-th use read what others have written? Not where it works in memory that it writes before, nor where a
- * move ends in the place that it comes from; sums are added to from the second round on, also those of squares. */
+/* Return whether a step's i-th use reads bytes that other steps have written. Scratch that the step itself writes first
+ * is not read, nor is the target of a move that begins and ends in the same place. Sums, also of squares, are read from
+ * the second round on. */
 static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool added = step->kind == ZR_STEP_LOSS || (step->kind == ZR_STEP_SQUARE_MICRO && later);
@@ -286,7 +288,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* What the caller reads when the schedule has run. */
+/* Check that the results which the caller reads after the schedule are written. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;

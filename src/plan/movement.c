@@ -8,7 +8,7 @@
  */
 #include "plan/internal.h"
 
-/* A collective along one stride: each rank of its group has so many elements, one after the other. */
+/* A collective along one stride: each rank of the group has `elems` elements, one rank's after the other's. */
 typedef struct level {
     int64_t elems;
     zr_stride by, outer;
@@ -19,8 +19,8 @@ static bool has(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* What a part of a unit is gathered along, or summed along in reverse, until all of `known` is there: the strides of
- * the part that `known` does not have. */
+/* Find the strides along which a part of a unit is gathered, or in reverse summed, until it is as large as `known`:
+ * those of the part that `known` does not have. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
@@ -58,7 +58,7 @@ static zr_range owners_range(const level *v, int32_t owner, int64_t first, int64
     return (zr_range){.first = owner * v->by.elems + first, .count = count, .outer = v->outer};
 }
 
-/* A whole unit in a buffer of the schedule, or in the one that keeps it whole. */
+/* A whole unit, in a buffer of the schedule or in a persistent one. */
 static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
 {
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
@@ -192,7 +192,7 @@ static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const z
     }
 }
 
-/* What no op writes of a transient unit gradient: padding, and parameters without a gradient. */
+/* Clear the gaps of a transient unit gradient, which no op writes: padding, and parameters without a gradient. */
 static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 {
     const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
@@ -227,7 +227,7 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Is this rank alone, so that the computing stream adds what it has made? */
+/* Return whether a level has one rank only: then the computing stream adds this rank's own gradient. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;

@@ -205,7 +205,8 @@ static void write_keep(zr__writing *w, int32_t run)
     zr__list_use(l, step, to);
 }
 
-/* What was kept comes back, to a place of its own: from the host's space on the copy stream, and from other ranks. */
+/* Write the steps that restore a checkpoint to a place of its own: from the host's space on the copy stream, and from
+ * other ranks. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -308,14 +309,15 @@ static void write_segments(zr__writing *w)
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* What the next segment restores is gathered before this one's units are reduced: it is wanted earlier. */
+        /* Checkpoints of the next segment are restored before this segment's units are reduced: they are needed
+         * earlier. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
     }
 }
 
-/* What decoding returns goes to the host. */
+/* Copy the output of decoding to the host. */
 static void write_output(zr__writing *w)
 {
     zr__list *l = &w->list;

@@ -73,8 +73,8 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
-/* Partial sums of a binary tree over so many micro-batches that exist at once: an even micro-batch j opens one
- * beside those of the ones in j's binary form, an odd one joins the newest. */
+/* Return how many partial sums of a binary tree over micro-batches exist at once: micro-batch j has one open sum for
+ * each 1 in j's binary form; an even j opens another, an odd j joins the newest. */
 static int32_t accumulators(int64_t micro_batches)
 {
     int32_t n = 1;
@@ -118,7 +118,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     return ZR_OK;
 }
 
-/* Stage 3: small units may be kept whole, up to so many elements of the model. */
+/* Return whether a small unit is kept whole at stage 3, up to persist_model_elems elements of the model. */
 static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
 {
     const zr_layout *l = &plan->layout;
@@ -227,8 +227,8 @@ static int64_t largest_joined(const zr_plan *plan)
     return largest;
 }
 
-/* Of the staging memory: pieces go through it in chunks, so that its size is constant (ZeRO section 6.2, C_B): one half
- * is filled while the other is read. Beyond this size, more brings no more speed. */
+/* Size of the staging memory. Pieces go through it in chunks, so that it is constant (ZeRO section 6.2, C_B): one half
+ * is filled while the other is read. A larger one is no faster. */
 #define STAGING_BYTES ((int64_t)4 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
 
