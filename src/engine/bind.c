@@ -21,7 +21,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    if (use->each) range.by = (zr_stride){0}; /* of the group's first rank */
+    if (use->each) range.by = (zr_stride){0}; /* on the group's first rank */
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr__first(engine, &range) * zr_dtype_bytes(use->dtype);
 }
 
@@ -112,7 +112,7 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Which steps another stream waits for, and room for the marks of their ends. */
+/* Find the steps that other streams wait for, and take room for the marks of their ends. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

@@ -6,7 +6,7 @@
 #include <float.h>
 #include <string.h>
 
-/* What one rank takes, and may fail to get, by itself. */
+/* Take this rank's memory, which may fail on one rank alone. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -179,7 +179,7 @@ void zr_engine_destroy(zr_engine **engine)
     if (e->beside) ops->queue_destroy(e->queue[ZR_STREAM_COMM]);
     if (e->queue[ZR_STREAM_COMPUTE]) ops->queue_destroy(e->queue[ZR_STREAM_COMPUTE]);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    /* What was on its way from or into it when a call was stopped may still be: until the process ends, or MPI does. */
+    /* A call that was stopped may still read or write this memory, until the process or MPI ends. */
     bool in_use = e->stopped && e->comm->concurrent;
     if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)

@@ -7,7 +7,7 @@
 
 #include "engine/internal.h"
 
-/* Where a unit's state lives; buffer ZR_NONE: nowhere. */
+/* Return where a unit's state is kept; buffer ZR_NONE: nowhere. */
 static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];

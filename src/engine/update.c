@@ -26,7 +26,8 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Of ranks that share layers, the first counts what all of them have; the others only what they have apart. */
+/* With tensor parallelism the first rank of a layer counts parameters that all its ranks have; the others count only
+ * their own parts. */
 static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -98,7 +99,7 @@ zr_status zr__agree(const zr__running *r)
                    e->updated, units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }
 
-/* What NORM learns from all ranks. */
+/* Results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss;
     double bad;   /* first bad parameter; behind the last one: the loss; infinity: all is finite */
@@ -142,9 +143,9 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* What this rank says. */
+/* Numbers that this rank sends. */
 typedef struct said {
-    double sum, micro; /* of squares; in rank_free_sums the exact ones */
+    double sum, micro; /* squares of gradient and micro-gradients; exact sums with rank_free_sums */
     zr_exact exact, exact_micro;
     double bad;
 } said;
@@ -163,7 +164,7 @@ static said add_squares(const zr__running *r)
     return own;
 }
 
-/* One exchange tells everyone everything; of exact sums those of micro-gradients take one more. */
+/* Exchange all numbers at once; exact sums of micro-gradients take one more exchange. */
 static zr_status exchange(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;

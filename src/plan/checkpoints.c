@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of each value: where the forward pass makes it, whether it is copied away, and whether in pieces. */
+/* By value: the run of the forward pass that makes it, whether it is copied away, and whether in pieces. */
 typedef struct checkpoints {
     int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
     bool *goes;
@@ -27,7 +27,7 @@ static void find_same(const zr_graph *g, bool *same)
     }
 }
 
-/* What a replay that the policy asks for reads of the forward pass: as segments.c marks it. */
+/* Mark the values of the forward pass that a replay of the policy reads, as segments.c does. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;

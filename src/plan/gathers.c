@@ -38,7 +38,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && newest->to == segment) return;
     while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
     g->total_elems += plan->unit[unit].padded_elems;
-    /* What other segments use in between; a unit used in the very next segment is kept in any case. */
+    /* Elements that other segments use in between; a unit used in the very next segment is kept in any case. */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
         newest->to = segment;

@@ -17,7 +17,7 @@ typedef struct zr__run_of {
     bool pieces;    /* KEEP, RESTORE: each rank of a layer keeps its piece */
 } zr__run_of;
 
-/* What runs in one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
+/* The program of one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
 typedef struct zr__program {
     zr__run_of *run;
     int32_t n;
@@ -33,12 +33,13 @@ void zr__program_emit(zr__program *program, zr__run_of run);
 /* The op that runs, NULL: none does. */
 const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, int32_t run);
 
-/* Where activation checkpoints are kept between forward and backward pass, and in pieces or whole (checkpoints.c). */
+/* Rewrite the program so that activation checkpoints are kept between forward and backward pass, in pieces or whole, on
+ * the device or on the host (checkpoints.c). */
 zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
 /* Elements of one rank's piece of a value, of a layer's ranks; the last one's ends in padding. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
-/* Recompute policies of the units: the first so many, and the rest; and how their checkpoints are kept. */
+/* Recompute policies of the first n_first units and of the rest, and how their checkpoints are kept. */
 typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
@@ -49,7 +50,7 @@ typedef struct zr__mix {
 /* Units, from the first, that may be computed again. */
 int32_t zr__recompute_units(const zr_plan *plan, const zr_graph *graph);
 void zr__recompute_assign(zr_plan *plan, const zr_graph *graph, const zr__mix *mix);
-/* Which values of the forward pass are not kept for the backward: dropped[value]. */
+/* Find the values of the forward pass that are not kept for the backward pass: dropped[value]. */
 zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dropped);
 
 /* One plan with these policies; plan.c. */
@@ -64,7 +65,7 @@ zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, 
 
 /* ---- a list of steps (list.c) ------------------------------------------------------------------ */
 
-/* Of a step: it stays the same whatever is put in before and behind. ZR_NONE: none. */
+/* Id of a step, which stays the same whatever is put in before or behind it. ZR_NONE: no step. */
 typedef int32_t zr__id;
 
 typedef struct zr__link {
@@ -75,7 +76,7 @@ typedef struct zr__link {
 /* A wait that no use asks for: it keeps a step from running too far ahead. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* of the same step, ZR_NONE */
+    int32_t next; /* the step's next older pace, ZR_NONE */
 } zr__pace;
 
 /* Arrays grow; the first failure is latched and later calls do nothing. */
@@ -90,13 +91,13 @@ typedef struct zr__list {
     int32_t n, n_uses, n_paces;
     int64_t step_room, link_room, use_room, pace_room, buffer_room;
     bool edited;              /* ids are not positions */
-    zr__id first, end;        /* of the list */
+    zr__id first, end;        /* first step of the list, and the last */
     zr__id before;            /* where steps are put in; ZR_NONE: at the end */
     zr__id newest;            /* step that was put in */
     zr__id last[ZR_STREAMS];  /* step of each stream at the end of the list */
     zr__id reduced[2];        /* the last step that reduces the newest reduced unit, and the one before */
-    int64_t bytes[ZR_SPACES]; /* of all buffers, as if none shared a place: no offset can be larger */
-    zr_step unused;           /* what zr__list_newest gives after a failure */
+    int64_t bytes[ZR_SPACES]; /* sum of all buffers, as if none shared bytes: no offset can be larger */
+    zr_step unused;           /* returned by zr__list_newest after a failure */
     zr_status status;
 } zr__list;
 
@@ -106,7 +107,7 @@ typedef struct zr__list {
 /* Begin with the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* What follows is put in before this step; ZR_NONE: at the end. */
+/* Put the following steps in before this one; ZR_NONE: at the end. */
 void zr__list_seek(zr__list *l, zr__id before);
 /* Put a step in, of this rank alone; zr__list_newest is it, to be completed. */
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
@@ -114,7 +115,8 @@ zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
 /* The uses of a step count from where its range begins, so that others may share them. Returns it. */
 zr__id zr__list_bucket(zr__list *l, zr__id step);
-/* Put such a step in once more, of `count` elements from `first` on; false: it has not so many, or is ZR_NONE. */
+/* Put the bucket's step in once more, for `count` elements from `first` on; false: the bucket has another count, or is
+ * ZR_NONE. */
 bool zr__list_again(zr__list *l, zr__id bucket, int64_t first, int64_t count);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
@@ -159,7 +161,7 @@ void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_
 /* Raise `time` to the latest times painted on any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
-/* Of a buffer: the last time at which each stream has read it, or written it. -1: none. */
+/* Last time at which each stream has read a buffer, and written it; -1: never. */
 typedef struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
     bool again; /* in the second round */
@@ -199,14 +201,14 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 /* Units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
-/* Add a persistent buffer; its offset follows those of its space before it. */
+/* Add a persistent buffer; it follows the last one of its space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);
 /* The staging memory: the largest that any step moves. */
 zr_status zr__plan_staging(zr_plan *plan);
 /* Results that steer later steps. */
 zr_status zr__plan_results(zr_plan *plan);
-/* What saving behind a step takes in the host's space (save.c). */
+/* Add the buffers of the host's space that saving behind a step takes (save.c). */
 zr_status zr__plan_saves(zr_plan *plan);
 
 /* A use of a range of a unit in a buffer that keeps the whole or this rank's shard; absent where nothing is kept. */
@@ -222,7 +224,7 @@ typedef struct zr__segment {
     int pass;
 } zr__segment;
 
-/* What is known of a program before a step is written. A value that is written again has a place for each time: an
+/* Decisions on a program before a step is written. A value that is written again has a place for each time: an
  * instance, numbered in the order of writing. */
 typedef struct zr__decided {
     const zr_plan *plan;
@@ -237,7 +239,7 @@ typedef struct zr__decided {
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
 void zr__decided_free(zr__decided *d);
-/* As zr__program_op. */
+/* Return the op that runs, NULL: none does. */
 const zr_op *zr__op_of(const zr__decided *d, int32_t run);
 /* The unit of a parameter; -1: the value is none. */
 int32_t zr__param_unit(const zr_graph *graph, zr_value value);
@@ -284,7 +286,7 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather what other ranks have updated of a unit that stays whole, once a training step. */
 void zr__write_refresh(zr__list *l, int32_t unit);
-/* Does this rank keep the whole unit, of which others update parts? */
+/* Return whether this rank keeps the whole unit while others update parts of it. */
 bool zr__refreshed(const zr_plan *plan, int32_t unit);
 /* Gather the sums that this rank updates by and others have made: of this micro-batch, or (`step`) of all. At stage 0
  * this makes the reduction an all-reduce. */
@@ -308,13 +310,13 @@ typedef struct zr__writing {
 int64_t zr__value_bytes(const zr_value_info *value);
 /* A use of a value in this buffer: at its place in its unit, or at the beginning. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
-/* Where a run's operand stands now; where `step` is to write its output. */
+/* Return the place of a run's operand; of the output that `step` writes. */
 zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* The whole gradient of a unit in this pass. */
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
-/* How many steps move the units, in the buckets of the layout. ZR_ERR_CONFIG: more than a schedule has room for. */
+/* Count the steps that move units, in the buckets of the layout. ZR_ERR_CONFIG: more than a schedule has room for. */
 zr_status zr__count_moves(zr_plan *plan);
 
 /* Is a unit's gradient a buffer of its own in each micro-batch? */

@@ -8,7 +8,7 @@
  */
 #include "plan/internal.h"
 
-/* What one step must come after: the latest time of each other stream, -1: none. */
+/* Constraints of one step: the latest time of each other stream that it must come after, -1: none. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -142,8 +142,9 @@ static bool follows_alike(const zr__order *o, int32_t step, int32_t alone)
     return false;
 }
 
-/* Steps [begin, end) of a round. What runs in the first alone does nothing in the second; what runs in later ones is
- * held to have run in the first as well, behind what it replaces, so that one wait for it serves both. */
+/* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
+ * rounds counts as having run in the first as well, behind the step that it replaces, so that one wait for it serves
+ * both. */
 static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
     for (int32_t i = begin, alone = begin; i < end && o->status == ZR_OK; i++) {
@@ -193,8 +194,8 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
-/* What the model names in an evaluation is read by the caller, behind all steps (zr_engine_value). Decoding copies it.
- */
+/* Keep the output of an evaluation to the end: the caller reads it behind all steps (zr_engine_value). Decoding copies
+ * it. */
 static void keep_output(zr__order *o)
 {
     const zr_graph *g = o->list->graph;
@@ -220,7 +221,7 @@ zr_status zr__order_steps(zr__order *o)
     return o->status;
 }
 
-/* What the first round used, by the places of the buffers. */
+/* Paint the uses of the first round on the bytes of the buffers. */
 static zr_status paint(zr__order *o)
 {
     for (int space = 0; space < ZR_SPACES; space++)
@@ -236,7 +237,7 @@ static zr_status paint(zr__order *o)
 
 /* ---- the schedule's list --------------------------------------------------------------------- */
 
-/* By step; of one step, those of its own round first. */
+/* Write the waits by step; those within a round before those for the round before. */
 static zr_status write_waits(const zr__order *o)
 {
     zr_schedule *s = o->schedule;

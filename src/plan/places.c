@@ -1,7 +1,5 @@
-/*
- * Where an op's operands and outputs stand: an output is a view of its unit's gradient, takes over the place of an
- * input that dies there, or has a place of its own.
- */
+/* Places of an op's operands and outputs: an output is a view of its unit's gradient, takes over the place of an input
+ * that dies there, or has a place of its own. */
 #include "plan/internal.h"
 
 /* The bytes of a value's place: one that may be kept in pieces has room for the last rank's padding. */

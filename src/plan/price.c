@@ -13,8 +13,8 @@ typedef struct pricing {
     struct ran *ran; /* steps in the order in which they ran; NULL: nobody asks for waits */
     int32_t n_ran;
     int32_t last[ZR_STREAMS]; /* index in `ran` of the stream's last step; -1 */
-    double rounds;            /* that a walk stands for */
-    zr_step_time *time;       /* of each step of one round; NULL: not asked for */
+    double rounds;            /* rounds that a walk stands for */
+    zr_step_time *time;       /* begin and end of each step of one round; NULL: not asked for */
 } pricing;
 
 /* An unknown rate costs no time. */
@@ -121,7 +121,7 @@ static profile_pricer pricer_of(const zr_profile *profile, double disk_bytes_sec
 
 /* ---- the walk ----------------------------------------------------------------------------------- */
 
-/* What is saved goes on beyond the end. */
+/* Return when all streams are free; the save stream may go on beyond the end. */
 static double all_streams_free(const pricing *p)
 {
     double free_at = 0;
@@ -221,7 +221,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
         if (p->pricer->in_turn) hold(p, kind, i);
-        if (!runs(p, step, end->before)) { /* those that wait for it wait for what has come before */
+        if (!runs(p, step, end->before)) { /* steps that wait for it wait for the steps before it */
             const double now = p->clock[step->stream];
             bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -289,7 +289,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
         walk_again(p, kind, repeat, stop, &end);
     }
     walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* what is still on its way when nothing is left to compute */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still on their way when nothing is left to compute */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             tell_wait(p, kind, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;

@@ -1,8 +1,6 @@
-/*
- * What runs in one micro-batch, in order: the graph's ops, forward and backward, that something comes of. Recompute
- * makes forward ops run again before the backward ops that read their outputs; lean's two passes run the whole backward
- * a second time. Everything else (lifetimes, gathers, reductions) follows from this list.
- */
+/* The program of one micro-batch: the ops that run, forward and backward, in order; ops whose outputs nobody needs are
+ * left out. Recompute makes forward ops run again before the backward ops that read their outputs; lean's two passes
+ * run the whole backward a second time. Lifetimes, gathers and reductions all follow from this list. */
 #include "plan/internal.h"
 
 #include <string.h>

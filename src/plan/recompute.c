@@ -55,7 +55,7 @@ static bool is_forward(const zr_graph *g, const zr_value_info *v)
     return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
 }
 
-/* Of all ranks of the layer, so that the same is computed again at every degree. */
+/* Bytes over all tensor-parallel ranks, so that the same is recomputed at every degree. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
@@ -144,8 +144,9 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
     }
 }
 
-/* The backward op before which `op` would run again; -1: it is not worth it, or another unit needs it kept. Most of
- * what it writes must be read: a norm whose output nobody reads would run for its two numbers a row. */
+/* Find the backward op before which `op` would be recomputed; -1: recompute does not pay, or another unit needs the
+ * output kept. Most of what `op` writes must be read: a norm whose output nobody reads would run for its two numbers a
+ * row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
     double written = 0, read = 0; /* sizes that no machine holds are refused later */
@@ -162,8 +163,8 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Would all that `op` reads be there at backward op `at` even if it did not run again? What is itself computed again
- * does not count, so that replays do not chain and the bytes of one are not exchanged for those of another. */
+/* Return whether all operands of `op` are there at backward op `at` even if it is not recomputed. Recomputed operands
+ * do not count, so that replays do not chain and one value's bytes are not exchanged for another's. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {
