@@ -38,6 +38,21 @@ check "... planned is measured" as_planned gpu
 for stage in 0 2; do
     check "2 ranks, stage $stage" train "$GPU" gpu-$stage 2 --zero_optimization.stage=$stage
 done
+if command -v python3 >/dev/null; then
+    cat >lanes.py <<'END_PYTHON'
+import json, sys
+events = [e for e in json.load(open("trace.json"))["traceEvents"] if e.get("ph") == "X" and e["pid"] == 0]
+lane = lambda tid: [(e["ts"], e["ts"] + e["dur"]) for e in events if e["tid"] == tid]
+both = sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in lane(0) for b in lane(1))
+assert lane(0) and lane(1) and (both > 0) == (sys.argv[1] == "beside"), both
+END_PYTHON
+    check "exchanges go on while a GPU computes" train "$GPU" beside 2 --trace trace.json
+    check "... as the trace shows" python3 lanes.py beside
+    check "... not without overlap_comm" train "$GPU" in-turn 2 --trace trace.json --zero_optimization.overlap_comm=false
+    check "... as it shows too" python3 lanes.py in-turn
+else
+    skip "exchanges go on while a GPU computes" "no python3"
+fi
 check "2 ranks, stage 3" train "$GPU" gpu-3 2 --timings
 check "... times that add up" sh -c "sed -n 's/.*\"step_ms\":\([0-9.]*\).*/\1/p' gpu-3/run.json | grep -q '[1-9]'"
 for stage in 0 2; do check "... the bits of stage $stage" same gpu-3 gpu-$stage; done

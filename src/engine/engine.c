@@ -42,7 +42,9 @@ static zr_status take_queues(zr_engine *e)
     for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
     config = (zr_queue_config){.beside = true, .most = 2 * zr__count_puts(plan)}; /* with their waits */
     if (config.most > 0) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_SAVE]));
-    if (!e->comm->concurrent || !plan->side_by_side) return ZR_OK;
+    /* Calls of ranks that are threads on GPUs ask devices for copies, beside what computes there. */
+    const bool copies = e->device->profile.facts.apart && strcmp(e->comm->transport, "threads") == 0;
+    if (!(e->comm->concurrent || copies) || !plan->side_by_side) return ZR_OK;
     config = (zr_queue_config){.beside = true, .most = COMM_TASKS};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
     e->beside = true;
@@ -180,7 +182,7 @@ void zr_engine_destroy(zr_engine **engine)
     if (e->queue[ZR_STREAM_COMPUTE]) ops->queue_destroy(e->queue[ZR_STREAM_COMPUTE]);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* A call that was stopped may still read or write this memory, until the process or MPI ends. */
-    bool in_use = e->stopped && e->comm->concurrent;
+    bool in_use = e->stopped && (e->comm->concurrent || e->beside);
     if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
