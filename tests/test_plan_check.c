@@ -260,6 +260,18 @@ static void test_broken_counts(void **state)
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 
+    /* No reduction of one unit, those of two of another; reductions where they are to come once a step. */
+    l = mixed_layout(7);
+    plan = plan_of(&l);
+    s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    plan->reduce_once = true;
+    expect_broken(plan, "before the last micro-batch has ended");
+    plan->reduce_once = false;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_REDUCE_SCATTER && s->step[i].unit == 1) s->step[i].unit = 2;
+    expect_broken(plan, "the gradient of unit 1 is summed over 1 of 4 ranks");
+    zr_plan_destroy(&plan);
+
     l = layout_of(1, 2, ZR_F32, 1);
     plan = plan_of(&l);
     s = &plan->schedule[ZR_SCHEDULE_TRAIN];

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/** Elements of which each rank's part of a shard or bucket is a multiple, in every dtype. */
+/** Alignment of shards and buckets, in elements on each rank, in every dtype. */
 #define ZR_SHARD_ALIGN 32
 
 /** Layout of the model states in memory. Both give the same bits. */
@@ -35,10 +35,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE, /* attention and activations wider than the unit's input are recomputed (Korthikanti et al.
                                2022) */
     ZR_RECOMPUTE_AUTO, /* a policy for each unit: the mix with the least work whose total is at most limit_bytes, or the
-                          smallest where none fits. With tensor-parallel ranks that all have all tokens, checkpoints in
-                          pieces, on the device and on the host, are tried as well unless the layout asks for one of
-                          them; the best by zr_plan_better wins, of equals whole checkpoints */
-    ZR_RECOMPUTE_PAPER /* as UNIT with recompute_every 1, and the whole unit runs again, its last product too, which
+                          smallest where nothing fits. Without sequence parallelism, tensor-parallel ranks also try
+                          checkpoints in pieces, on the device and on the host, unless the layout asks for either; the
+                          best by zr_plan_better wins, whole checkpoints among equals */
+    ZR_RECOMPUTE_PAPER /* UNIT with recompute_every 1 where the whole unit runs again, including its last product, which
                           nothing needs: as the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
 
@@ -65,7 +65,7 @@ typedef enum zr_gather {
 
 /** Asynchronous saves: states go out behind the next training step (zr_engine_save). */
 typedef enum zr_save {
-    ZR_SAVE_NONE, /* none: states are read between steps (zr_engine_read) */
+    ZR_SAVE_NONE, /* no asynchronous save: states are read between steps (zr_engine_read) */
     ZR_SAVE_COPY, /* the next training step first copies states to the host's space; they go out from there behind it
                      and behind later ones */
     ZR_SAVE_IN_PLACE, /* states go out from where they are: in the next training step a unit's update waits until its
@@ -123,7 +123,7 @@ typedef struct zr_layout {
                                     reduction (zr_step_result.micro_square): of two a step at least */
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
-    int64_t decode_len;          /* tokens of the key-value cache of the schedule decode; 0: no such schedule */
+    int64_t decode_len;          /* tokens of the key-value cache of the schedule decode; 0: without decode */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -278,7 +278,7 @@ typedef enum zr_step_kind {
 
 ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 
-/** How bytes go between the ranks of a step's group. */
+/** Collectives between the ranks of a step's group. */
 typedef enum zr_move {
     ZR_MOVE_NONE,
     ZR_MOVE_GATHER,    /* each rank gets the pieces of all */
@@ -454,7 +454,7 @@ typedef struct zr_space_memory {
 /** Bytes of one rank. */
 typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
-    int64_t category_bytes[ZR_CATEGORIES]; /* of device and staging memory together */
+    int64_t category_bytes[ZR_CATEGORIES]; /* high-water marks of device and staging memory together */
     int64_t states_bytes;                  /* parameters, gradients, optimizer that stay; padding included */
     int64_t total_bytes;                   /* of the device and the staging memory */
 } zr_memory;
@@ -505,7 +505,7 @@ typedef struct zr_plan {
     zr_plan_unit *unit;
     int32_t n_units;
     int64_t params;        /* Psi */
-    int64_t trained;       /* of Psi, parameters that train */
+    int64_t trained;       /* parameters that train, among Psi */
     int64_t padding_elems; /* over all units */
     zr_buffer *persistent; /* model states, caches, results; first in every schedule's list */
     int32_t n_persistent;
@@ -523,7 +523,7 @@ typedef struct zr_plan {
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, its flush included */
     zr_traffic across[ZR_BORDERS]; /* traffic from beyond each border, of the rank that has most of it */
-    double flops_model;            /* of one training step, all ranks */
+    double flops_model;            /* FLOPs of a training step, all ranks */
     double flops_hardware;
 } zr_plan;
 
@@ -540,7 +540,7 @@ static inline bool zr_plan_shares_layers(const zr_plan *plan)
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
 /** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
- * border; 0 where the layout has no such border. */
+ * border; 0 where the layout has not that border. */
 ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
 /** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.

@@ -330,7 +330,7 @@ static zr_status add_policies(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Data-parallel ranks of a host, where they are a part of those that the states may be shared by; 0: they are not. */
+/** Return the data-parallel ranks of a host if they divide all data-parallel ranks and are fewer; else 0. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
     const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = data_ranks(s, w);
@@ -581,7 +581,7 @@ static zr_status add_variants(search *s, const cli_way *from)
         w.overlap = to[i].overlap;
         w.levels = to[i].levels;
         w.once = to[i].once;
-        if (w.once != had && data_ranks(s, from) == 1) continue; /* there is nothing to reduce */
+        if (w.once != had && data_ranks(s, from) == 1) continue; /* one data-parallel rank reduces nothing */
         if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;

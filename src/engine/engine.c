@@ -42,9 +42,7 @@ static zr_status take_queues(zr_engine *e)
     for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
     config = (zr_queue_config){.beside = true, .most = 2 * zr__count_puts(plan)}; /* with their waits */
     if (config.most > 0) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_SAVE]));
-    /* Calls of ranks that are threads on GPUs ask devices for copies, beside what computes there. */
-    const bool copies = e->device->profile.facts.apart && strcmp(e->comm->transport, "threads") == 0;
-    if (!(e->comm->concurrent || copies) || !plan->side_by_side) return ZR_OK;
+    if (!zr_engine_beside(plan, e->comm)) return ZR_OK;
     config = (zr_queue_config){.beside = true, .most = COMM_TASKS};
     ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
     e->beside = true;
@@ -457,6 +455,12 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     measured->traffic = e->moved.traffic;
     memcpy(measured->across, e->moved.across, sizeof measured->across);
     measured->steps = e->steps;
+}
+
+bool zr_engine_beside(const zr_plan *plan, const zr_comm *comm)
+{
+    const bool copies = plan->profile.facts.apart && zr_comm_process_ranks(comm) > 1;
+    return plan->side_by_side && (comm->concurrent || copies);
 }
 
 bool zr_engine_serial(const zr_engine *e)

@@ -22,7 +22,7 @@ typedef struct zr__bound {
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* whose life ends there */
     int32_t *awaited;         /* per step: its number among those that another stream waits for; -1: it is none */
-    zr_mark *mark[2];         /* by that number: the mark of the step's end, in this round and in the one before */
+    zr_mark *mark[2];         /* by that number: marks of the step's end in this round and in the previous round */
 } zr__bound;
 
 /* Bytes that came from other ranks. */
@@ -58,7 +58,7 @@ struct zr_engine {
     bool beside;                        /* the comm stream's queue runs beside */
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
-    bool stale;   /* other ranks' shards of the parameters are stale: from before the last update */
+    bool stale;   /* parameters in other ranks' shards are from before the last update */
     bool refresh; /* this training step gathers those parameters */
     bool stopped; /* a call between ranks was cut short: memory may still be read and written */
 
@@ -72,7 +72,7 @@ struct zr_engine {
     const zr_step_args *step;
     double mean, scale;     /* 1 / losses of the global batch; the loss scale */
     int32_t updated;        /* units, in this step */
-    bool probing;           /* this step updates nothing, whatever comes out */
+    bool probing;           /* a probe is in progress: the step updates nothing */
     zr_status batch_status; /* the first failure of batch_fn in this walk, and its message */
     char batch_text[512];
     int64_t updates; /* steps that were not skipped: the optimizer's own count */

@@ -78,10 +78,8 @@ static int host_data_ranks(const zr_layout *l)
 /* Consecutive data-parallel ranks that do something of their own, 0: the data axis is one. */
 static int split_of(const zr_layout *l)
 {
-    /* With one data-parallel rank a host there is no level within hosts. */
-    const int host = l->tensor == 1                              ? l->host_ranks
-                     : l->hierarchical && host_data_ranks(l) > 1 ? host_data_ranks(l)
-                                                                 : 0;
+    int host = host_data_ranks(l);
+    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* of one rank: no level within hosts */
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
 }
@@ -301,9 +299,9 @@ static void make_groups(zr_plan *plan)
     }
     plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0, 1}, .n_axes = n, .size = ranks};
     if (M > 1) {
-        plan->axis[n] = (zr_axis){"tensor", M, 1};
         plan->group[ZR_GROUP_TENSOR] = (zr_group){.name = "tensor", .axis = {n}, .n_axes = 1, .size = M};
-        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1, 2}, .n_axes = ++n, .size = ranks * M};
+        plan->axis[n++] = (zr_axis){"tensor", M, 1};
+        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1, 2}, .n_axes = n, .size = ranks * M};
         plan->n_groups = ZR_GROUP_ALL + 1;
     }
     plan->n_axes = n;

@@ -104,9 +104,7 @@ static zr_status settle_hosts(zr__run *r)
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
-    /* The engine's queue for exchanges, between hosts and on GPUs, has a thread. */
-    const bool beside = (r->comm->concurrent || r->plan->profile.facts.apart) && r->plan->layout.overlap;
-    int more = r->plan->profile.facts.threads - 1 + beside;
+    int more = r->plan->profile.facts.threads - 1 + zr_engine_beside(r->plan, r->comm);
     more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);
