@@ -1,6 +1,8 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr__pack
 /* Memory and traffic of plans against the papers' formulas (ZeRO sections 5 and 7). */
+#include <stdlib.h>
+
 #include "gpt2_sizes.h"
 #include "plan/internal.h"
 #include "plan_make.h"

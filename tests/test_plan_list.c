@@ -71,97 +71,6 @@ static void test_edits(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Buckets of one move share their uses, until a buffer is renamed for some of them; who comes after one of them comes
- * after those before it, and they wait once. */
-static void test_buckets(void **state)
-{
-    (void)state;
-    enum { BUCKETS = 5, ELEMS = 16 };
-    zr_plan *plan = bare_plan();
-    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
-    zr__list l;
-    assert_int_equal(zr__list_begin(&l, plan, NULL, s), ZR_OK);
-    int32_t b[3];
-    for (int i = 0; i < 3; i++)
-        b[i] = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "place", 4 * ELEMS * BUCKETS);
-    put(&l, ZR_STREAM_COMPUTE, ZR_NONE, b[0]);
-    zr__id step[BUCKETS];
-    for (int i = 0; i < BUCKETS; i++) {
-        if (i > 0) {
-            assert_false(zr__list_again(&l, step[0], i * ELEMS, ELEMS - 1));
-            assert_true(zr__list_again(&l, step[0], i * ELEMS, ELEMS));
-            step[i] = l.newest;
-            continue;
-        }
-        step[0] = zr__list_step(&l, ZR_STEP_COPY, ZR_STREAM_COMM, -1);
-        zr__list_newest(&l)->range.count = ELEMS;
-        for (int k = 0; k < 2; k++)
-            zr__list_use(&l, step[0],
-                         (zr_use){b[k], ZR_F32, k == 0, k == 1, .range = {.first = 64 * k, .count = ELEMS}});
-        zr__list_bucket(&l, step[0]);
-    }
-    const int32_t uses = l.n_uses;
-    zr__list_rename(&l, step[2], step[3], b[1], b[2]);
-    assert_int_equal(l.n_uses, uses + 2 * 2);
-    put(&l, ZR_STREAM_COMPUTE, b[1], ZR_NONE);
-    put(&l, ZR_STREAM_COMPUTE, b[2], ZR_NONE);
-    assert_int_equal(zr__list_finish(&l), ZR_OK);
-
-    assert_int_equal(s->n_steps, 1 + BUCKETS + 2);
-    for (int i = 0; i < BUCKETS; i++) {
-        const zr_step *its = &s->step[1 + i];
-        const zr_use *use = &s->use[its->uses];
-        assert_int_equal(its->range.first, i * ELEMS);
-        assert_int_equal(its->n_uses, 2);
-        assert_int_equal(its->n_waits, i == 0);
-        assert_int_equal(zr_use_first(&use[0], &its->range), i * ELEMS);
-        assert_int_equal(zr_use_first(&use[1], &its->range), 64 + i * ELEMS);
-        assert_int_equal(use[1].buffer, i == 2 || i == 3 ? b[2] : b[1]);
-        assert_int_equal(zr__alike(its, &s->step[1]), i != 2 && i != 3);
-    }
-    assert_int_equal(s->step[6].n_waits, 1); /* the last bucket; by then all others are waited for */
-    assert_int_equal(s->wait[s->step[6].waits].step, 5);
-    assert_int_equal(s->step[7].n_waits, 0);
-    assert_int_equal(s->buffer[b[1]].first_step, 1);
-    assert_int_equal(s->buffer[b[2]].first_step, 3);
-    assert_int_equal(s->buffer[b[0]].last_step, 5);
-    zr__list_end(&l);
-    zr_plan_destroy(&plan);
-}
-
-/* A bucket waits as ever for what another stream does between it and the one before, and for a pace of its own. */
-static void test_buckets_apart(void **state)
-{
-    (void)state;
-    zr_plan *plan = bare_plan();
-    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_FLUSH];
-    zr__list l;
-    assert_int_equal(zr__list_begin(&l, plan, NULL, s), ZR_OK);
-    const int32_t from = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "from", 64),
-                  to = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "to", 64);
-    put(&l, ZR_STREAM_COMM, ZR_NONE, from);
-    zr__id bucket = put(&l, ZR_STREAM_COMM, from, to); /* 1 */
-    zr__list_bucket(&l, bucket);
-    put(&l, ZR_STREAM_COMPUTE, to, ZR_NONE);                     /* 2 */
-    assert_true(zr__list_again(&l, bucket, 0, 0));               /* 3: writes what 2 reads */
-    zr__id alone = put(&l, ZR_STREAM_COMPUTE, ZR_NONE, ZR_NONE); /* 4 */
-    assert_true(zr__list_again(&l, bucket, 0, 0));               /* 5 */
-    assert_true(zr__list_again(&l, bucket, 0, 0));
-    zr__list_pace(&l, l.newest, alone); /* 6 */
-    assert_true(zr__list_again(&l, bucket, 0, 0));
-    zr__list_pace(&l, l.newest, alone); /* 7 */
-    assert_int_equal(zr__list_finish(&l), ZR_OK);
-    const int waited[] = {-1, -1, 1, 2, -1, -1, 4, -1};
-    for (int i = 0; i < 8; i++) {
-        assert_int_equal(s->step[i].n_waits, waited[i] >= 0);
-        if (waited[i] < 0) continue;
-        assert_int_equal(s->wait[s->step[i].waits].step, waited[i]);
-        assert_int_equal(s->wait[s->step[i].waits].pace, i == 6);
-    }
-    zr__list_end(&l);
-    zr_plan_destroy(&plan);
-}
-
 /* The first step too many is refused, and what comes after is dropped. */
 static void test_most_steps(void **state)
 {
@@ -182,7 +91,6 @@ static void test_most_steps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits), cmocka_unit_test(test_buckets),
-                                       cmocka_unit_test(test_buckets_apart), cmocka_unit_test(test_most_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edits), cmocka_unit_test(test_most_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

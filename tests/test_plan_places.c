@@ -330,22 +330,35 @@ static void test_sizes_that_do_not_fit(void **state)
     expect_refused(&tiny, l, "do not fit 63 bits");
 }
 
-/* A plan takes a step for every bucket: it says so rather than take seconds and gigabytes. */
-static void test_buckets_too_small(void **state)
+/* A plan takes a step for every owner that is sent to in turn: it says so rather than take seconds and gigabytes. Of
+ * the buckets of a step it takes note by their number. */
+static void test_too_many_steps(void **state)
 {
     (void)state;
+    zr_layout l = training(1, 1 << 18);
+    l.reduce = ZR_REDUCE_TO_OWNER;
+    expect_refused(&tiny, l, "reduce_scatter and all_gather");
+    l.reduce = ZR_REDUCE_TO_SHARDS;
+    l.gather = ZR_GATHER_BROADCAST;
+    expect_refused(&tiny, l, "reduce_scatter and all_gather");
     zr_gpt2_config wide = tiny;
     wide.n_embd = 1024;
     wide.vocab_size = 100000;
-    zr_layout l = training(0, 2);
-    l.reduce_bucket_elems = 1;
-    expect_refused(&wide, l, "raise reduce_bucket_size");
     l = training(3, 2);
-    l.gather_bucket_elems = 1;
-    expect_refused(&wide, l, "raise reduce_bucket_size");
-    l.gather_bucket_elems = 1 << 16;
+    l.gather_bucket_elems = l.reduce_bucket_elems = 1;
     zr_model model = zr_gpt2(&wide);
-    zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
+    zr_plan *plan = plan_of(&model, &l);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t moves = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE || step->unit < 0) continue;
+        assert_int_equal(zr_step_buckets(step), plan->unit[step->unit].shard_elems / ZR_SHARD_ALIGN);
+        assert_int_equal(step->range.count, plan->unit[step->unit].shard_elems);
+        moves++;
+    }
+    assert_true(s->n_steps < 200 && moves > 8);
+    zr_plan_destroy(&plan);
 }
 
 /* Planning ends with an error, and with nothing lost, whichever allocation fails. */
@@ -379,7 +392,7 @@ int main(void)
         cmocka_unit_test(test_output_is_kept),
         cmocka_unit_test(test_idle_ops),
         cmocka_unit_test(test_sizes_that_do_not_fit),
-        cmocka_unit_test(test_buckets_too_small),
+        cmocka_unit_test(test_too_many_steps),
         cmocka_unit_test(test_each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,9 +298,8 @@ typedef struct zr_step_traits {
 
 ZR_API zr_step_traits zr_step_traits_of(zr_step_kind kind);
 
-/** Distance in elements from one rank of a group to the next. Packed, since a schedule may have millions: copy elems,
- * do not point to it. */
-typedef struct __attribute__((packed, aligned(4))) zr_stride {
+/** Distance in elements from one rank of a group to the next. */
+typedef struct zr_stride {
     int64_t elems;
     int32_t group;
 } zr_stride;
@@ -317,16 +316,9 @@ typedef struct zr_use {
     int32_t buffer; /* ZR_NONE: the optional operand is absent */
     zr_dtype dtype : 8;
     bool reads : 1, writes : 1;
-    bool each : 1;      /* the ranges of all ranks along range.by, not this rank's alone */
-    bool in_bucket : 1; /* range.first counts from the step's range.first: buckets of one move share their uses */
-    zr_range range;     /* in elements of dtype; count 0: the whole buffer, untyped */
+    bool each : 1;  /* the ranges of all ranks along range.by, not this rank's alone */
+    zr_range range; /* in elements of dtype; count 0: the whole buffer, untyped */
 } zr_use;
-
-/** Return the first element of a use by a step with this range, on ranks at place 0. */
-static inline int64_t zr_use_first(const zr_use *use, const zr_range *step)
-{
-    return use->range.first + (use->in_bucket ? step->first : 0);
-}
 
 /** Rounds of REPEAT in which a step runs. */
 typedef enum zr_when {
@@ -371,9 +363,17 @@ typedef struct zr_step {
     int64_t rounds; /* rounds of REPEAT; micro-batches that a reduction adds up; micro-gradients of all ranks whose
                        squares NORM gets, 0: none */
     zr_range range; /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE) or of rows (BATCH) */
-    int32_t uses, n_uses;   /* in the schedule's use list; several steps may share them */
+    int64_t bucket_elems;   /* moves of a unit: elements of the range that one exchange moves, the last maybe fewer;
+                               0: all at once */
+    int32_t uses, n_uses;   /* in the schedule's use list */
     int32_t waits, n_waits; /* in the schedule's wait list */
 } zr_step;
+
+/** Return how many exchanges a move makes, one for each bucket of its range; 1 of any other step. */
+static inline int64_t zr_step_buckets(const zr_step *step)
+{
+    return step->bucket_elems > 0 ? (step->range.count + step->bucket_elems - 1) / step->bucket_elems : 1;
+}
 
 /** A step of another stream that must have ended, in this round of REPEAT or in the one before. */
 typedef struct zr_wait {
@@ -511,7 +511,6 @@ typedef struct zr_plan {
     int32_t n_persistent;
     int64_t persistent_room;
     bool moves;                     /* units go between ranks */
-    int32_t n_moves;                /* approximate steps of a micro-batch that move units */
     int32_t staging[ZR_GROUPS_MAX]; /* persistent buffer of each group's staging memory; ZR_NONE: no staging memory */
     int32_t loss, verdict, numbers, output; /* buffers of results: this rank's loss (zr_exact), a zr_verdict, numbers
                                                that ranks exchange, output of decoding; ZR_NONE: absent */
@@ -577,6 +576,7 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
+    double calls; /* exchanges of a move, which share wire_bytes; 1 of any other step */
 } zr_step_cost;
 ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 

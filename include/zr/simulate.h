@@ -37,7 +37,7 @@ typedef enum zr_algorithm {
 
 /* ---- measured steps --------------------------------------------------------------------------- */
 
-/** A step of a schedule as it ran: what it is, what it costs, how long it took. */
+/** A step of a schedule as it ran, of a move one exchange: what it is, what it costs, how long it took. */
 typedef struct zr_step_sample {
     char kind[32]; /* its op's name, or its own kind */
     bool narrow;   /* of a run in bf16; processors multiply fp16 as fp32 */

@@ -201,6 +201,8 @@ void cli_schedule_print(FILE *out, const zr_plan *plan)
         if (step->op >= 0) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
         if (step->unit >= 0 && step->range.count > 0)
             fprintf(out, " elements %" PRId64 "+%" PRId64, step->range.first, step->range.count);
+        if (zr_step_buckets(step) > 1)
+            fprintf(out, " in %" PRId64 " buckets of %" PRId64, zr_step_buckets(step), step->bucket_elems);
         print_conditions(out, plan, step);
         print_waits(out, schedule, step);
         fputc('\n', out);

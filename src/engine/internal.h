@@ -114,9 +114,10 @@ typedef struct zr__running {
     const zr_use *use; /* the step's */
     zr_device *device;
     int64_t micro;
+    int64_t first, count; /* of a move, the bucket: elements of the step's range from its first on; else all of them */
 } zr__running;
 
-/* Address of the step's use. */
+/* Address of the step's use, of a move that of the bucket. */
 char *zr__at(const zr__running *r, int use);
 
 /* A part of a state was filled, read or saved, as the board shows. */

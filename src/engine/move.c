@@ -18,18 +18,16 @@ static zr_status finish(const zr__running *r)
 
 zr_status zr__cast(const zr__running *r)
 {
-    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype,
-                                r->step->range.count);
+    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count);
 }
 
 zr_status zr__gather(const zr__running *r)
 {
-    const zr_range *range = &r->use[1].range;
-    int64_t each = zr_dtype_bytes(r->use[1].dtype);
+    const int64_t each = zr_dtype_bytes(r->use[1].dtype), bytes = r->count * each;
     if (comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
-    if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), range->count * each);
+    if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
     ZR_TRY(finish(r));
-    return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), range->by.elems * each, range->count * each);
+    return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), r->use[1].range.by.elems * each, bytes);
 }
 
 zr_status zr__broadcast(const zr__running *r)
@@ -39,9 +37,9 @@ zr_status zr__broadcast(const zr__running *r)
     const char *mine = zr__at(r, 0);
     char *place = zr__at(r, 1);
     if (r->step->owner == e->place[r->step->group] && mine != place)
-        ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->step->range.count));
+        ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->count));
     ZR_TRY(finish(r));
-    return zr_comm_broadcast(comm_of(r), r->step->owner, place, r->step->range.count * zr_dtype_bytes(dtype));
+    return zr_comm_broadcast(comm_of(r), r->step->owner, place, r->count * zr_dtype_bytes(dtype));
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -54,7 +52,7 @@ static zr_status add(const zr__running *r, void *out, zr_dtype out_dtype, bool a
     return r->device->ops->sum(r->device, out, out_dtype, accumulate, pieces, n_pieces, dtype, count);
 }
 
-/* Elements [first, first + count) of the step's range. */
+/* Elements [first, first + count) of the bucket. */
 typedef struct chunk {
     int64_t first, count;
 } chunk;
@@ -108,7 +106,7 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
 /* NCCL's sum lies where this rank's piece was: there it stays, or it is taken as one piece. */
 static zr_status reduce_nccl(const zr__running *r)
 {
-    const int64_t count = r->step->range.count;
+    const int64_t count = r->count;
     char *gradient = zr__at(r, 0);
     const void *mine = gradient + r->engine->place[r->step->group] * count * zr_dtype_bytes(r->use->dtype);
     ZR_TRY(zr_comm_reduce_scatter(comm_of(r), gradient, r->use->dtype, count));
@@ -119,7 +117,7 @@ static zr_status reduce_nccl(const zr__running *r)
 zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
-    int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->step->range.count * wire;
+    int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->count * wire;
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);

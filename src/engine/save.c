@@ -54,7 +54,7 @@ static zr_status run_put(void *arg, zr_device *device, int64_t index)
     zr__saving *s = &e->saving;
     const zr__bound *b = &e->bound[ZR_SCHEDULE_TRAIN];
     const zr_step *step = &b->schedule->step[index];
-    const zr__running r = {e, b, step, b->schedule->use + step->uses, device, 0};
+    const zr__running r = {e, b, step, b->schedule->use + step->uses, device, 0, 0, step->range.count};
     double begin_sec = s->sink.ran ? zr_clock_sec() : 0;
     if (s->status == ZR_OK) note_failure(s, put_unit(&r));
     if (s->left == 1 && s->status == ZR_OK) note_failure(s, s->sink.end(s->sink.arg));

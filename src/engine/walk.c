@@ -11,7 +11,7 @@
 char *zr__at(const zr__running *r, int use)
 {
     zr_use its = r->use[use];
-    its.range.first = zr_use_first(&its, &r->step->range);
+    if (its.range.count > 0) its.range.first += r->first;
     return zr__use_at(r->engine, r->bound->schedule, &its);
 }
 
@@ -147,16 +147,28 @@ zr_engine_at zr_engine_shown(uint64_t number)
                           .step = (int32_t)(number & INT32_MAX)};
 }
 
+/* Run a step, a move bucket by bucket. */
+static zr_status run_buckets(zr__running *r)
+{
+    const int64_t all = r->step->range.count, each = r->step->bucket_elems > 0 ? r->step->bucket_elems : all;
+    do {
+        r->count = all - r->first < each ? all - r->first : each;
+        ZR_TRY(run_kind[r->step->kind](r));
+        r->first += r->count;
+    } while (r->first < all);
+    return ZR_OK;
+}
+
 static zr_status run_step(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
     const zr__bound *b = &e->bound[e->kind];
     const int32_t i = (int32_t)(index % b->schedule->n_steps);
     const zr_step *step = &b->schedule->step[i];
-    zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps};
+    zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps, 0, 0};
     show(e, step->stream, r.micro, i);
     zr_status st = poison(&r, i);
-    if (st == ZR_OK) st = run_kind[step->kind](&r);
+    if (st == ZR_OK) st = run_buckets(&r);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
 }
 

@@ -64,18 +64,10 @@ void zr_memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Buckets that bring the same. */
-typedef struct buckets {
-    const zr_step *step; /* the first */
-    int64_t n, times;    /* each runs so often */
-} buckets;
-
-/* `bytes` for each. A quarter of the range is left, so that kinds can be added. */
-static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes,
-                        const buckets *all)
+/* Count `bytes` as often as a step runs. A quarter of the range is left, so that kinds can be added. */
+static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
-    const bool wraps =
-        __builtin_mul_overflow(bytes, all->n, &bytes) || __builtin_mul_overflow(bytes, all->times, &bytes);
+    const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
     ZR_CHECK(!wraps && bytes <= INT64_MAX / 4 - traffic->bytes[kind], ZR_ERR_CONFIG,
              "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
              (long long)plan->layout.accum);
@@ -156,17 +148,14 @@ static bool receives(const zr_step *step)
 }
 
 /* rank: by group and border, which is held against it. */
-static zr_status charge_buckets(zr_plan *plan, const zr_schedule *s, const buckets *all,
-                                int rank[ZR_GROUPS_MAX][ZR_BORDERS])
+static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, int64_t runs,
+                             int rank[ZR_GROUPS_MAX][ZR_BORDERS])
 {
-    if (all->n == 0) return ZR_OK;
-    const zr_step *step = all->step;
-    const int64_t bytes = zr__wire_bytes(plan, s, step);
     const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
-    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, all));
+    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, runs));
     for (int b = 0; b < ZR_BORDERS; b++) {
         const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
-        ZR_TRY(charge(plan, &plan->across[b], kind, across, all));
+        ZR_TRY(charge(plan, &plan->across[b], kind, across, runs));
     }
     return ZR_OK;
 }
@@ -174,7 +163,6 @@ static zr_status charge_buckets(zr_plan *plan, const zr_schedule *s, const bucke
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    buckets all = {NULL, 0, 0};
     int rank[ZR_GROUPS_MAX][ZR_BORDERS];
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
@@ -183,14 +171,10 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
         const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush charges what is stale */
-        if (runs == 0) continue;
-        const bool alike = all.n > 0 && runs == all.times && zr__alike(step, all.step);
-        all.n += alike;
-        if (alike || zr__wire_bytes(plan, s, step) == 0 || !receives(step)) continue;
-        ZR_TRY(charge_buckets(plan, s, &all, rank));
-        all = (buckets){step, 1, runs};
+        const int64_t bytes = zr__wire_bytes(plan, s, step);
+        if (bytes > 0 && receives(step)) ZR_TRY(charge_step(plan, step, bytes, runs, rank));
     }
-    return charge_buckets(plan, s, &all, rank);
+    return ZR_OK;
 }
 
 /* The hardware's: ops as often as the schedule runs them. The model's: each of them once. */

@@ -130,7 +130,8 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
     const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->rank_free_sums;
     ZR_CHECK(!step->nccl || known, ZR_ERR_INTERNAL, "step %d is nothing that NCCL sums", index);
     const bool whole = step->nccl && pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
-                       pieces->range.by.elems == pieces->range.count;
+                       pieces->range.by.elems == pieces->range.count &&
+                       (step->bucket_elems == 0 || step->bucket_elems >= pieces->range.count);
     ZR_CHECK(!step->nccl || whole, ZR_ERR_INTERNAL,
              "step %d: NCCL sums what is not whole pieces side by side, to be read and written", index);
     return ZR_OK;

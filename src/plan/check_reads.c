@@ -61,12 +61,12 @@ static void add_stride(const zr_plan *plan, spot *at, zr_stride by, int64_t elem
     at->n_strides++;
 }
 
-static spot spot_of(const zr__proof *p, const zr_range *step, const zr_use *use, bool summed)
+static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
 {
     spot at = {.buffer = use->buffer, .summed = summed, .end = p->s->buffer[use->buffer].bytes};
     if (use->range.count == 0) return at;
     const int64_t bytes = zr_dtype_bytes(use->dtype);
-    at.begin = zr_use_first(use, step) * bytes;
+    at.begin = use->range.first * bytes;
     at.end = at.begin + use->range.count * bytes;
     add_stride(p->plan, &at, use->range.by, bytes, use->each);
     add_stride(p->plan, &at, use->range.outer, bytes, false);
@@ -194,7 +194,7 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     bool others = plan->optim_group != ZR_GROUP_SELF && plan->moves && !u->gathered;
     if (!stale || !others || u->param.buffer == ZR_NONE) return note_all(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
-    return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own.range, &own, false));
+    return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own, false));
 }
 
 /* Note the gaps of a whole gradient, which no op writes: they are zero from the start. */
@@ -269,7 +269,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
     const zr_use *use = k->p->s->use + step->uses;
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
-        spot at = spot_of(k->p, &step->range, &use[i], is_summed(k->p->plan, step, i));
+        spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
         if (reduces(step) && i == 0) { /* also sums of fewer ranks */
             at.summed = true;
@@ -281,7 +281,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
     }
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
-        const spot at = spot_of(k->p, &step->range, &use[i], is_summed(k->p->plan, step, i));
+        const spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
         ZR_TRY(in_turn ? note_owner(k, step, at) : note(k, at));
     }

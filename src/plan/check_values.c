@@ -21,8 +21,7 @@ zr_status zr__check_ranges(const zr__proof *p)
             const zr_use *use = &p->s->use[u];
             if (use->buffer == ZR_NONE || use->range.count == 0) continue;
             const zr_buffer *buffer = &p->s->buffer[use->buffer];
-            zr_range range = use->range;
-            range.first = zr_use_first(use, &step->range);
+            const zr_range range = use->range;
             int64_t end = (outermost(p->plan, &range, 1) + range.count) * zr_dtype_bytes(use->dtype);
             ZR_CHECK(outermost(p->plan, &range, -1) >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
                      "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,

@@ -113,11 +113,6 @@ void zr__list_seek(zr__list *l, zr__id before);
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
-/* The uses of a step count from where its range begins, so that others may share them. Returns it. */
-zr__id zr__list_bucket(zr__list *l, zr__id step);
-/* Put the bucket's step in once more, for `count` elements from `first` on; false: the bucket has another count, or is
- * ZR_NONE. */
-bool zr__list_again(zr__list *l, zr__id bucket, int64_t first, int64_t count);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
@@ -126,12 +121,6 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by);
 /* Write the schedule: steps in order, lifetimes, waits, offsets. Returns the latched status. */
 zr_status zr__list_finish(zr__list *l);
-
-/* Are these buckets of one move, which differ only by where they begin? Then they share their uses. */
-static inline bool zr__alike(const zr_step *a, const zr_step *b)
-{
-    return a->uses == b->uses && a->n_uses == b->n_uses && a->n_uses > 0 && a->when == b->when;
-}
 
 /* Make room for one more entry than n; false after a failure. */
 bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, size_t each);
@@ -315,9 +304,6 @@ zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* The whole gradient of a unit in this pass. */
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
-
-/* Count the steps that move units, in the buckets of the layout. ZR_ERR_CONFIG: more than a schedule has room for. */
-zr_status zr__count_moves(zr_plan *plan);
 
 /* Is a unit's gradient a buffer of its own in each micro-batch? */
 bool zr__grad_transient(const zr_plan *plan);

@@ -13,7 +13,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 {
     if (*status != ZR_OK) return false;
     if (n == INT32_MAX) {
-        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: ask for larger buckets", n);
+        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: wanted are fewer layers", n);
         return false;
     }
     void *larger = zr__enlarge(*array, room, (int64_t)n + 1, each);
@@ -58,10 +58,10 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
-    /* Enough for most: arrays that grow are touched twice. Steps that move share their uses. */
+    /* Enough for most: arrays that grow are touched twice. */
     const int32_t ops = graph ? zr_graph_ops(graph) : 0;
-    l->step_room = l->link_room = plan->n_moves + 2 * ops + 64;
-    l->use_room = 5 * ops + 256;
+    l->step_room = l->link_room = 2 * ops + 8 * plan->n_units + 64;
+    l->use_room = 5 * ops + 24 * plan->n_units + 256;
     l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
     l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
     l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);
@@ -105,8 +105,11 @@ static void link_in(zr__list *l, zr__id id)
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
 {
     if (l->status == ZR_OK && l->n == ZR__STEPS_MAX)
-        l->status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d steps: ask for larger buckets, or fewer layers",
-                            ZR__STEPS_MAX);
+        l->status = ZR_FAIL(ZR_ERR_CONFIG,
+                            "a schedule of more than %d steps: wanted are fewer layers; or, with collectives.reduce "
+                            "owner or collectives.gather broadcast, which take a step for each of the %d data-parallel "
+                            "ranks, reduce_scatter and all_gather",
+                            ZR__STEPS_MAX, l->plan->layout.ranks);
     if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
     zr__id id = l->n++;
     l->step[id] =
@@ -122,44 +125,16 @@ zr_step *zr__list_newest(zr__list *l)
     return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
 }
 
-/* Copies of a step's uses at the end, for it alone. */
-static bool move_uses(zr__list *l, zr_step *step)
+/* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
+static bool uses_at_end(zr__list *l, zr_step *step)
 {
     const int32_t from = step->uses;
+    if (from + step->n_uses == l->n_uses) return true;
     step->uses = l->n_uses;
     for (int32_t i = 0; i < step->n_uses; i++) {
         if (!GROW(l, l->use, l->n_uses, use_room)) return false;
         l->use[l->n_uses++] = l->use[from + i];
     }
-    return true;
-}
-
-/* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
-static bool uses_at_end(zr__list *l, zr_step *step)
-{
-    return step->uses + step->n_uses == l->n_uses || move_uses(l, step);
-}
-
-zr__id zr__list_bucket(zr__list *l, zr__id step)
-{
-    if (l->status != ZR_OK) return ZR_NONE;
-    const zr_step *its = &l->step[step];
-    for (int32_t i = 0; i < its->n_uses; i++) {
-        zr_use *use = &l->use[its->uses + i];
-        use->in_bucket = use->range.count > 0;
-        if (use->in_bucket) use->range.first -= its->range.first;
-    }
-    return step;
-}
-
-bool zr__list_again(zr__list *l, zr__id bucket, int64_t first, int64_t count)
-{
-    if (l->status != ZR_OK || bucket == ZR_NONE || l->step[bucket].range.count != count) return false;
-    const zr_step like = l->step[bucket]; /* the array may grow */
-    (void)zr__list_step(l, like.kind, like.stream, like.unit);
-    zr_step *made = zr__list_newest(l);
-    *made = like;
-    made->range.first = first;
     return true;
 }
 
@@ -197,10 +172,7 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by)
 {
     for (zr__id id = from; l->status == ZR_OK && id != ZR_NONE; id = id == to ? ZR_NONE : l->link[id].next) {
-        zr_step *step = &l->step[id];
-        bool used = false;
-        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) used |= l->use[u].buffer == buffer;
-        if (used && !move_uses(l, step)) return; /* a step beyond these may share its uses */
+        const zr_step *step = &l->step[id];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
             if (l->use[u].buffer == buffer) l->use[u].buffer = by;
     }

@@ -40,22 +40,10 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     return range < v->elems ? range : v->elems;
 }
 
-/* The same for a reduction. NCCL wants the pieces side by side, and cuts them up by itself. */
-static int64_t reduced_range(const zr_plan *plan, const level *v)
+/* The part of each rank. */
+static zr_range range_of(const level *v)
 {
-    const zr_layout *l = &plan->layout;
-    return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
-}
-
-static zr_range range_of(const level *v, int64_t first, int64_t count)
-{
-    return (zr_range){first, count, v->by, v->outer};
-}
-
-/* Where the owner's part stands, of a step of one owner. */
-static zr_range owners_range(const level *v, int32_t owner, int64_t first, int64_t count)
-{
-    return (zr_range){.first = owner * v->by.elems + first, .count = count, .outer = v->outer};
+    return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
 
 /* A whole unit, in a buffer of the schedule or in a persistent one. */
@@ -64,69 +52,62 @@ static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* A step between ranks; owner -1: all of them. */
-static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v, int64_t first,
-                        int64_t count)
+/* A step between ranks, in buckets; owner -1: all of them. */
+static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
+                        int64_t bucket_elems)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
     zr_step *made = zr__list_newest(l);
     made->owner = owner;
     made->group = v->by.group;
-    made->range = range_of(v, first, count);
+    made->range = range_of(v);
+    made->bucket_elems = bucket_elems;
     return step;
 }
 
-/* The pieces of all ranks, or where one owner gives or takes, that owner's. */
-static zr_use pieces_use(const level *v, const zr_state *state, int32_t owner, int64_t first, int64_t count, bool reads,
-                         bool writes)
+/* The parts of all ranks, or where one owner gives or takes, that owner's. */
+static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
-    zr_range range = owner < 0 ? range_of(v, first, count) : owners_range(v, owner, first, count);
+    zr_range range = range_of(v);
+    if (owner >= 0) range = (zr_range){.first = owner * v->elems, .count = v->elems, .outer = v->outer};
     zr_use use = zr__use_state(state, range, reads, writes);
     use.each = owner < 0;
     return use;
 }
 
-static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v, int64_t first,
-                          int64_t count, const zr_state *source, const zr_state *target)
+static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
+                          const zr_state *source, const zr_state *target)
 {
-    bool in_place = source->buffer == target->buffer;
-    zr__id step = move_step(l, kind, owner, unit, v, first, count);
-    zr__list_use(l, step, zr__use_state(source, range_of(v, first, count), true, in_place));
-    zr__list_use(l, step, pieces_use(v, target, owner, first, count, in_place, true));
+    const bool in_place = source->buffer == target->buffer;
+    zr__id step = move_step(l, kind, owner, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
+    zr__list_use(l, step, zr__use_state(source, range_of(v), true, in_place));
+    zr__list_use(l, step, parts_use(v, target, owner, in_place, true));
     zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
     return step;
 }
 
 /* Lean: my part in the 16-bit type, straight into its place. */
-static zr__id cast_step(zr__list *l, int32_t unit, const level *v, int64_t first, int64_t count, const zr_state *target)
+static zr__id cast_step(zr__list *l, int32_t unit, const level *v, const zr_state *target)
 {
-    const zr_range range = range_of(v, first, count);
     zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
-    zr__list_newest(l)->range = range;
-    zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range, true, false));
-    zr__list_use(l, step, zr__use_state(target, range, false, true));
+    zr__list_newest(l)->range = range_of(v);
+    zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range_of(v), true, false));
+    zr__list_use(l, step, zr__use_state(target, range_of(v), false, true));
     return step;
 }
 
-/* Along one stride, bucket by bucket. */
+/* Along one stride. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
     const zr_plan *plan = l->plan;
     const bool all = plan->layout.gather == ZR_GATHER_ALL;
-    const int64_t range = bucket_range(plan, plan->layout.gather_bucket_elems, v);
-    zr__id casts = ZR_NONE, gathers = ZR_NONE;
-    for (int64_t first = 0; first < v->elems && l->status == ZR_OK; first += range) {
-        int64_t count = v->elems - first < range ? v->elems - first : range;
-        if (cast && !zr__list_again(l, casts, first, count))
-            casts = zr__list_bucket(l, cast_step(l, unit, v, first, count, target));
-        if (cast) zr__list_pace(l, l->newest, pace);
-        if (plan->moves && all && !zr__list_again(l, gathers, first, count))
-            gathers = zr__list_bucket(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, first, count, source, target));
-        if (plan->moves && all) zr__list_pace(l, l->newest, pace);
-        for (int32_t r = 0; plan->moves && !all && r < plan->group[v->by.group].size; r++)
-            zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, first, count, source, target), pace);
-    }
+    if (v->elems == 0) return;
+    if (cast) zr__list_pace(l, cast_step(l, unit, v, target), pace);
+    if (!plan->moves) return;
+    if (all) zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, source, target), pace);
+    for (int32_t r = 0; !all && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
+        zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
 /* All that was written behind step `before`. */
@@ -177,19 +158,9 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 /* Gather the sums that ranks which update the same parts need of each other. */
 static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
 {
-    const zr_plan *plan = l->plan;
     level v[2];
-    const int n = levels_of(&plan->unit[unit].own, known, v);
-    for (int i = 0; i < n; i++) {
-        const int64_t range = bucket_range(plan, plan->layout.gather_bucket_elems, &v[i]);
-        zr__id bucket = ZR_NONE;
-        for (int64_t first = 0; first < v[i].elems && l->status == ZR_OK; first += range) {
-            int64_t count = v[i].elems - first < range ? v[i].elems - first : range;
-            if (zr__list_again(l, bucket, first, count)) continue;
-            zr__id step = gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], first, count, sums, sums);
-            bucket = zr__list_bucket(l, step);
-        }
-    }
+    const int n = levels_of(&l->plan->unit[unit].own, known, v);
+    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], sums, sums);
 }
 
 /* Clear the gaps of a transient unit gradient, which no op writes: padding, and parameters without a gradient. */
@@ -233,50 +204,51 @@ static bool is_alone(const zr_plan *plan, const level *v)
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Everyone's pieces of a range, each to its owner and into the sums. A rank alone adds its own. kept: these sums are of
- * a whole micro-batch here, and add up over micro-batches. */
-static zr__id reduce_range(zr__list *l, int32_t unit, int32_t owner, const level *v, int64_t first, int64_t count,
-                           const zr_state *from, const zr_state *sums, bool kept)
+/* Elements of one rank in a bucket of a reduction. NCCL wants the pieces side by side, and cuts them up by itself. */
+static int64_t reduced_range(const zr_plan *plan, const level *v)
+{
+    const zr_layout *l = &plan->layout;
+    return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
+}
+
+/* Everyone's parts of a unit, each to its owner and into the sums. A rank alone adds its own. kept: these sums are of a
+ * whole micro-batch here, and add up over micro-batches. */
+static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
+                        const zr_state *sums, bool kept)
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    const zr_range mine = range_of(v, first, count);
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
     const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && !alone;
-    zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, first, count);
+    zr__id step =
+        move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, reduced_range(plan, v));
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
     made->rank_free_sums = kept && plan->layout.rank_free_sums;
     made->nccl = nccl;
     made->rounds = plan->layout.accum;
-    zr__list_use(l, step, pieces_use(v, from, owner, first, count, true, in_place || nccl));
+    zr__list_use(l, step, parts_use(v, from, owner, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
-    zr__list_use(l, step, zr__use_state(sums, mine, adds || in_place, true));
+    zr__list_use(l, step, zr__use_state(sums, range_of(v), adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
         const zr_state open = {u->open_sums + i, ZR_F32, u->own};
-        zr__list_use(l, step, zr__use_state(&open, mine, true, true));
+        zr__list_use(l, step, zr__use_state(&open, range_of(v), true, true));
     }
-    return step;
 }
 
-/* Along one stride, in buckets: the backward ends at the first. */
+/* Along one stride. */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
     const zr_plan *plan = l->plan;
     const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && !is_alone(plan, v);
-    const int64_t range = reduced_range(plan, v);
-    zr__id bucket = ZR_NONE;
-    for (int64_t first = (v->elems - 1) / range * range; first >= 0 && l->status == ZR_OK; first -= range) {
-        int64_t count = v->elems - first < range ? v->elems - first : range;
-        if (!in_turn && !zr__list_again(l, bucket, first, count))
-            bucket = zr__list_bucket(l, reduce_range(l, unit, -1, v, first, count, from, sums, kept));
-        for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size; r++)
-            (void)reduce_range(l, unit, r, v, first, count, from, sums, kept);
-        l->reduced[0] = l->newest;
-    }
+    if (v->elems == 0) return;
+    if (!in_turn) reduce_step(l, unit, -1, v, from, sums, kept);
+    for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
+        reduce_step(l, unit, r, v, from, sums, kept);
+    l->reduced[0] = l->newest;
 }
 
 bool zr__all_get_sums(const zr_plan *plan)
@@ -341,39 +313,4 @@ void zr__write_refresh(zr__list *l, int32_t unit)
     const zr__id before = l->newest;
     zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
     set_when(l, before, ZR_WHEN_STALE);
-}
-
-/* Steps that move the units along their strides, in buckets. */
-static double count_buckets(const zr_plan *plan, bool sums)
-{
-    double n = 0;
-    for (int32_t i = 0; i < plan->n_units; i++) {
-        if (sums && !plan->unit[i].trains) continue;
-        level v[2];
-        const int levels = levels_of(sums ? &plan->unit[i].own : &plan->unit[i].update, &whole, v);
-        for (int k = 0; k < levels && v[k].elems > 0; k++) {
-            int64_t range =
-                sums ? reduced_range(plan, &v[k]) : bucket_range(plan, plan->layout.gather_bucket_elems, &v[k]);
-            n += (double)((v[k].elems + range - 1) / range);
-        }
-    }
-    return n;
-}
-
-zr_status zr__count_moves(zr_plan *plan)
-{
-    const zr_layout *l = &plan->layout;
-    double reduced = l->train && (plan->moves || plan->sum_f32) ? count_buckets(plan, true) : 0;
-    double gathered = plan->moves && (plan->optim_group != ZR_GROUP_SELF || !l->train) ? count_buckets(plan, false) : 0;
-    if (plan->param_group != ZR_GROUP_SELF && l->train) gathered *= 2; /* before the forward and the backward pass */
-    if (l->reduce == ZR_REDUCE_TO_OWNER) reduced *= l->ranks;
-    if (l->gather == ZR_GATHER_BROADCAST) gathered *= l->ranks;
-    ZR_CHECK(
-        reduced + gathered <= ZR__STEPS_MAX, ZR_ERR_CONFIG,
-        "%.0f steps to reduce and %.0f to gather the %lld parameters, in buckets of %lld and %lld elements over %d "
-        "ranks: a schedule has room for %d; raise reduce_bucket_size and allgather_bucket_size",
-        reduced, gathered, (long long)plan->params, (long long)l->reduce_bucket_elems,
-        (long long)l->gather_bucket_elems, l->ranks, ZR__STEPS_MAX);
-    plan->n_moves = (int32_t)(reduced + gathered);
-    return ZR_OK;
 }

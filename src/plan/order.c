@@ -123,33 +123,13 @@ static void touch(const zr__order *o, const zr_step *step, int32_t time)
     }
 }
 
-/* One pace at most, and the same. */
-static bool same_pace(const zr__order *o, int32_t a, int32_t b)
-{
-    const zr__list *l = o->list;
-    const int32_t x = l->link[o->id[a]].pace, y = l->link[o->id[b]].pace;
-    if (x == ZR_NONE || y == ZR_NONE) return x == y;
-    return l->pace[x].step == l->pace[y].step && l->pace[x].next == ZR_NONE && l->pace[y].next == ZR_NONE;
-}
-
-/* Is a step like one of the two before it, none of the steps from `alone` on being of another stream? Then it comes
- * after nothing that the other does not come after. Two: casts and gathers of buckets take turns. */
-static bool follows_alike(const zr__order *o, int32_t step, int32_t alone)
-{
-    const zr_step *s = o->schedule->step;
-    for (int32_t i = step - 1; i >= alone && i >= step - 2; i--)
-        if (zr__alike(&s[i], &s[step]) && same_pace(o, i, step)) return true;
-    return false;
-}
-
 /* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
  * rounds counts as having run in the first as well, behind the step that it replaces, so that one wait for it serves
  * both. */
 static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
-    for (int32_t i = begin, alone = begin; i < end && o->status == ZR_OK; i++) {
+    for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
         const zr_step *step = &o->schedule->step[i];
-        if (i > begin && step[-1].stream != step->stream) alone = i;
         int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
         const bool idle = round > 0 && !zr_when_runs(step->when, round, true, true);
         earlier e;
@@ -159,13 +139,11 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
         }
         if (*last >= 0) follow(o, step, o->clock[time], *last);
         if (idle) continue;
-        if (!follows_alike(o, i, alone)) {
-            after_uses(o, step, &e);
-            if (round > 0) after_bytes(o, step, &e);
-            after_paces(o, i, round, &e);
-            e.at[step->stream] = -1; /* in order by itself */
-            settle(o, i, time, &e, record);
-        }
+        after_uses(o, step, &e);
+        if (round > 0) after_bytes(o, step, &e);
+        after_paces(o, i, round, &e);
+        e.at[step->stream] = -1; /* in order by itself */
+        settle(o, i, time, &e, record);
         touch(o, step, time);
         *last = time;
     }

@@ -264,7 +264,6 @@ static zr_status plan_states(zr_plan *plan)
     ZR_TRY(zr__plan_staging(plan));
     ZR_TRY(zr__plan_results(plan));
     ZR_TRY(zr__plan_saves(plan));
-    ZR_TRY(zr__count_moves(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
 }

@@ -57,7 +57,7 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
 {
     const zr_schedule *s = &plan->schedule[kind];
     const zr_step *step = &s->step[index];
-    zr_step_cost cost = {0};
+    zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         zr_cost of_op = op->def->cost(plan->graph[kind], op);

@@ -123,12 +123,12 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     const zr_step_sample step = zr_step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
     if (step.across) { /* a single exchange may find the links idle; many in a row do not */
-        *sec = fmax(*sec, zr__exchange_sec(me->cluster, &me->spot[plan->schedule[kind].step[index].group],
-                                           step.cost.wire_bytes));
+        const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
+        *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
     }
     if (step.ranks > 1) {
-        *sec *= me->crowded;
+        *sec *= step.cost.calls * me->crowded;
         return true;
     }
     *sec *= me->crowded * me->fewer * me->slowest;
@@ -157,11 +157,11 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
         break;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
-        if (spot->size > 1) return zr__exchange_sec(me->cluster, spot, cost.wire_bytes);
+        if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
         break; /* of one rank: a copy */
     case ZR_MOVE_BROADCAST:
     case ZR_MOVE_COLLECT:
-        if (spot->size > 1) return zr__broadcast_sec(me->cluster, spot, cost.wire_bytes);
+        if (spot->size > 1) return cost.calls * zr__broadcast_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
         break;
     case ZR_MOVE_SCALARS:
         return zr__exchange_sec(me->cluster, spot, 0);

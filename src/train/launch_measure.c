@@ -241,7 +241,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     zr_status st = make_room(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
-        sample.sec = fmax(sec[i], 1e-9); /* a clock may stand still */
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a clock may stand still */
         if (r->runs[i].n > 0) keep(m->launch, first, &sample, times);
     }
     zr_free(times);
@@ -396,7 +396,7 @@ static void keep_rate(measuring *m, const runner *r)
 {
     const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) {
-        const int64_t bytes = (int64_t)zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).cost.wire_bytes,
+        const int64_t bytes = (int64_t)zr_plan_step_cost(r->plan, ZR_SCHEDULE_TRAIN, i).wire_bytes,
                       across = zr_plan_across(r->plan, s->step[i].group, ZR_BORDER_HOST, 0, bytes);
         for (int64_t k = 0; k < r->runs[i].n && across > 0; k++) {
             m->bytes += (double)across;

@@ -157,7 +157,7 @@ void zr__timings_event(zr__timings *t, const zr_event *event)
     zr_timing *kind = &t->sums.kind[at->kind];
     double sec = event->end_sec - event->begin_sec;
     kind->sec += sec;
-    kind->calls += 1;
+    kind->calls += at->cost.calls;
     kind->replays += at->replay;
     kind->flops += at->cost.flops;
     kind->memory_bytes += at->cost.memory_bytes;
