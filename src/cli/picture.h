@@ -28,6 +28,7 @@ typedef struct cli_picture {
     svg_box map;                                         /* of the arena */
     double stage_top, stage_height;                      /* of the staging memory, above it */
     int32_t loss_step, repeat_step, end_step, norm_step; /* -1: none */
+    int lane[ZR_STREAMS];                                /* of each stream, from the top; -1: it has none */
 } cli_picture;
 
 /** A moment, in pixels. */
@@ -44,6 +45,6 @@ const char *cli_picture_words(const char *op);
 /** All buffers at their addresses over their lifetimes. */
 zr_status cli_picture_map(const cli_picture *p);
 /** The streams as lanes below `top`; returns where they end. */
-double cli_picture_lanes(const cli_picture *p, double top);
+double cli_picture_lanes(cli_picture *p, double top);
 
 #endif

@@ -7,6 +7,7 @@
 
 /* What a newcomer tells apart in a lane. */
 typedef enum work {
+    WORK_OTHER, /* not drawn */
     WORK_FORWARD,
     WORK_BACKWARD,
     WORK_AGAIN,
@@ -15,7 +16,6 @@ typedef enum work {
     WORK_REDUCE,
     WORK_UPDATE,
     WORK_COPY,
-    WORK_OTHER,
     WORKS
 } work;
 
@@ -30,7 +30,15 @@ static const struct {
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#009e73", "norm, update"},
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
-    [WORK_OTHER] = {"none", ""},
+};
+
+/** Of kinds that move nothing between ranks; of RUN it is its op's. */
+static const work work_of_kind[ZR_STEP_KINDS] = {
+    [ZR_STEP_CAST] = WORK_CAST,
+    [ZR_STEP_COPY] = WORK_COPY,
+    [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
+    [ZR_STEP_SQUARE] = WORK_UPDATE,
+    [ZR_STEP_UPDATE] = WORK_UPDATE,
 };
 
 /** A step as it mostly is, behind which nothing is saved. */
@@ -55,21 +63,9 @@ static work work_of(const cli_picture *p, int32_t index)
     case ZR_MOVE_SCALARS:
         return WORK_UPDATE;
     }
-    switch (step->kind) {
-    case ZR_STEP_RUN:
-        if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
-        return step->replay ? WORK_AGAIN : WORK_FORWARD;
-    case ZR_STEP_CAST:
-        return WORK_CAST;
-    case ZR_STEP_SQUARE_MICRO:
-    case ZR_STEP_SQUARE:
-    case ZR_STEP_UPDATE:
-        return WORK_UPDATE;
-    case ZR_STEP_COPY:
-        return WORK_COPY;
-    default:
-        return WORK_OTHER;
-    }
+    if (step->kind != ZR_STEP_RUN) return work_of_kind[step->kind];
+    if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
+    return step->replay ? WORK_AGAIN : WORK_FORWARD;
 }
 
 /** Steps of one lane, one unit and one kind of work that follow each other without a pause are one cell. */
@@ -85,17 +81,18 @@ static int32_t cell_end(const cli_picture *p, int32_t first)
     return end;
 }
 
-/** The streams of what is drawn: compute, comm, and with copies between spaces, copy. */
-static int count_lanes(const cli_picture *p)
+/** Return whether a stream has a lane: compute and comm always, others where one of their steps is drawn. */
+static bool has_lane(const cli_picture *p, zr_stream stream)
 {
-    for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (is_drawn(p, i) && p->schedule->step[i].stream == ZR_STREAM_COPY) return ZR_STREAM_COPY + 1;
-    return ZR_STREAM_COMM + 1;
+    bool any = stream == ZR_STREAM_COMPUTE || stream == ZR_STREAM_COMM;
+    for (int32_t i = 0; !any && i < p->schedule->n_steps; i++)
+        any = is_drawn(p, i) && p->schedule->step[i].stream == stream;
+    return any;
 }
 
-static double lane_top(double top, zr_stream stream)
+static double lane_top(const cli_picture *p, double top, zr_stream stream)
 {
-    return top + (LANE_HEIGHT + LANE_GAP) * (double)stream;
+    return top + (LANE_HEIGHT + LANE_GAP) * p->lane[stream];
 }
 
 static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t end)
@@ -103,7 +100,7 @@ static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t
     double x = cli_picture_x(p, p->time[first].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
     /* A thin seam, so that neighbours are told apart. */
     if (w > 3) w -= 0.7;
-    return (svg_box){x, lane_top(top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
+    return (svg_box){x, lane_top(p, top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
                      LANE_HEIGHT};
 }
 
@@ -149,8 +146,8 @@ static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to
 {
     const zr_step *step = p->schedule->step;
     bool down = step[from].stream < step[to].stream;
-    double y1 = lane_top(top, step[from].stream) + (down ? LANE_HEIGHT : 0);
-    double y2 = lane_top(top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
+    double y1 = lane_top(p, top, step[from].stream) + (down ? LANE_HEIGHT : 0);
+    double y2 = lane_top(p, top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
     svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec), y1, cli_picture_x(p, p->time[to].begin_sec), y2);
 }
 
@@ -175,7 +172,7 @@ static void draw_legend(const cli_picture *p, double y)
     double x = p->map.x;
     svg_font font = {.size = 11, .color = PICTURE_DARK};
     for (int32_t i = 0; i < p->schedule->n_steps; i++) present[work_of(p, i)] = true;
-    for (int k = 0; k < WORK_OTHER; k++) {
+    for (int k = WORK_OTHER + 1; k < WORKS; k++) {
         if (!present[k]) continue;
         svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, works[k].color, NULL, NULL);
         svg_text(p->out, x + 16, y, font, "%s", works[k].name);
@@ -187,18 +184,20 @@ static void draw_legend(const cli_picture *p, double y)
     }
 }
 
-double cli_picture_lanes(const cli_picture *p, double top)
+double cli_picture_lanes(cli_picture *p, double top)
 {
     svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
-    const int lanes = count_lanes(p);
-    double bottom = lane_top(top, (zr_stream)(lanes - 1)) + LANE_HEIGHT;
-    for (int s = 0; s < lanes; s++) {
-        double y = lane_top(top, (zr_stream)s);
+    double bottom = top;
+    for (int s = 0, n = 0; s < ZR_STREAMS; s++) {
+        p->lane[s] = has_lane(p, (zr_stream)s) ? n++ : -1;
+        if (p->lane[s] < 0) continue;
+        double y = lane_top(p, top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
         svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));
+        bottom = y + LANE_HEIGHT;
     }
     draw_waits(p, top);
-    for (int k = 0; k < WORK_OTHER; k++) draw_cells(p, top, (work)k);
+    for (int k = WORK_OTHER + 1; k < WORKS; k++) draw_cells(p, top, (work)k);
     draw_legend(p, bottom + 24);
     return bottom + 24;
 }

@@ -105,8 +105,7 @@ static bool keeps_any(const zr_layout *l)
            !l->offload_checkpoints;
 }
 
-zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
-                               zr_plan **plan)
+static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     search s = {.model = model,
                 .layout = layout,
@@ -121,3 +120,10 @@ zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, c
         *plan = s.best;
     return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
 }
+
+static bool chooses(const zr_layout *l)
+{
+    return l->recompute == ZR_RECOMPUTE_AUTO;
+}
+
+const zr__policy zr__policy_recompute = {.chooses = chooses, .create = create};

@@ -20,7 +20,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     int32_t unit = p->s->step[update].unit;
     for (int32_t i = 0; i < update; i++) {
         const zr_step *step = &p->s->step[i];
-        bool concerns = step->kind == ZR_STEP_NORM || (step->kind == ZR_STEP_AGREE && step->unit == unit);
+        const bool concerns = zr__asks_all(step) && (step->unit < 0 || step->unit == unit);
         if (concerns && zr__happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
             happened(p, ZR_STEP_SQUARE, unit, i))
             return true;
@@ -76,8 +76,7 @@ static zr_status check_sums(const zr__proof *p)
     for (int32_t u = 0; u < n && st == ZR_OK; u++) summed[u] = 1;
     for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
         const zr_step *step = &p->s->step[i];
-        const bool reduces = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
-        if (!reduces || step->op >= 0 || step->unit < 0) continue;
+        if (!zr__reduces(step) || step->op >= 0 || step->unit < 0) continue;
         if (p->plan->group[step->group].size > 1 && p->plan->reduce_once && i < p->end)
             st = ZR_FAIL(ZR_ERR_INTERNAL, "step %d reduces unit %d before the last micro-batch has ended", i,
                          step->unit);
@@ -105,8 +104,7 @@ static zr_status check_micro_squares(const zr__proof *p)
             const zr_step *step = &p->s->step[i];
             const zr_use *use = &p->s->use[step->uses];
             if (step->unit != u || step->op >= 0) continue;
-            bool reduces = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
-            bool changes = reduces && use[0].writes;
+            bool changes = zr__reduces(step) && use[0].writes;
             if (step->kind == ZR_STEP_SQUARE_MICRO) {
                 square = i;
                 taken += step->when == ZR_WHEN_ALWAYS && use[0].range.first == 0 &&
@@ -145,10 +143,8 @@ static zr_status check_comm(const zr__proof *p)
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         ZR_TRY(check_nccl(p, i));
-        bool moves = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST ||
-                     step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_REDUCE_SCATTER ||
-                     step->kind == ZR_STEP_REDUCE;
-        bool asks = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
+        bool moves = zr__gathers(step) || zr__reduces(step);
+        const bool asks = zr__asks_all(step);
         const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && step->op < 0 && p->plan->reduce_once &&
                               step->stream == ZR_STREAM_COMPUTE && i < p->end;
         if ((step->group != ZR_GROUP_SELF || adds_own) && p->plan->group[step->group].size == 1) moves = false;
@@ -181,8 +177,7 @@ static zr_status check_once(const zr__proof *p)
         for (int32_t i = 0; i < p->s->n_steps; i++) {
             const zr_step *step = &p->s->step[i];
             if (step->unit != u || (p->kind == ZR_SCHEDULE_TRAIN && step->when != ZR_WHEN_STALE)) continue;
-            bool whole = step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST;
-            ZR_CHECK(whole && step->n_waits == 0 && !unit->gathered &&
+            ZR_CHECK(zr__gathers(step) && step->n_waits == 0 && !unit->gathered &&
                          p->s->use[step->uses + 1].buffer == unit->param.buffer,
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->owner <= 0 ? step->range.count : 0;
@@ -283,8 +278,8 @@ static zr_status check_rounds(zr__proof *p)
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
     for (int pair = ZR__PAIR_STALE; pair <= ZR__PAIR_LATER; pair++) {
         const int both = p->has_when[ZR_WHEN_SAVE] && pair != ZR__PAIR_LATER;
-        for (int saves = 0; wanted[pair] && saves <= both; saves++) {
-            ZR_TRY(zr__check_order(p, (zr__pair)pair, saves > 0));
+        for (int asked = 0; wanted[pair] && asked <= both; asked++) {
+            ZR_TRY(zr__check_order(p, (zr__pair)pair, asked > 0));
             ZR_TRY(check_updates(p));
             ZR_TRY(check_micro_squares(p));
         }

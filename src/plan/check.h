@@ -27,7 +27,7 @@ typedef struct zr__proof {
     int32_t repeat, end, times; /* body: steps between repeat and end; times: all */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
-    bool saves;                   /* the training step is one behind which states are saved */
+    bool asked;                   /* the training step is one in which steps run that are zr_when_asked */
     int32_t (*clock)[ZR_STREAMS]; /* of a time: the last time of each stream that comes before it, -1: none */
     zr__use_of *use;              /* by instance: those of b are [first[b], first[b+1]), by time */
     int32_t *first;
@@ -39,15 +39,22 @@ void zr__proof_end(zr__proof *p);
 
 /* Clocks and uses of one pair of rounds: uses that conflict are in the order of the list, and buffers that share bytes
  * are never in use at once. */
-zr_status zr__check_order(zr__proof *p, zr__pair pair, bool saves);
+zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Of steps that run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
 /* What follows END comes after the last round, whichever that is: it is proved behind the first. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
-/* Does what runs `when` run in a round, the first of a training step or a later one? */
-bool zr__runs(zr_when when, bool first, bool stale, bool saves);
+/* Kinds of steps (check_kinds.c): those that gather pieces, that reduce, in which all ranks tell each other numbers,
+ * that take a unit's gradient as finished; that add to what is there, in a later round of REPEAT or in any. */
+bool zr__gathers(const zr_step *step);
+bool zr__reduces(const zr_step *step);
+bool zr__asks_all(const zr_step *step);
+bool zr__takes_gradient(const zr_step *step);
+bool zr__adds_to_sums(const zr_step *step, bool later);
+/* Does a step run in a round, the first of a training step or a later one? */
+bool zr__runs(const zr_step *step, bool first, bool stale, bool asked);
 
 /* On every rank a use lies in its buffer. */
 zr_status zr__check_ranges(const zr__proof *p);

@@ -62,23 +62,6 @@ void zr__proof_end(zr__proof *p)
 
 /* ---- the order of steps ------------------------------------------------------------------------ */
 
-bool zr__runs(zr_when when, bool first, bool stale, bool saves)
-{
-    switch (when) {
-    case ZR_WHEN_STALE:
-        return first && stale;
-    case ZR_WHEN_FIRST:
-        return first;
-    case ZR_WHEN_LATER:
-        return !first;
-    case ZR_WHEN_SAVE:
-        return first && saves;
-    case ZR_WHEN_ALWAYS:
-        break;
-    }
-    return true;
-}
-
 /* Is a time in the first round of a training step? */
 static bool is_first(const zr__proof *p, int32_t time)
 {
@@ -89,8 +72,9 @@ static bool is_first(const zr__proof *p, int32_t time)
  * the step that it replaces, and does nothing there: one wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
-    const zr_when when = p->s->step[zr__step_at(p, time)].when;
-    return when != ZR_WHEN_LATER && !zr__runs(when, is_first(p, time), p->pair != ZR__PAIR_FLUSHED, p->saves);
+    const zr_step *step = &p->s->step[zr__step_at(p, time)];
+    const bool stale = p->pair != ZR__PAIR_FLUSHED;
+    return step->when != ZR_WHEN_LATER && !zr__runs(step, is_first(p, time), stale, p->asked);
 }
 
 static void after(const zr__proof *p, int32_t time, int32_t earlier)
@@ -337,10 +321,10 @@ static zr_status check_places(const zr__proof *p)
 
 /* ---- one pair of rounds ------------------------------------------------------------------------ */
 
-zr_status zr__check_order(zr__proof *p, zr__pair pair, bool saves)
+zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked)
 {
     p->pair = pair;
-    p->saves = saves;
+    p->asked = asked;
     if (!p->clock) p->clock = zr_alloc(sizeof *p->clock * (size_t)(p->times + 1));
     ZR_CHECK(p->clock, ZR_ERR_MEMORY, "no memory to check %d steps", p->times);
     ZR_TRY(find_order(p));

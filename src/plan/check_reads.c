@@ -232,24 +232,13 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-static bool gathers(const zr_step *step)
-{
-    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST || step->kind == ZR_STEP_GATHER_GRAD;
-}
-
-static bool reduces(const zr_step *step)
-{
-    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
-}
-
 /* Return whether a step's i-th use reads bytes that other steps have written. Scratch that the step itself writes first
  * is not read, nor is the target of a move that begins and ends in the same place. Sums, also of squares, are read from
  * the second round on. */
 static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
 {
-    bool added = step->kind == ZR_STEP_LOSS || (step->kind == ZR_STEP_SQUARE_MICRO && later);
-    bool works = use->writes && use->range.count == 0 && !added;
-    bool moved = (gathers(step) && i > 0) || (reduces(step) && i > 0 && !(step->adds && later));
+    bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
+    bool moved = i > 0 && (zr__gathers(step) || (zr__reduces(step) && !(step->adds && later)));
     return use->reads && !works && !moved;
 }
 
@@ -259,7 +248,7 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    if (reduces(step)) return i > 0 && step->op < 0 && !own; /* sums of values are gathered as such */
+    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own; /* sums of values are gathered as such */
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
@@ -271,7 +260,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (reduces(step) && i == 0) { /* also sums of fewer ranks */
+        if (zr__reduces(step) && i == 0) { /* also sums of fewer ranks */
             at.summed = true;
             there |= is_written(k, &at);
         }
@@ -325,7 +314,7 @@ static zr_status check_run(state *k, bool stale)
             later = true;
             i = p->repeat;
             forget(k, p->plan->n_persistent); /* transient buffers begin anew */
-        } else if (zr__runs(p->s->step[i].when, !(later && i < p->end), stale, true)) {
+        } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, true)) {
             ZR_TRY(check_step(k, i, later));
         }
     }

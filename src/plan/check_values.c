@@ -211,10 +211,7 @@ static void note_gradient(const zr__proof *p, const held *h, zr_value value, con
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
-    const bool leaves = step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE ||
-                        step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_SQUARE ||
-                        step->kind == ZR_STEP_UPDATE;
-    if (!leaves || step->unit < 0) return ZR_OK;
+    if (!zr__takes_gradient(step)) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
     for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
         const zr_param_info *param = zr_graph_param(p->graph, k);

@@ -56,12 +56,6 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dro
 /* One plan with these policies; plan.c. */
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan);
-/* ZR_RECOMPUTE_AUTO: the plan of the cheapest mix. */
-zr_status zr__plan_create_auto(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
-                               zr_plan **plan);
-/* ZR_SAVE_AUTO: with a copy or in place (save.c). */
-zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
-                                zr_plan **plan);
 
 /* ---- a list of steps (list.c) ------------------------------------------------------------------ */
 
@@ -197,8 +191,6 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 zr_status zr__plan_staging(zr_plan *plan);
 /* Results that steer later steps. */
 zr_status zr__plan_results(zr_plan *plan);
-/* Add the buffers of the host's space that saving behind a step takes (save.c). */
-zr_status zr__plan_saves(zr_plan *plan);
 
 /* A use of a range of a unit in a buffer that keeps the whole or this rank's shard; absent where nothing is kept. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
@@ -317,13 +309,38 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
  * `norm`: the square alone, since this pass is for the norm. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 void zr__write_norm(zr__list *l);
-/* Where the layout asks for it: the squares of a unit's gradient, which is still this rank's micro-batch's alone. */
-void zr__write_micro_square(zr__list *l, int32_t unit, const zr_state *gradient);
 /* After the last micro-batch: norm, and the updates that were not made along the way. */
 void zr__write_update(zr__list *l);
 
-/* The states go out behind the step, where the plan saves: once what others have updated of them is there. */
-void zr__write_saves(zr__list *l);
+/* ---- policies (policies.c) --------------------------------------------------------------------- */
+
+/* A choice of the layout beside the ZeRO stage, in a file of its own. Hooks are called in the order in which a plan is
+ * made; NULL: the policy has no part in that. */
+typedef struct zr__policy {
+    /* Refuse an impossible layout: ZR_ERR_CONFIG, ZR_ERR_UNSUPPORTED. */
+    zr_status (*check)(const zr_layout *layout);
+    /* Return whether the layout leaves a choice open, and make the best of the plans that it leaves. */
+    bool (*chooses)(const zr_layout *layout);
+    zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
+    /* Add persistent buffers. */
+    zr_status (*add_buffers)(zr_plan *plan);
+    /* Write steps at the beginning of a round of training. */
+    void (*round)(zr__list *l);
+    /* Write steps for a unit's gradient of this micro-batch, which is finished and not yet reduced. */
+    void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
+    /* Add to NORM, the newest step of the list. */
+    void (*norm)(zr__list *l, zr__id norm);
+} zr__policy;
+
+extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute;
+
+zr_status zr__policies_check(const zr_layout *layout);
+/* Return the first policy that leaves a choice open; NULL: none does. */
+const zr__policy *zr__policies_choose(const zr_layout *layout);
+zr_status zr__policies_add_buffers(zr_plan *plan);
+void zr__policies_round(zr__list *l);
+void zr__policies_gradient(zr__list *l, int32_t unit, const zr_state *gradient);
+void zr__policies_norm(zr__list *l, zr__id norm);
 
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 

@@ -286,7 +286,7 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
     const zr_plan *plan = l->plan;
     const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
-    if (!again) zr__write_micro_square(l, unit, &gradient);
+    if (!again) zr__policies_gradient(l, unit, &gradient);
     if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
 
     l->reduced[1] = l->reduced[0];

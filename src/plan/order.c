@@ -26,10 +26,10 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Steps that save run in few training steps: in the others nothing may rest on their order. */
+/* May step `by` rest on the order of a step? */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
-    return step->when != ZR_WHEN_SAVE || by->when == ZR_WHEN_SAVE;
+    return !zr_when_asked(step->when) || zr_when_asked(by->when);
 }
 
 static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])

@@ -46,9 +46,6 @@ static zr_status check_choices(const zr_layout *l)
              lean ? "lean" : "paper", (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
     ZR_CHECK(!l->rank_free_sums || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
-    ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
-             "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
-             "wanted, which can be compared with their mean");
     ZR_CHECK(!l->reduce_once || !l->rank_free_sums, ZR_ERR_UNSUPPORTED,
              "gradients reduced once a step with sums that are the same for any number of ranks (train.reproducible "
              "world): those are built for a reduction after every micro-batch");
@@ -176,13 +173,12 @@ static zr_status check_layout(const zr_layout *l)
              (long long)l->seq, (long long)l->accum);
     ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG,
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
-    ZR_CHECK(l->save == ZR_SAVE_NONE || l->train, ZR_ERR_CONFIG,
-             "zr_layout.save without zr_layout.train: states are saved behind a training step");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
     ZR_TRY(check_counts(l));
     ZR_TRY(check_groups(l));
-    return check_choices(l);
+    ZR_TRY(check_choices(l));
+    return zr__policies_check(l);
 }
 
 /* What the engine takes for granted of a graph: evaluation sums losses, decoding gives a token and reads the output. */
@@ -263,7 +259,7 @@ static zr_status plan_states(zr_plan *plan)
     ZR_TRY(plan_caches(plan));
     ZR_TRY(zr__plan_staging(plan));
     ZR_TRY(zr__plan_results(plan));
-    ZR_TRY(zr__plan_saves(plan));
+    ZR_TRY(zr__policies_add_buffers(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
 }
@@ -319,8 +315,6 @@ static void partition(zr_plan *plan)
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
-    plan->save = l->save;
-    plan->saving = ZR_NONE;
     if (l->train) plan->optimizer = l->optimizer;
     bool optim = l->stage >= 1, grad = l->stage >= 2 && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32),
          param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
@@ -384,8 +378,8 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
     ZR_TRY(check_layout(layout));
-    if (layout->save == ZR_SAVE_AUTO) return zr__plan_create_saved(model, layout, profile, plan);
-    if (layout->recompute == ZR_RECOMPUTE_AUTO) return zr__plan_create_auto(model, layout, profile, plan);
+    const zr__policy *choice = zr__policies_choose(layout);
+    if (choice) return choice->create(model, layout, profile, plan);
     zr__mix mix = {.first = layout->recompute,
                    .rest = layout->recompute,
                    .every = layout->recompute_every,

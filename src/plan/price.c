@@ -68,7 +68,7 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
         cost.memory_bytes = of_op.bytes;
         return cost;
     }
-    bool scalars = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE; /* they have no size, only latency */
+    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* they have latency, no size */
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step) * (is_aside(step) ? 2 : 1);
     return cost;

@@ -1,5 +1,5 @@
 /*
- * Saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from where it stands
+ * The policy of saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from where it stands
  * or from a copy. That an update waits for either follows from what the steps use, as all waits do.
  */
 #include "plan/internal.h"
@@ -23,8 +23,18 @@ static const zr_state *state_of(const zr_plan_unit *u, int state)
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
 
-zr_status zr__plan_saves(zr_plan *plan)
+static zr_status check(const zr_layout *l)
 {
+    ZR_CHECK(l->save == ZR_SAVE_NONE || l->train, ZR_ERR_CONFIG,
+             "zr_layout.save without zr_layout.train: states are saved behind a training step");
+    return ZR_OK;
+}
+
+/* Add the buffers of the host's space that saving behind a step takes. */
+static zr_status add_buffers(zr_plan *plan)
+{
+    plan->save = plan->layout.save;
+    plan->saving = ZR_NONE;
     bool in_place = plan->save == ZR_SAVE_IN_PLACE;
     for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
@@ -70,8 +80,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* State by state, as they stand in files. */
-void zr__write_saves(zr__list *l)
+/* States go out state by state, as they stand in files: once what others have updated of them is there. */
+static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
@@ -91,8 +101,7 @@ static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 }
 
 /* What is copied must not make anything be computed again that was not, nor be kept in pieces. */
-zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
-                                zr_plan **plan)
+static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
     zr_plan *in_place = NULL, *copy = NULL;
@@ -111,3 +120,11 @@ zr_status zr__plan_create_saved(const zr_model *model, const zr_layout *layout, 
     zr_plan_destroy(fits ? &in_place : &copy);
     return st;
 }
+
+static bool chooses(const zr_layout *l)
+{
+    return l->save == ZR_SAVE_AUTO;
+}
+
+const zr__policy zr__policy_save = {
+    .check = check, .chooses = chooses, .create = create, .add_buffers = add_buffers, .round = write_saves};

@@ -399,7 +399,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->layout.accum;
         refresh_units(&w, refreshed);
-        zr__write_saves(&w.list);
+        zr__policies_round(&w.list);
     }
     write_segments(&w);
     write_output(&w);

@@ -150,7 +150,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->shard_elems = u->padded_elems / l->ranks;
         u->own = part_of(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
-            u->micro_square = u->verdict = ZR_NONE;
+            u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
         const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* a rank casts its own */
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
@@ -288,8 +288,6 @@ zr_status zr__plan_results(zr_plan *plan)
         zr_plan_unit *u = &plan->unit[i];
         if (!u->trains) continue; /* it has no gradient */
         ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
-        if (l->micro_squares)
-            ZR_TRY(result(plan, i, "squares of micro-gradients", sizeof(zr_square), &u->micro_square));
         u->verdict = plan->verdict;
         if (plan->consume_grad && !l->two_pass)
             ZR_TRY(result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));

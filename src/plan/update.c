@@ -1,7 +1,6 @@
 /*
  * The end of a step: norm, health and updates. They stand after the last micro-batch, or, where lean
- * lets a unit's gradient die in its update, at the end of each unit's backward. Also squares of a micro-batch's own
- * gradient, which the norm's step brings together.
+ * lets a unit's gradient die in its update, at the end of each unit's backward.
  */
 #include "plan/internal.h"
 
@@ -13,19 +12,6 @@ static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_state(sums, u->own, true, false));
     zr__list_use(l, step, zr__use_all(u->square, false, true));
-}
-
-void zr__write_micro_square(zr__list *l, int32_t unit, const zr_state *gradient)
-{
-    const zr_plan_unit *u = &l->plan->unit[unit];
-    if (!l->plan->layout.micro_squares) return;
-    const zr_range all = {.count = u->padded_elems};
-    zr__id step = zr__list_step(l, ZR_STEP_SQUARE_MICRO, ZR_STREAM_COMPUTE, unit);
-    zr__list_newest(l)->range = all;
-    zr__list_newest(l)->adds = true;
-    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
-    zr__list_use(l, step, zr__use_state(gradient, all, true, false));
-    zr__list_use(l, step, zr__use_all(u->micro_square, true, true));
 }
 
 static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
@@ -54,15 +40,12 @@ static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 
 void zr__write_norm(zr__list *l)
 {
-    const zr_layout *layout = &l->plan->layout;
     zr__id step = verdict(l, ZR_STEP_NORM, -1);
-    zr__list_newest(l)->rank_free_sums = layout->rank_free_sums;
-    zr__list_newest(l)->rounds = layout->micro_squares ? layout->ranks * layout->accum : 0;
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
     for (int32_t u = 0; u < l->plan->n_units; u++)
         if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
-    for (int32_t u = 0; u < l->plan->n_units && layout->micro_squares; u++)
-        if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].micro_square, true, false));
+    zr__policies_norm(l, step);
 }
 
 static void write_agree(zr__list *l, int32_t unit)

@@ -106,7 +106,8 @@ static zr_status make_room(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
-    for (int k = 0; k < ZR_STREAM_SAVE; k++) {
+    for (int k = 0; k < ZR_STREAMS; k++) {
+        if (k == ZR_STREAM_SAVE) continue; /* beside what is timed */
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
         ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
                  (long long)t->room[k]);
@@ -118,7 +119,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
 {
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
-    for (int s = 0; s < ZR_STREAM_SAVE; s++) t->n_streams += plan->has_stream[s];
+    for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
     ZR_TRY(find_kinds(t, plan));
     return make_room(t, plan);
 }
