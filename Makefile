@@ -252,6 +252,22 @@ STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)
 $(STAND_IN_TESTS): TEST_CFLAGS = -Itests/cuda
 $(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
+# Tests of a build with a row more in the tables of what plans, walks, prices and draws: a copy, before the library's own.
+MADE_UP       := $(B)/made_up
+MADE_UP_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//MADE_UP' tests/test_*.c))
+MADE_UP_SRC   := $(wildcard src/plan/*.c src/engine/*.c src/simulate/*.c src/cli/picture*.c) src/cli/svg.c
+MADE_UP_OBJ   := $(MADE_UP_SRC:%.c=$(MADE_UP)/%.o) $(MADE_UP)/src/plan/echo.o
+MADE_UP_FLAGS  = -I$(MADE_UP)/include -I$(MADE_UP)/src -Itests $(CFLAGS_ALL) -O0
+$(MADE_UP)/rows: tests/made_up/rows.sh tests/made_up/echo.c tests/made_up/echo.h $(MADE_UP_SRC) $(wildcard include/zr/*.h src/*/*.h) $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)sh $< $(MADE_UP) && touch $@
+$(MADE_UP)/src/%.o: $(MADE_UP)/rows
+	$(Q)$(CC) $(MADE_UP_FLAGS) -c $(@:.o=.c) -o $@
+$(B)/obj/cli.a: $(CLI_OBJ)
+	$(Q)rm -f $@ && ar rcs $@ $(CLI_OBJ)
+$(MADE_UP_TESTS): $(MADE_UP_OBJ) $(B)/obj/cli.a
+$(MADE_UP_TESTS): private CFLAGS_ALL := -I$(MADE_UP)/include -I$(MADE_UP)/src $(CFLAGS_ALL)
+$(MADE_UP_TESTS): private TEST_OBJ = $(MADE_UP_OBJ) $(B)/obj/cli.a
 # The same tests on a GPU.
 GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
 $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a

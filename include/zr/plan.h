@@ -338,8 +338,8 @@ static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool sa
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Does a step run in those training steps alone for which the caller asks for it? In the others nothing may rest on its
- *  order. */
+/** Does a step run in those training steps alone for which the caller asks for it? In the others nothing may rest on
+ * its order. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;

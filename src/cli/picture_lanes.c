@@ -34,11 +34,8 @@ static const struct {
 
 /** Of kinds that move nothing between ranks; of RUN it is its op's. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
-    [ZR_STEP_CAST] = WORK_CAST,
-    [ZR_STEP_COPY] = WORK_COPY,
-    [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
-    [ZR_STEP_SQUARE] = WORK_UPDATE,
-    [ZR_STEP_UPDATE] = WORK_UPDATE,
+    [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
+    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
 };
 
 /** A step as it mostly is, behind which nothing is saved. */

@@ -1,6 +1,6 @@
 /*
- * The policy of saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from where it stands
- * or from a copy. That an update waits for either follows from what the steps use, as all waits do.
+ * The policy of saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from
+ * where it stands or from a copy. That an update waits for either follows from what the steps use, as all waits do.
  */
 #include "plan/internal.h"
 

@@ -1,0 +1,17 @@
+/* Of the build with a made-up kind of step and stream. */
+#ifndef MADE_UP_ECHO_H
+#define MADE_UP_ECHO_H
+
+#include <string.h>
+
+#include "plan/internal.h"
+
+#define MADE_UP_ECHO "echo of a gradient"
+
+/* Plans that are made now have the made-up policy. */
+extern bool made_up_echoes;
+
+/* The buffer of a unit's echo. */
+int32_t made_up_echo_of(const zr_plan *plan, int32_t unit);
+
+#endif

@@ -1,0 +1,26 @@
+#!/bin/sh
+# A copy of what plans, walks, prices and draws, in which the tables have a row more: a kind of step, ECHO, and a stream,
+# SIDE. rows.sh FOLDER
+set -eu
+to=$1
+rm -rf "$to/include" "$to/src"
+mkdir -p "$to/src"
+cp -r include "$to/"
+cp -r src/plan src/engine src/simulate src/cli "$to/src/"
+cp tests/made_up/echo.c "$to/src/plan/"
+
+# row FILE ANCHOR ROW: put a row in before the one line that begins with the anchor.
+row() {
+    [ "$(grep -cF -- "    $2" "$to/$1")" = 1 ] || { echo "rows.sh: $1 has not one line of \"$2\"" >&2; exit 1; }
+    awk -v anchor="    $2" -v row="    $3" 'index($0, anchor) == 1 { print row } { print }' "$to/$1" >"$to/made"
+    mv "$to/made" "$to/$1"
+}
+row include/zr/plan.h 'X(COMM, "comm") ' 'X(SIDE, "side") \\'
+row include/zr/plan.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
+row src/plan/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
+row src/engine/walk.c '[ZR_STEP_BATCH] = ' '[ZR_STEP_ECHO] = run_copy,'
+row src/cli/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'
+# The policy's name, in the header that the table includes.
+echo 'extern const zr__policy zr__policy_echo;' >"$to/made"
+sed -i -e '/^extern const zr__policy /r '"$to/made" "$to/src/plan/internal.h"
+rm "$to/made"
