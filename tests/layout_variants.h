@@ -83,6 +83,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.norm_first = had.norm_first;
     run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
+    run->layout.home = had.home;
     /* Without lanes it is only other places and waits: held against a run with it. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

@@ -84,6 +84,27 @@ static void reduced_once(void **state)
     }
 }
 
+/* Optimizer states come from the host's space and go there. */
+static void homes(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        trainer want = short_rows(layout_trainer(ranks, ZR_BF16, 1, 0));
+        want.steps = 2;
+        want.layout.states = ZR_STATES_LEAN;
+        want.layout.reduce_bucket_elems = 700;
+        on_gpus(&want);
+        trainer_run(&want);
+        for (int stage = 1; stage <= 3; stage += 2) {
+            trainer run = want;
+            run.layout.stage = stage;
+            run.layout.save = (zr_save)(stage / 2 + 1);
+            run.layout.home.optim = ZR_SPACE_HOST;
+            compare(&want, run, "states in the host's space");
+        }
+    }
+}
+
 /* Sums that do not depend on the number of ranks. */
 static void rank_free_sums(void **state)
 {
@@ -270,15 +291,11 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),
-        cmocka_unit_test(rank_free_sums),
-        cmocka_unit_test(reduced_once),
-        cmocka_unit_test(shared_layers),
-        cmocka_unit_test(frozen),
-        cmocka_unit_test(lanes),
-        cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),       cmocka_unit_test(rank_free_sums),
+        cmocka_unit_test(reduced_once),  cmocka_unit_test(homes),
+        cmocka_unit_test(shared_layers), cmocka_unit_test(frozen),
+        cmocka_unit_test(lanes),         cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite),    cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
 #endif

@@ -379,6 +379,23 @@ static void lanes(void **state)
     }
 }
 
+/* Optimizer states come from the host's space and go there. */
+static void homes(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        trainer want = layout_trainer(2, ZR_BF16, 1, way == 1 ? 0.5 : 0);
+        want.lanes = way == 2;
+        want.layout.stage = way + 1;
+        want.layout.home.optim = ZR_SPACE_HOST;
+        want.layout.save = (zr_save)way;
+        want.layout.states = ZR_STATES_LEAN;
+        want.layout.reduce_bucket_elems = 700;
+        trainer_run(&want);
+        compare(&want, want, "states in the host's space");
+    }
+}
+
 static void shared_layers(void **state)
 {
     (void)state;
@@ -439,13 +456,10 @@ static void not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(several_ranks),
-        cmocka_unit_test(groups_of_one),
-        cmocka_unit_test(lanes),
-        cmocka_unit_test(shared_layers),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(saved_behind_no_step),
+        cmocka_unit_test(one_rank),      cmocka_unit_test(several_ranks),
+        cmocka_unit_test(groups_of_one), cmocka_unit_test(lanes),
+        cmocka_unit_test(homes),         cmocka_unit_test(shared_layers),
+        cmocka_unit_test(not_finite),    cmocka_unit_test(saved_behind_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

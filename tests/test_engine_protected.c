@@ -131,6 +131,8 @@ static void test_one_rank(void **state)
             run.layout.states = ZR_STATES_LEAN;
             run.layout.save = (zr_save)(stage > 0 ? accum : 0);
             compare(run);
+            run.layout.home.optim = ZR_SPACE_HOST;
+            compare(run);
         }
 }
 

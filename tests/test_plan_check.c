@@ -150,6 +150,7 @@ static void test_broken_updates(void **state)
     (void)state;
     zr_layout l = layout_of(3, 2, ZR_BF16, 1);
     l.states = ZR_STATES_LEAN;
+    l.prefetch_elems = 0;
     zr_plan *plan = plan_of(&l);
     const zr_step_kind kinds[] = {ZR_STEP_AGREE, ZR_STEP_SQUARE};
     for (int k = 0; k < 2; k++) {
@@ -158,11 +159,24 @@ static void test_broken_updates(void **state)
         expect_broken(plan, "before all ranks have agreed");
         step->unit++;
     }
-    zr_plan_unit *last = &plan->unit[plan->n_units - 1];
-    zr_state master = last->master;
-    last->master = plan->unit[0].master; /* the first is gathered again after the last is updated */
+    /* The first unit is cast again after the last one is updated: that one in its place. */
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t update = 0, cast = s->n_steps;
+    while (s->step[update].kind != ZR_STEP_UPDATE) update++;
+    while (s->step[--cast].kind != ZR_STEP_CAST) continue;
+    assert_true(cast > update && s->step[cast].unit != s->step[update].unit);
+    zr_use *use = &s->use[s->step[cast].uses], of_update = s->use[s->step[update].uses + 1];
+    const zr_step had = s->step[cast];
+    const zr_use had_use[2] = {use[0], use[1]};
+    s->step[cast].unit = s->step[update].unit;
+    s->step[cast].range = s->step[update].range;
+    use[0] = of_update;
+    use[0].writes = false;
+    use[1].range.count = s->step[update].range.count;
     expect_broken(plan, "may have updated");
-    last->master = master;
+    s->step[cast] = had;
+    use[0] = had_use[0];
+    use[1] = had_use[1];
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 }

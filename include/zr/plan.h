@@ -73,6 +73,29 @@ typedef enum zr_save {
     ZR_SAVE_AUTO      /* COPY where it fits limit_bytes without more recompute, else IN_PLACE */
 } zr_save;
 
+/** Memory spaces. Each has a map and a total of its own. */
+#define ZR_SPACE_LIST(X)                                                                                               \
+    X(DEVICE, "device") /* the arena: what ops read and write */                                                       \
+    X(HOST, "host")     /* memory of the host: batches, results that steer later steps, what is kept off the device */ \
+    X(STAGING, "staging") /* what other ranks see: pieces pass through it */                                           \
+    X(DISK, "disk")
+
+typedef enum zr_space {
+#define ZR_SPACE_ENUM(name, text) ZR_SPACE_##name,
+    ZR_SPACE_LIST(ZR_SPACE_ENUM)
+#undef ZR_SPACE_ENUM
+        ZR_SPACES
+} zr_space;
+
+ZR_API const char *zr_space_name(zr_space space);
+
+/** Homes of model states: the spaces in which they stay between the steps that compute with them. */
+typedef struct zr_homes {
+    zr_space param; /* DEVICE */
+    zr_space grad;  /* DEVICE */
+    zr_space optim; /* masters and states of the optimizer: DEVICE, HOST */
+} zr_homes;
+
 /** Layout of a training step over ranks. Start from ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
     size_t size;          /* sizeof(zr_layout) */
@@ -124,6 +147,7 @@ typedef struct zr_layout {
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
     int64_t decode_len;          /* tokens of the key-value cache of the schedule decode; 0: without decode */
+    zr_homes home;               /* two buckets of a state at most are on the device at a time */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -154,7 +178,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, 0, ZR_OPTIMIZER_INIT                                                                           \
+            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE}, ZR_OPTIMIZER_INIT                      \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -190,22 +214,6 @@ enum {
 };
 
 /* ---- what a plan is made of ------------------------------------------------------------------ */
-
-/** Memory spaces. Each has a map and a total of its own. */
-#define ZR_SPACE_LIST(X)                                                                                               \
-    X(DEVICE, "device") /* the arena: what ops read and write */                                                       \
-    X(HOST, "host")     /* memory of the host: batches, results that steer later steps, what is kept off the device */ \
-    X(STAGING, "staging") /* what other ranks see: pieces pass through it */                                           \
-    X(DISK, "disk")
-
-typedef enum zr_space {
-#define ZR_SPACE_ENUM(name, text) ZR_SPACE_##name,
-    ZR_SPACE_LIST(ZR_SPACE_ENUM)
-#undef ZR_SPACE_ENUM
-        ZR_SPACES
-} zr_space;
-
-ZR_API const char *zr_space_name(zr_space space);
 
 /** A stretch of bytes with a lifetime. Persistent buffers hold the model states and live always. */
 typedef struct zr_buffer {

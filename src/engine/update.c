@@ -63,7 +63,7 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     int32_t left = e->updated;
     list[0] = '\0';
     for (int32_t i = 0; i < s->n_steps && left > 0 && used + ZR_NAME_MAX + 8 < bytes; i++) {
-        if (s->step[i].kind != ZR_STEP_UPDATE) continue;
+        if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue; /* not a unit's first bucket */
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
                                  zr_graph_unit_info(e->plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].unit)->name);
@@ -230,7 +230,7 @@ zr_status zr__update(const zr__running *r)
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
     const zr_verdict *verdict = (const zr_verdict *)zr__at(r, params + 1);
     if (verdict->skipped) return ZR_OK;
-    e->updated++;
+    e->updated += r->step->range.first == 0;
     const int64_t begin = zr__first(e, &r->step->range), stop = begin + r->step->range.count;
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);

@@ -28,14 +28,37 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* An update is the last use of a buffer that keeps its unit. */
-static zr_status check_last_use(const zr__proof *p, int32_t update, int32_t b)
+/* Elements of a unit that both a use and an update name, in a buffer that keeps a state: none, if they are other parts
+ * of the same rank's. */
+static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
+    zr_range part = *updated; /* that of the use, if it is such a part */
+    part.first = kept->first + use->range.first;
+    part.count = use->range.count;
+    return part.count == 0 || !zr__names(use, kept, &part) ||
+           (part.first < updated->first + updated->count && updated->first < part.first + part.count);
+}
+
+static bool writes_to(const zr__proof *p, const zr_step *step, int32_t buffer)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+        if (buffer != ZR_NONE && p->s->use[u].buffer == buffer && p->s->use[u].writes) return true;
+    return false;
+}
+
+/* An update, or the copy that brings it home, is the last use of what it changes of a state. */
+static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
+{
+    const int32_t b = kept->buffer;
+    if (!writes_to(p, &p->s->step[update], b)) return ZR_OK;
     for (int32_t i = p->first[b]; i < p->first[b + 1]; i++) {
         const int32_t time = p->use[i].time;
-        ZR_CHECK(time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update),
-                 ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated", zr__step_at(p, time),
-                 b, p->s->buffer[b].what, update);
+        if (time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update)) continue;
+        const zr_step *step = &p->s->step[zr__step_at(p, time)];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            ZR_CHECK(p->s->use[u].buffer != b || !meets(&p->s->use[u], &kept->range, &p->s->step[update].range),
+                     ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
+                     zr__step_at(p, time), b, p->s->buffer[b].what, update);
     }
     return ZR_OK;
 }
@@ -51,15 +74,15 @@ static zr_status check_updates(const zr__proof *p)
         ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "%lld elements of unit %d are not updated", (long long)open, u);
     }
     for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step_kind kind = p->s->step[i].kind;
         int32_t unit = p->s->step[i].unit;
-        if (p->s->step[i].kind != ZR_STEP_UPDATE) continue;
-        ZR_CHECK(is_agreed(p, i), ZR_ERR_INTERNAL, "step %d updates unit %d before all ranks have agreed on it", i,
-                 unit);
+        if (unit < 0 || (kind != ZR_STEP_UPDATE && kind != ZR_STEP_COPY)) continue;
+        ZR_CHECK(kind == ZR_STEP_COPY || is_agreed(p, i), ZR_ERR_INTERNAL,
+                 "step %d updates unit %d before all ranks have agreed on it", i, unit);
         const zr_plan_unit *u = &p->plan->unit[unit];
-        const int32_t kept[] = {u->param.buffer,   u->master.buffer,  u->slot[0].buffer,
-                                u->slot[1].buffer, u->slot[2].buffer, u->slot[3].buffer};
-        for (int k = 0; k < 6; k++)
-            if (kept[k] != ZR_NONE) ZR_TRY(check_last_use(p, i, kept[k]));
+        ZR_TRY(check_last_use(p, i, &u->param));
+        ZR_TRY(check_last_use(p, i, &u->master));
+        for (int k = 0; k < 4; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
     }
     return ZR_OK;
 }
@@ -200,24 +223,6 @@ static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
 
-static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
-{
-    by[range->by.group] += sign * range->by.elems;
-    by[range->outer.group] += sign * range->outer.elems;
-}
-
-/* Does a use name the own shard of a unit on every rank, in a buffer that keeps these elements of it? */
-static bool is_own(const zr_use *use, const zr_plan_unit *u, const zr_range *kept)
-{
-    int64_t by[ZR_GROUPS_MAX] = {0}; /* by how much that differs, for each place in a group */
-    add_strides(by, &u->own, 1);
-    add_strides(by, kept, -1);
-    add_strides(by, &use->range, -1);
-    for (int g = 0; g < ZR_GROUPS_MAX; g++)
-        if (by[g] != 0) return false;
-    return use->range.count == u->own.count && use->range.first == u->own.first - kept->first;
-}
-
 /* Check that a step that saves writes out the own shard of a state, from where it is kept or from a copy (copied: by
  * buffer, the buffer that it was copied from). */
 static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
@@ -233,15 +238,15 @@ static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, 
     if (step->kind == ZR_STEP_COPY) {
         bool whole = false;
         for (int32_t slot = -1; slot < slots && !whole; slot++)
-            whole = kept_in(u, slot)->buffer == use[0].buffer && is_own(&use[0], u, &kept_in(u, slot)->range);
-        ZR_CHECK(whole && use[1].buffer >= 0 && is_own(&use[1], u, &u->own), ZR_ERR_INTERNAL,
+            whole = kept_in(u, slot)->buffer == use[0].buffer && zr__names(&use[0], &kept_in(u, slot)->range, &u->own);
+        ZR_CHECK(whole && use[1].buffer >= 0 && zr__names(&use[1], &u->own, &u->own), ZR_ERR_INTERNAL,
                  "step %d copies something else than the own shard of a state", index);
         copied[use[1].buffer] = use[0].buffer;
         return ZR_OK;
     }
     const zr_state *kept = kept_in(u, step->slot);
-    bool there = use->buffer == kept->buffer && is_own(use, u, &kept->range);
-    there |= copied[use->buffer] == kept->buffer && is_own(use, u, &u->own);
+    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
+    there |= copied[use->buffer] == kept->buffer && zr__names(use, &u->own, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, p->s->buffer[use->buffer].what);
     saved[(int64_t)step->unit * (1 + slots) + 1 + step->slot] = true;
@@ -296,6 +301,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, zr__check_ranges(&p), done);
     ZR_TRY_GOTO(st, check_rounds(&p), done);
     if (p.graph) ZR_TRY_GOTO(st, zr__check_values(&p), done);
+    ZR_TRY_GOTO(st, zr__check_homes(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
     ZR_TRY_GOTO(st, check_sums(&p), done);
     ZR_TRY_GOTO(st, check_saves(&p), done);

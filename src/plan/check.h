@@ -62,5 +62,10 @@ zr_status zr__check_ranges(const zr__proof *p);
 zr_status zr__check_reads(const zr__proof *p);
 /* Every value is still in its place when it is read. */
 zr_status zr__check_values(const zr__proof *p);
+/* What computes with a unit's states has them from where they are kept or from a copy, and what it changes goes there
+ * (check_homes.c). */
+zr_status zr__check_homes(const zr__proof *p);
+/* Does a use name these elements of a unit on every rank, in a buffer that keeps `kept` of it? */
+bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted);
 
 #endif

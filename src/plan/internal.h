@@ -109,6 +109,8 @@ zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
+/* The same of such waits that another step has. */
+void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
 /* From one step to another, both included: `by` in place of `buffer`. */
@@ -175,8 +177,8 @@ zr_status zr__order_steps(zr__order *order);
 zr_status zr__order_rounds(zr__order *order);
 void zr__order_end(zr__order *order);
 
-/* The bytes that a buffer takes: every place begins at a multiple of 64. */
-int64_t zr__round_bytes(int64_t bytes);
+/* The bytes that a buffer takes in a space: every place begins at a multiple of the space's alignment. */
+int64_t zr__round_bytes(zr_space space, int64_t bytes);
 /* *sum += bytes; ZR_ERR_CONFIG when that overflows. */
 zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
@@ -330,9 +332,11 @@ typedef struct zr__policy {
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
     /* Add to NORM, the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
+    /* Change the list of a whole schedule. */
+    void (*rewrite)(zr__list *l);
 } zr__policy;
 
-extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute;
+extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
 
 zr_status zr__policies_check(const zr_layout *layout);
 /* Return the first policy that leaves a choice open; NULL: none does. */
@@ -341,6 +345,7 @@ zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);
 void zr__policies_gradient(zr__list *l, int32_t unit, const zr_state *gradient);
 void zr__policies_norm(zr__list *l, zr__id norm);
+void zr__policies_rewrite(zr__list *l);
 
 /* ---- passes over a schedule (pack.c, account.c) ------------------------------------------------ */
 

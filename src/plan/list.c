@@ -27,9 +27,11 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 
 #define GROW(l, array, n, room) zr__grow(&(l)->status, (void **)&(array), (n), &(l)->room, sizeof *(array))
 
-int64_t zr__round_bytes(int64_t bytes)
+int64_t zr__round_bytes(zr_space space, int64_t bytes)
 {
-    return (bytes + 63) / 64 * 64;
+    /* A cache line; of the disk a page, which direct transfers want. */
+    const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
+    return (bytes + alignment - 1) / alignment * alignment;
 }
 
 zr_status zr__add_bytes(int64_t *sum, int64_t bytes)
@@ -152,18 +154,24 @@ void zr__list_pace(zr__list *l, zr__id step, zr__id earlier)
     l->link[step].pace = l->n_paces++;
 }
 
+void zr__list_pace_as(zr__list *l, zr__id step, zr__id other)
+{
+    for (int32_t p = l->status == ZR_OK ? l->link[other].pace : ZR_NONE; p != ZR_NONE; p = l->pace[p].next)
+        zr__list_pace(l, step, l->pace[p].step);
+}
+
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes)
 {
     zr_schedule *s = l->schedule;
     if (!GROW(l, s->buffer, s->n_buffers, buffer_room)) return ZR_NONE;
-    l->status = zr__add_bytes(&l->bytes[space], zr__round_bytes(bytes));
+    l->status = zr__add_bytes(&l->bytes[space], zr__round_bytes(space, bytes));
     if (l->status != ZR_OK) return ZR_NONE;
     s->buffer[s->n_buffers] = (zr_buffer){.category = category,
                                           .space = space,
                                           .unit = unit,
                                           .what = what,
-                                          .bytes = zr__round_bytes(bytes),
+                                          .bytes = zr__round_bytes(space, bytes),
                                           .first_step = -1,
                                           .last_step = -1};
     return s->n_buffers++;

@@ -7,6 +7,7 @@ static const zr__policy *const policies[] = {
     &zr__policy_noise,
     &zr__policy_save,
     &zr__policy_recompute,
+    &zr__policy_residency,
 };
 enum { POLICIES = sizeof policies / sizeof *policies };
 
@@ -47,4 +48,10 @@ void zr__policies_norm(zr__list *l, zr__id norm)
 {
     for (int i = 0; i < POLICIES; i++)
         if (policies[i]->norm) policies[i]->norm(l, norm);
+}
+
+void zr__policies_rewrite(zr__list *l)
+{
+    for (int i = 0; i < POLICIES; i++)
+        if (policies[i]->rewrite) policies[i]->rewrite(l);
 }

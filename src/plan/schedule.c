@@ -407,6 +407,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__list_step(&w.list, ZR_STEP_END, ZR_STREAM_COMPUTE, -1);
         zr__write_update(&w.list);
     }
+    zr__policies_rewrite(&w.list);
     ZR_TRY_GOTO(st, zr__list_finish(&w.list), done);
 done:
     zr__list_end(&w.list);
@@ -424,6 +425,7 @@ zr_status zr__write_flush(zr_plan *plan)
     zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
     for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++)
         if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
+    if (st == ZR_OK) zr__policies_rewrite(&l);
     if (st == ZR_OK) st = zr__list_finish(&l);
     zr__list_end(&l);
     return st;

@@ -16,7 +16,7 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
                      .persistent = true,
                      .unit = unit,
                      .what = what,
-                     .bytes = zr__round_bytes(bytes),
+                     .bytes = zr__round_bytes(space, bytes),
                      .offset = plan->persistent_bytes[space]};
     ZR_TRY(zr__add_bytes(&plan->persistent_bytes[space], b->bytes));
     *index = plan->n_persistent++;
@@ -45,7 +45,11 @@ static zr_status keep(zr_plan *plan, zr_category category, int32_t unit, const c
 {
     state->dtype = dtype;
     state->range = part_of(plan, &plan->unit[unit], group);
-    return zr__plan_persistent(plan, ZR_SPACE_DEVICE, category, unit, what, state->range.count * zr_dtype_bytes(dtype),
+    const zr_homes *home = &plan->layout.home;
+    const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
+                           : category == ZR_CATEGORY_GRAD ? home->grad
+                                                          : home->optim;
+    return zr__plan_persistent(plan, space, category, unit, what, state->range.count * zr_dtype_bytes(dtype),
                                &state->buffer);
 }
 

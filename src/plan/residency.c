@@ -1,0 +1,167 @@
+/*
+ * The policy of homes: model states that stay in another space than the device's (zr_layout.home). All other files
+ * write steps that use a state where it is kept. Here a step that computes with a state whose home is elsewhere is cut
+ * into buckets; before each the states' part is copied to the device, and behind it what was written goes home
+ * (ZeRO-Offload, Ren et al. 2021). Two buckets at most are on the device: one computes while the next one comes.
+ */
+#include "plan/internal.h"
+
+/* Operands of an update: sums, master, four slots, parameters, verdict. */
+enum { USES_MAX = 8 };
+
+static zr_status check(const zr_layout *l)
+{
+    ZR_CHECK(l->home.param == ZR_SPACE_DEVICE && l->home.grad == ZR_SPACE_DEVICE, ZR_ERR_UNSUPPORTED,
+             "parameters in space \"%s\", gradients in \"%s\": \"device\" is built", zr_space_name(l->home.param),
+             zr_space_name(l->home.grad));
+    ZR_CHECK(l->home.optim == ZR_SPACE_DEVICE || l->home.optim == ZR_SPACE_HOST, ZR_ERR_UNSUPPORTED,
+             "optimizer states in space \"%s\": \"device\" and \"host\" are built", zr_space_name(l->home.optim));
+    return ZR_OK;
+}
+
+/* Is a buffer of the schedule a state that is kept in another space? */
+static bool is_away(const zr__list *l, int32_t buffer)
+{
+    const zr_plan *plan = l->plan;
+    if (buffer == ZR_NONE || buffer >= plan->n_persistent) return false;
+    const zr_buffer *b = &plan->persistent[buffer];
+    const bool state = b->category == ZR_CATEGORY_OPTIM && b->unit >= 0;
+    return state && b->space != ZR_SPACE_DEVICE;
+}
+
+/* Does a step compute with such a state? Copies, and what is saved, take it from where it is. */
+static bool computes_away(const zr__list *l, const zr_step *step)
+{
+    bool away = false;
+    if (step->kind == ZR_STEP_COPY || step->kind == ZR_STEP_SAVE) return false;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) away |= is_away(l, l->use[u].buffer);
+    return away;
+}
+
+/* A step that is cut into buckets of `elems` elements of its range. */
+typedef struct cut {
+    zr__list *l;
+    zr__id id; /* it becomes the last bucket */
+    zr_step step;
+    zr_use use[USES_MAX];
+    bool away[USES_MAX];
+    int64_t elems;
+    int32_t place[2][USES_MAX]; /* of even and odd buckets: buffer on the device */
+} cut;
+
+static int64_t count_of(const cut *c, int64_t bucket)
+{
+    const int64_t left = c->step.range.count - bucket * c->elems;
+    return left < c->elems ? left : c->elems;
+}
+
+/* A use of a bucket: where the state is kept. */
+static zr_use at_home(const cut *c, int64_t bucket, int i)
+{
+    zr_use use = c->use[i];
+    if (use.range.count == 0) return use; /* whole and untyped */
+    use.range.first += bucket * c->elems;
+    use.range.count = count_of(c, bucket);
+    return use;
+}
+
+/* A use of a bucket: on the device. */
+static zr_use on_device(const cut *c, int64_t bucket, int i)
+{
+    zr_use use = at_home(c, bucket, i);
+    if (!c->away[i]) return use;
+    use.buffer = c->place[bucket % 2][i];
+    use.range = (zr_range){.count = use.range.count};
+    return use;
+}
+
+static zr_range range_of(const cut *c, int64_t bucket)
+{
+    zr_range range = c->step.range;
+    range.first += bucket * c->elems;
+    range.count = count_of(c, bucket);
+    return range;
+}
+
+/* Copy a bucket of a state to the device, or home. */
+static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
+{
+    from.reads = to.writes = true;
+    from.writes = to.reads = false;
+    zr__id copy = zr__list_step(c->l, ZR_STEP_COPY, ZR_STREAM_COPY, c->step.unit);
+    zr__list_newest(c->l)->range = range_of(c, bucket);
+    zr__list_use(c->l, copy, from);
+    zr__list_use(c->l, copy, to);
+    return copy;
+}
+
+static void fetch(cut *c, int64_t bucket)
+{
+    for (int i = 0; i < c->step.n_uses; i++) {
+        if (!c->away[i]) continue;
+        const int64_t bytes = count_of(c, bucket) * zr_dtype_bytes(c->use[i].dtype);
+        c->place[bucket % 2][i] =
+            zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
+        const zr__id copy = write_copy(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
+        zr__list_pace_as(c->l, copy, c->id);
+    }
+}
+
+static void store(const cut *c, int64_t bucket)
+{
+    for (int i = 0; i < c->step.n_uses; i++)
+        if (c->away[i] && c->use[i].writes) (void)write_copy(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
+}
+
+/* The step itself, for one bucket; the last stands in its place. */
+static void compute(const cut *c, int64_t bucket, bool last)
+{
+    zr__list *l = c->l;
+    if (l->status != ZR_OK) return;
+    if (last) {
+        for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
+        l->step[c->id].range = range_of(c, bucket);
+        return;
+    }
+    const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
+    zr_step *made = zr__list_newest(l);
+    *made = c->step;
+    made->range = range_of(c, bucket);
+    made->uses = l->n_uses;
+    made->n_uses = 0;
+    for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));
+    zr__list_pace_as(l, id, c->id);
+}
+
+static void cut_up(zr__list *l, zr__id id)
+{
+    cut c = {.l = l, .id = id, .step = l->step[id]};
+    const zr__id behind = l->link[id].next;
+    const int ranks = l->plan->layout.ranks;
+    c.elems = zr_plan_bucket_elems(l->plan->layout.reduce_bucket_elems, ranks) / ranks;
+    const int64_t n = (c.step.range.count + c.elems - 1) / c.elems;
+    for (int i = 0; i < c.step.n_uses; i++) {
+        c.use[i] = l->use[c.step.uses + i];
+        c.away[i] = is_away(l, c.use[i].buffer);
+    }
+    zr__list_seek(l, id);
+    fetch(&c, 0);
+    for (int64_t k = 0; k < n && l->status == ZR_OK; k++) {
+        if (k + 1 < n) fetch(&c, k + 1);
+        compute(&c, k, k + 1 == n);
+        if (k + 1 == n) zr__list_seek(l, behind);
+        store(&c, k);
+    }
+    zr__list_seek(l, ZR_NONE);
+}
+
+static void rewrite(zr__list *l)
+{
+    if (l->plan->layout.home.optim == ZR_SPACE_DEVICE) return;
+    for (zr__id id = l->first, next; id != ZR_NONE && l->status == ZR_OK; id = next) {
+        next = l->link[id].next;
+        if (computes_away(l, &l->step[id])) cut_up(l, id);
+    }
+}
+
+const zr__policy zr__policy_residency = {.check = check, .rewrite = rewrite};

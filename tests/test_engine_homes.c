@@ -1,0 +1,83 @@
+//TEST timeout=120 long=more
+/* Where model states stay changes no bit: with optimizer states in the host's space every way to keep, move, save and
+ * compute again gives the bits of states on the device, planned bytes are measured bytes in every space, and the device
+ * keeps two buckets of them. */
+#include "layout_variants.h"
+#include "long.h"
+
+static trainer in_host(const trainer *want)
+{
+    trainer got = *want;
+    got.layout.home.optim = ZR_SPACE_HOST;
+    return got;
+}
+
+/* Nothing of the optimizer stays on the device, and all of it in the host's space. */
+static void check_bytes(const trainer *device, const trainer *host)
+{
+    const zr_memory *on = &device->planned, *off = &host->planned;
+    const int64_t states = on->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM];
+    assert_true(states > 0);
+    assert_int_equal(off->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
+                     states + on->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM]);
+    assert_int_equal(off->states_bytes, on->states_bytes - states);
+    /* Three states at most, two buckets of each. */
+    const int64_t bucket =
+        zr_plan_bucket_elems(host->layout.reduce_bucket_elems, host->layout.ranks) / host->layout.ranks;
+    assert_true(off->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM] <= 2 * 3 * 4 * bucket);
+    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) assert_int_equal(device->traffic.bytes[k], host->traffic.bytes[k]);
+}
+
+static void check(int ranks, zr_dtype dtype, int64_t accum, double clip)
+{
+    static int share;
+    const int shares = is_long_run() ? 1 : 4;
+    trainer want = layout_trainer(ranks, dtype, accum, clip);
+    want.layout.reduce_bucket_elems = 700;
+    trainer_run(&want);
+    trainer got = in_host(&want);
+    trainer_run(&got);
+    layout_assert_same(&want, &got, "states in the host's space");
+    check_bytes(&want, &got);
+    layout_check(&got, share++ % shares, shares);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    check(1, ZR_F32, 1, 0.5);
+    check(1, ZR_BF16, 2, 0);
+    check(2, ZR_BF16, 1, 0);
+    check(2, ZR_F16, 2, 0.5);
+    check(3, ZR_BF16, 1, 0.5);
+    check(4, ZR_F32, 1, 0);
+}
+
+/* Groups within the data-parallel ranks, beside tensor parallelism too. */
+static void test_groups(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        trainer want = layout_trainer(4, ZR_BF16, 2, 0.5);
+        want.layout.stage = way == 1 ? 3 : 2;
+        want.layout.host_ranks = 2;
+        want.layout.shard_ranks = way == 0 ? 2 : 0;
+        want.layout.hpz_ranks = way == 1 ? 2 : 0;
+        want.layout.hierarchical = way >= 2;
+        want.layout.states = way == 3 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        want.layout.reduce_bucket_elems = 700;
+        trainer_run(&want);
+        trainer got = in_host(&want);
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "groups, states in the host's space");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_groups),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

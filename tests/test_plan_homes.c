@@ -1,0 +1,149 @@
+//TEST timeout=60
+/* Plans of optimizer states in the host's space: what is copied to the device and home, and that the proof notices each
+ * copy that is missing, too early, or of other elements. */
+#include <string.h>
+
+#include "plan_make.h"
+
+enum { BUCKET = 2048 };
+
+static zr_plan *plan_of(int stage, int ranks, zr_states states)
+{
+    zr_layout l = plan_layout(stage, ranks, ZR_BF16, 1);
+    l.batch = 1;
+    l.train = true;
+    l.states = states;
+    l.reduce_bucket_elems = BUCKET * ranks;
+    l.home.optim = ZR_SPACE_HOST;
+    return plan_gpt2(&plan_small, &l, &plan_profile);
+}
+
+static bool is_state(const zr_plan *plan, int32_t buffer)
+{
+    if (buffer == ZR_NONE || buffer >= plan->n_persistent) return false;
+    return plan->persistent[buffer].category == ZR_CATEGORY_OPTIM && plan->persistent[buffer].space == ZR_SPACE_HOST;
+}
+
+/* A copy of a state to the device (home false) or home. */
+static bool is_copy(const zr_plan *plan, const zr_schedule *s, const zr_step *step, bool home)
+{
+    return step->kind == ZR_STEP_COPY && is_state(plan, s->use[step->uses + home].buffer);
+}
+
+static void test_each_element_goes_and_comes_home(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int lean = 0; lean < 2; lean++) {
+            zr_plan *plan = plan_of(stage, 2, lean ? ZR_STATES_LEAN : ZR_STATES_PAPER);
+            const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+            int64_t fetched = 0, stored = 0, updated = 0, cast = 0, most = 0;
+            for (int32_t i = 0; i < s->n_steps; i++) {
+                const zr_step *step = &s->step[i];
+                const int64_t n = step->range.count;
+                if (is_copy(plan, s, step, false)) fetched += n;
+                if (is_copy(plan, s, step, true)) stored += n;
+                if (step->kind == ZR_STEP_CAST) cast += n;
+                if (step->kind == ZR_STEP_UPDATE) updated += n;
+                if ((step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST) && n > most) most = n;
+                for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+                    assert_true(step->kind == ZR_STEP_COPY || !is_state(plan, s->use[u].buffer));
+            }
+            int64_t kept = 0;
+            for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
+            assert_int_equal(updated, kept);
+            assert_int_equal(stored, 3 * kept); /* master and two moments */
+            assert_int_equal(fetched, 3 * kept + cast);
+            assert_int_equal(cast > 0, stage == 3 && lean);
+            assert_int_equal(most, BUCKET);
+            zr_plan_destroy(&plan);
+        }
+}
+
+static void expect_broken(const zr_plan *plan, const char *what)
+{
+    if (zr_plan_check(plan) == ZR_OK) fail_msg("%s is not noticed", what);
+}
+
+/* The first copy, to the device or home, of a bucket that is not a unit's first. */
+static zr_step *find_copy(const zr_plan *plan, bool home)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (is_copy(plan, s, &s->step[i], home) && s->step[i].range.first > 0) return &s->step[i];
+    fail_msg("no such copy");
+    return NULL;
+}
+
+static void test_faults_are_noticed(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage += 2) {
+        zr_plan *plan = plan_of(stage, 2, ZR_STATES_LEAN);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        for (int home = 0; home < 2; home++) {
+            zr_step *copy = find_copy(plan, home), had = *copy;
+            zr_use *use = &s->use[copy->uses], had_use[2] = {use[0], use[1]};
+            *copy = (zr_step){.kind = ZR_STEP_ZERO, .unit = -1, .stream = had.stream};
+            expect_broken(plan, home ? "an update that does not go home" : "a state that is not fetched");
+            *copy = had;
+            use[home].range.first -= BUCKET;
+            expect_broken(plan, "a copy of the bucket before");
+            use[home] = had_use[home];
+            use[home].buffer++; /* the next unit's, as large or larger in part */
+            expect_broken(plan, "a copy of another state");
+            use[home] = had_use[home];
+            use[!home].range.first += 32;
+            use[!home].range.count -= 32;
+            expect_broken(plan, "a copy of fewer elements");
+            use[!home] = had_use[!home];
+            copy->n_waits = 0;
+            if (home || had.n_waits > 0) expect_broken(plan, "a copy that does not wait");
+            *copy = had;
+            assert_int_equal(zr_plan_check(plan), ZR_OK);
+        }
+        int32_t i = 0;
+        while (s->step[i].kind != ZR_STEP_UPDATE) i++;
+        zr_use *use = &s->use[s->step[i].uses], had = use[2];
+        use[2].buffer = use[1].buffer; /* the master in place of the first moment */
+        expect_broken(plan, "an update with another state");
+        use[2] = had;
+        use[2].buffer = use[3].buffer;
+        expect_broken(plan, "an update with the other moment");
+        use[2] = had;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+}
+
+static void test_other_homes_are_refused(void **state)
+{
+    (void)state;
+    const struct {
+        zr_homes home;
+        const char *text;
+    } bad[] = {{{.param = ZR_SPACE_HOST}, "parameters in space \"host\""},
+               {{.grad = ZR_SPACE_HOST}, "gradients in \"host\""},
+               {{.optim = ZR_SPACE_DISK}, "optimizer states in space \"disk\""},
+               {{.optim = ZR_SPACE_STAGING}, "optimizer states in space \"staging\""}};
+    for (int i = 0; i < 4; i++) {
+        zr_layout l = plan_layout(2, 2, ZR_BF16, 1);
+        zr_model model = zr_gpt2(&plan_small);
+        zr_plan *plan = NULL;
+        l.train = true;
+        l.home = bad[i].home;
+        assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_UNSUPPORTED);
+        if (!strstr(zr_error_message(), bad[i].text)) fail_msg("\"%s\"", zr_error_message());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_element_goes_and_comes_home),
+        cmocka_unit_test(test_faults_are_noticed),
+        cmocka_unit_test(test_other_homes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
