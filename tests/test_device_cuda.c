@@ -286,18 +286,32 @@ static void hop_ended(void *arg, int64_t index, double free_sec, double begin_se
     r->told[index % 2]++;
 }
 
-/* Two queues take turns, each waiting for the other's last task. */
+/* Three queues take turns, each waiting for the last task of the one before it: for computing, in a stream beside it,
+ * by a thread. */
+enum { QUEUES = 3, HOPS = 34 };
+static const zr_queue_config queue_config[QUEUES] = {
+    {.runs = ZR_QUEUE_AT_ONCE}, {.runs = ZR_QUEUE_STREAM}, {.runs = ZR_QUEUE_THREAD, .most = 4}};
+
+static void take_turns(relay *r, zr_queue *const *queue, bool timed)
+{
+    r->told[0] = r->told[1] = 0;
+    for (int i = 0; i < HOPS; i++) {
+        zr_queue *on = queue[i % QUEUES], *before = queue[(i + QUEUES - 1) % QUEUES];
+        if (i > 0) assert_int_equal(gpu->ops->await(on, gpu->ops->mark(before)), ZR_OK);
+        const zr_task task = {hop, timed ? hop_ended : NULL, r, i};
+        assert_int_equal(gpu->ops->issue(on, &task), ZR_OK);
+    }
+    zr_queue *last = queue[(HOPS - 1) % QUEUES];
+    assert_int_equal(gpu->ops->issue(last, &(zr_task){return_home, NULL, r, HOPS - 1}), ZR_OK);
+}
+
 static void queues(void **state)
 {
     (void)state;
-    enum { HOPS = 33 };
     relay r = {0};
     void *memory;
-    zr_queue *queue[2];
-    zr_queue_config config = {.beside = false};
-    assert_int_equal(gpu->ops->queue_create(gpu, &config, &queue[0]), ZR_OK);
-    config = (zr_queue_config){.beside = true, .most = 4};
-    assert_int_equal(gpu->ops->queue_create(gpu, &config, &queue[1]), ZR_OK);
+    zr_queue *queue[QUEUES];
+    for (int q = 0; q < QUEUES; q++) assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[q], &queue[q]), ZR_OK);
     assert_int_equal(gpu->ops->alloc(gpu, HOPS * HOP, &memory), ZR_OK);
     r.device = memory;
     assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, &memory), ZR_OK);
@@ -305,19 +319,12 @@ static void queues(void **state)
     for (int round = 0; round < 20; round++) {
         memset(r.host, 1 + round, HOP);
         memset(r.host + HOP, 0, HOP);
-        r.told[0] = r.told[1] = 0;
-        for (int i = 0; i < HOPS; i++) {
-            zr_queue *on = queue[i % 2], *before = queue[(i + 1) % 2];
-            if (i > 0) assert_int_equal(gpu->ops->await(on, gpu->ops->mark(before)), ZR_OK);
-            const zr_task task = {hop, round % 2 ? hop_ended : NULL, &r, i};
-            assert_int_equal(gpu->ops->issue(on, &task), ZR_OK);
-        }
-        assert_int_equal(gpu->ops->issue(queue[(HOPS - 1) % 2], &(zr_task){return_home, NULL, &r, HOPS - 1}), ZR_OK);
-        for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->sync(queue[q]), ZR_OK);
+        take_turns(&r, queue, round % 2);
+        for (int q = 0; q < QUEUES; q++) assert_int_equal(gpu->ops->sync(queue[q]), ZR_OK);
         for (int i = 0; i < HOP; i++) assert_int_equal(r.host[HOP + i], 1 + round);
         assert_int_equal(r.told[0] + r.told[1], round % 2 ? HOPS : 0);
     }
-    for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    for (int q = QUEUES - 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
     gpu->ops->free(gpu, r.device);
     gpu->ops->free_host(gpu, r.host);
 }
@@ -401,7 +408,7 @@ static void two_gpus(void **state)
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
     zr_device *device[2];
     zr_queue *queue[2];
-    zr_queue_config at_once = {.beside = false};
+    zr_queue_config at_once = {.runs = ZR_QUEUE_AT_ONCE};
     float *x[2], want[2][N];
     if (zr_device_cuda_count(NULL) < 2) skip();
     for (int d = 0; d < 2; d++) {
@@ -499,13 +506,45 @@ static void failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
 }
 
+/* A stream that follows a mark of another lets the host go on, and does what stands before the mark and no more. */
+static void streams(void **state)
+{
+    (void)state;
+    relay r = {0};
+    void *memory;
+    zr_queue *queue[2];
+    for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[q], &queue[q]), ZR_OK);
+    assert_int_equal(gpu->ops->alloc(gpu, 3 * HOP, &memory), ZR_OK);
+    r.device = memory;
+    assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, &memory), ZR_OK);
+    r.host = memory;
+    for (int first = 0; first < 2; first++) {
+        zr_queue *computes = queue[first], *copies = queue[1 - first];
+        memset(r.host, 1, HOP);
+        memset(r.host + HOP, 0, HOP);
+        for (int i = 0; i < 2; i++) assert_int_equal(gpu->ops->issue(computes, &(zr_task){hop, NULL, &r, i}), ZR_OK);
+        assert_int_equal(gpu->ops->await(copies, gpu->ops->mark(computes)), ZR_OK);
+        assert_int_equal(gpu->ops->issue(computes, &(zr_task){return_home, NULL, &r, 1}), ZR_OK);
+        assert_int_equal(gpu->ops->issue(copies, &(zr_task){hop, NULL, &r, 2}), ZR_OK);
+        memset(r.host, 7, HOP); /* nobody has read it yet */
+        assert_int_equal(gpu->ops->sync(copies), ZR_OK);
+        assert_int_equal(r.host[HOP], 0);
+        assert_int_equal(gpu->ops->issue(copies, &(zr_task){return_home, NULL, &r, 2}), ZR_OK);
+        assert_int_equal(gpu->ops->sync(copies), ZR_OK);
+        assert_int_equal(r.host[HOP], 7);
+        assert_int_equal(gpu->ops->sync(computes), ZR_OK);
+    }
+    for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    gpu->ops->free_host(gpu, r.host);
+    gpu->ops->free(gpu, r.device);
+}
+
 /* What returns no status: `finish` does, once; a queue that waits for such a mark fails. */
 static void lost_failures(void **state)
 {
     (void)state;
     const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
-    zr_queue *queue[2];
-    zr_queue_config config[2] = {{.beside = false}, {.beside = true, .most = 4}};
+    zr_queue *queue[QUEUES];
     relay r = {0};
     void *memory;
     assert_int_equal(gpu->ops->alloc(gpu, HOP, &memory), ZR_OK);
@@ -514,18 +553,22 @@ static void lost_failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
     assert_fails(ZR_ERR_IO, "cudaGetLastError", gpu->ops->finish(gpu));
     assert_int_equal(gpu->ops->finish(gpu), ZR_OK);
-    for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->queue_create(gpu, &config[q], &queue[q]), ZR_OK);
+    for (int q = 0; q < QUEUES; q++) assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[q], &queue[q]), ZR_OK);
     assert_int_equal(gpu->ops->alloc_host(gpu, HOP, (void **)&r.host), ZR_OK);
     r.device = memory;
     assert_int_equal(gpu->ops->issue(queue[0], &(zr_task){hop, NULL, &r, 0}), ZR_OK);
     zr_stand_in_fail("cudaEventRecord", 0, cudaErrorECCUncorrectable);
     const zr_mark mark = gpu->ops->mark(queue[0]);
     zr_stand_in_fail(NULL, 0, cudaSuccess);
-    assert_int_equal(gpu->ops->await(queue[1], mark), ZR_OK);
-    assert_fails(ZR_ERR_PEER, "has failed", gpu->ops->sync(queue[1]));
+    assert_int_equal(gpu->ops->await(queue[2], mark), ZR_OK);
+    assert_fails(ZR_ERR_PEER, "has failed", gpu->ops->sync(queue[2]));
+    assert_fails(ZR_ERR_IO, "uncorrectable ECC error", gpu->ops->await(queue[1], mark));
     assert_fails(ZR_ERR_IO, "uncorrectable ECC error", gpu->ops->sync(queue[0]));
     assert_int_equal(gpu->ops->sync(queue[0]), ZR_OK);
-    for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    zr_stand_in_fail("cudaStreamWaitEvent", 0, cudaErrorECCUncorrectable);
+    assert_fails(ZR_ERR_IO, "uncorrectable ECC error", gpu->ops->await(queue[1], gpu->ops->mark(queue[0])));
+    assert_int_equal(gpu->ops->sync(queue[1]), ZR_OK);
+    for (int q = QUEUES - 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
     gpu->ops->free_host(gpu, r.host);
     gpu->ops->free(gpu, memory);
 }
@@ -535,12 +578,13 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),     cmocka_unit_test(squares),         cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),   cmocka_unit_test(casts_and_fills), cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),  cmocka_unit_test(queues),          cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),          cmocka_unit_test(squares),         cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),        cmocka_unit_test(casts_and_fills), cmocka_unit_test(initial_values),
+        cmocka_unit_test(updates),       cmocka_unit_test(queues),          cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),   cmocka_unit_test(failures),        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),        cmocka_unit_test(failures),        cmocka_unit_test(streams),
+        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

@@ -36,7 +36,7 @@ static int set_up(void **state)
     assert_int_equal(zr_device_create_cpu(&config, &q.device), ZR_OK);
     q.ops = q.device->ops;
     for (int i = 0; i < QUEUES; i++) {
-        zr_queue_config wanted = {.beside = i != AT_ONCE, .most = 8};
+        zr_queue_config wanted = {.runs = i == AT_ONCE ? ZR_QUEUE_AT_ONCE : ZR_QUEUE_THREAD, .most = 8};
         assert_int_equal(q.ops->queue_create(q.device, &wanted, &q.queue[i]), ZR_OK);
     }
     *state = &q;

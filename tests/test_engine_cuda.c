@@ -6,6 +6,7 @@
 #include "long.h"
 
 #include <math.h>
+#include <pthread.h>
 
 /* Bytes of the GPU that are taken, by this process alone where it is the stand-in. */
 #ifdef ZR_GPU
@@ -186,6 +187,125 @@ static void lanes(void **state)
     }
 }
 
+/* ---- copies in a queue of their own -------------------------------------------------------------- */
+
+#define MOST_EVENTS 4096
+
+/* Steps of rank 0, of all walks one after the other. */
+typedef struct seen {
+    zr_event event[MOST_EVENTS];
+    int n;
+} seen;
+
+static void see(void *arg, const zr_event *event)
+{
+    seen *s = arg;
+    const bool counts = event->stream == ZR_STREAM_COMPUTE || event->stream == ZR_STREAM_COPY;
+    if (counts && s->n < MOST_EVENTS) s->event[s->n++] = *event;
+}
+
+static zr_status watch_last(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    if (comm->rank == 0) zr_engine_watch(engine, see, run->arg);
+    return ZR_OK;
+}
+
+/* Copies of a save that no step follows are told of as well, before it ends. */
+static zr_status watch_no_more(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const seen *s = run->arg;
+    const int before = s->n;
+    trainer_saving saving = {0};
+    ZR_TRY(zr_engine_save(engine, &(zr_sink){trainer_put, trainer_put_end, NULL, &saving}));
+    ZR_TRY(zr_engine_save_end(engine));
+    ZR_CHECK(comm->rank > 0 || s->n > before, ZR_ERR_INTERNAL, "nobody was told of the copies of a save");
+    zr_engine_watch(engine, NULL, NULL);
+    return ZR_OK;
+}
+
+#ifndef ZR_GPU
+/* The stand-in does all as late as it may. These make copies when they are asked for, as a GPU might. */
+static zr_device_ops plain, hasty;
+static _Thread_local zr_queue *copying;
+
+static zr_status hasty_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
+{
+    ZR_TRY(plain.queue_create(device, config, queue));
+    if (config->runs == ZR_QUEUE_STREAM) copying = *queue;
+    return ZR_OK;
+}
+
+static zr_status hasty_issue(zr_queue *queue, const zr_task *task)
+{
+    ZR_TRY(plain.issue(queue, task));
+    if (queue == copying && cudaStreamSynchronize(queue->device->stream) != cudaSuccess) abort();
+    return ZR_OK;
+}
+
+static void make_hasty(trainer *run, zr_device *device)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    (void)run;
+    pthread_mutex_lock(&lock);
+    if (!plain.kernel) plain = hasty = *device->ops;
+    hasty.queue_create = hasty_queue_create;
+    hasty.issue = hasty_issue;
+    pthread_mutex_unlock(&lock);
+    device->ops = &hasty;
+    copying = NULL;
+}
+
+/* Copies that had ended when a step that stands before them in the list began to compute. */
+static int overtaking(const seen *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int j = 0; j < s->n && s->event[i].stream == ZR_STREAM_COPY; j++) {
+            const zr_event *copy = &s->event[i], *step = &s->event[j];
+            n += step->stream == ZR_STREAM_COMPUTE && step->schedule == copy->schedule && step->micro == copy->micro &&
+                 step->step < copy->step && step->begin_sec >= copy->end_sec;
+        }
+    return n;
+}
+#endif
+
+/* Checkpoints on the host and what is saved are copied beside what computes, with the bits of a run without them. */
+static void copies_apart(void **state)
+{
+    (void)state;
+    for (int tensor = 1; tensor <= 2; tensor++) {
+        seen *s = calloc(1, sizeof *s);
+        trainer want = short_rows(layout_trainer(2 / tensor, ZR_F32, 1, 0.5));
+        want.layout.batch = 2;
+        want.config.n_head = 2;
+        want.config.n_embd = 24;
+        want.layout.tensor = tensor;
+        want.layout.recompute = ZR_RECOMPUTE_UNIT;
+        want.steps = 2;
+        on_gpus(&want);
+        trainer_run(&want);
+        trainer run = want;
+        run.layout.offload_checkpoints = true;
+        run.layout.partition_checkpoints = tensor > 1;
+        run.layout.save = ZR_SAVE_COPY;
+        compare(&want, run, "copies in a queue of their own");
+        run.after_first = watch_last;
+        run.after = watch_no_more;
+        run.arg = s;
+#ifndef ZR_GPU
+        run.tune = make_hasty;
+#endif
+        compare(&want, run, "copies in a queue of their own, watched");
+        int copies = 0;
+        for (int i = 0; i < s->n; i++) copies += s->event[i].stream == ZR_STREAM_COPY;
+        assert_true(copies > 0);
+#ifndef ZR_GPU
+        assert_true(overtaking(s) > 0);
+#endif
+        free(s);
+    }
+}
+
 /* The processor's losses: in fp32 but for the order of sums, in 16 bits but for their rounding. */
 static void against_the_processor(void **state)
 {
@@ -291,11 +411,10 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),       cmocka_unit_test(rank_free_sums),
-        cmocka_unit_test(reduced_once),  cmocka_unit_test(homes),
-        cmocka_unit_test(shared_layers), cmocka_unit_test(frozen),
-        cmocka_unit_test(lanes),         cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite),    cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),    cmocka_unit_test(rank_free_sums),   cmocka_unit_test(reduced_once),
+        cmocka_unit_test(homes),      cmocka_unit_test(shared_layers),    cmocka_unit_test(frozen),
+        cmocka_unit_test(lanes),      cmocka_unit_test(copies_apart),     cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite), cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
 #endif

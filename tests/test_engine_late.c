@@ -7,7 +7,7 @@
 #include "layout_variants.h"
 
 typedef struct call {
-    enum { RUN, COPY, SUM, SQUARE, UPDATE, FILL, CAST, TOTAL, NORMAL } what;
+    enum { RUN, COPY, SUM, SQUARE, UPDATE, FILL, CAST, TOTAL, NORMAL, WAIT } what;
     zr_device *device;
     void *out;
     const void *in;
@@ -23,18 +23,34 @@ typedef struct call {
     zr_update_args update;
     zr_rng rng;
     float std;
+    struct lane *other; /* WAIT: for its first n calls */
 } call;
 
-/* What the queue whose task this thread runs has been asked for, and has not done. */
-enum { CALLS = 512 };
-static _Thread_local struct {
-    zr_device *device;
+/* What a queue has been asked for: calls [done, asked) it has not done. */
+enum { CALLS = 512, MARKS = 4096, LANES = 2 };
+typedef struct lane {
+    zr_device *device; /* its tasks' */
     zr_queue *queue;
     call call[CALLS];
-    int n, most;
+    int64_t asked, done;
+    int64_t marked[MARKS]; /* `asked` at a mark, by its ticket */
+} lane;
+
+/* Of the thread that walks: its queues, for computing and for copies. Of a queue's thread: that queue. */
+static _Thread_local struct {
+    lane lane[LANES];
+    int n_lanes;
+    lane *running; /* whose task this thread runs */
+    int64_t most;  /* calls that waited at a time for those that compute */
+    int overtook;  /* copies that were made before what stands in front of them in the list */
+    bool fails;    /* the next of these copies does */
 } own;
-static zr_device_ops plain, late; /* made once */
-static int latest;                /* most calls that waited at a time, on rank 0 */
+static zr_device_ops plain, late;   /* made once */
+static bool is_apart, copies_early; /* with memory of its own; copies are not late, but made when they are asked for */
+static int64_t latest;              /* own.most, of rank 0 */
+static int overtaken;               /* own.overtook, of rank 0 */
+
+static zr_status do_until(lane *l, int64_t n);
 
 static zr_status do_call(const call *c)
 {
@@ -59,31 +75,36 @@ static zr_status do_call(const call *c)
         return plain.total(c->device, c->in, c->n, c->out);
     case NORMAL:
         plain.normal(c->device, &c->rng, (uint64_t)c->first, c->n, c->std, c->out);
+        break;
+    case WAIT:
+        return do_until(c->other, c->n);
     }
     return ZR_OK;
 }
 
-static zr_status do_all(void)
+static zr_status do_until(lane *l, int64_t n)
 {
-    const int n = own.n;
-    own.n = 0;
-    for (int i = 0; i < n; i++) ZR_TRY(do_call(&own.call[i]));
+    while (l->done < n) ZR_TRY(do_call(&l->call[l->done++ % CALLS]));
+    return ZR_OK;
+}
+
+static zr_status put(lane *l, const call *c)
+{
+    ZR_TRY(do_until(l, l->asked + 1 - CALLS));
+    l->call[l->asked++ % CALLS] = *c;
+    if (l == own.lane && l->asked - l->done > own.most) own.most = l->asked - l->done;
     return ZR_OK;
 }
 
 static zr_status ask(const call *c)
 {
-    if (c->device != own.device) return do_call(c); /* in no task */
-    if (own.n == CALLS) ZR_TRY(do_all());
-    own.call[own.n++] = *c;
-    if (own.n > own.most) own.most = own.n;
-    return ZR_OK;
+    return own.running && c->device == own.running->device ? put(own.running, c) : do_call(c); /* in no task */
 }
 
 static zr_status late_run(const zr_kernel_args *args)
 {
-    call c = {.what = RUN, .device = own.device, .args = *args, .runtime = *args->runtime};
-    c.kernel = plain.kernel(own.device, args->op->def->name);
+    call c = {.what = RUN, .device = args->device, .args = *args, .runtime = *args->runtime};
+    c.kernel = plain.kernel(args->device, args->op->def->name);
     return ask(&c);
 }
 
@@ -104,6 +125,9 @@ static const zr_kernel *late_kernel(zr_device *device, const char *op)
 
 static zr_status late_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
+    const bool fails = own.fails && own.running == &own.lane[1];
+    if (fails) own.fails = false;
+    ZR_CHECK(!fails, ZR_ERR_IO, "a copy fails");
     return ask(&(call){.what = COPY, .device = device, .out = to, .in = from, .n = bytes});
 }
 
@@ -165,7 +189,8 @@ static void late_normal(zr_device *device, const zr_rng *rng, uint64_t first, in
 
 static zr_status late_finish(zr_device *device)
 {
-    return device == own.device ? do_all() : plain.finish(device);
+    lane *l = own.running;
+    return l && device == l->device ? do_until(l, l->asked) : plain.finish(device);
 }
 
 /* ---- queues ------------------------------------------------------------------------------------ */
@@ -173,8 +198,20 @@ static zr_status late_finish(zr_device *device)
 static zr_status late_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
     ZR_TRY(plain.queue_create(device, config, queue));
-    if (!config->beside) own.queue = *queue;
+    if (config->runs == ZR_QUEUE_THREAD) return ZR_OK;
+    if (own.n_lanes == LANES) abort();
+    lane *l = &own.lane[own.n_lanes++];
+    l->queue = *queue;
+    l->device = (*queue)->device;
     return ZR_OK;
+}
+
+/* NULL: a thread runs the queue. */
+static lane *lane_of(const zr_queue *queue)
+{
+    for (int i = 0; i < own.n_lanes; i++)
+        if (own.lane[i].queue == queue) return &own.lane[i];
+    return NULL;
 }
 
 /* Tasks of queues with threads, which have done all that they were asked for when they end. */
@@ -185,36 +222,56 @@ static atomic_int n_tasks;
 static zr_status run_beside(void *arg, zr_device *device, int64_t index)
 {
     const zr_task task = *(const zr_task *)arg;
-    own.device = device;
-    zr_status st = task.run(task.arg, device, index), late_st = do_all();
-    own.device = NULL;
+    lane *l = own.running = own.lane;
+    l->device = device;
+    zr_status st = task.run(task.arg, device, index), late_st = do_until(l, l->asked);
+    own.running = NULL;
     return st != ZR_OK ? st : late_st;
+}
+
+static zr_status issue_to(lane *l, const zr_task *task)
+{
+    lane *before = own.running;
+    own.running = l;
+    zr_status st = plain.issue(l->queue, task);
+    own.running = before;
+    if (st != ZR_OK || l == own.lane || !copies_early) return st;
+    st = do_until(l, l->asked);
+    own.overtook += own.lane->done < own.lane->asked;
+    return st;
 }
 
 static zr_status late_issue(zr_queue *queue, const zr_task *task)
 {
-    zr_device *mine = own.device;
-    if (queue != own.queue) {
-        zr_task *kept = &task_of[atomic_fetch_add(&n_tasks, 1) % TASKS];
-        *kept = *task;
-        return plain.issue(queue, &(zr_task){run_beside, NULL, kept, task->index});
-    }
-    own.device = queue->device;
-    zr_status st = plain.issue(queue, task);
-    own.device = mine;
-    return st;
+    lane *l = lane_of(queue);
+    if (l) return issue_to(l, task);
+    zr_task *kept = &task_of[atomic_fetch_add(&n_tasks, 1) % TASKS];
+    *kept = *task;
+    return plain.issue(queue, &(zr_task){run_beside, NULL, kept, task->index});
 }
 
-/* Another queue goes on from the computing queue's mark. */
+static zr_mark late_mark(zr_queue *queue)
+{
+    const zr_mark mark = plain.mark(queue);
+    lane *l = lane_of(queue);
+    if (l) l->marked[mark.ticket % MARKS] = l->asked;
+    return mark;
+}
+
+/* Another queue goes on from the mark: a thread now, what is asked for later when it is done. */
 static zr_status late_await(zr_queue *queue, zr_mark mark)
 {
-    if (queue != own.queue && mark.queue == own.queue) ZR_TRY(do_all());
+    lane *l = lane_of(queue), *other = mark.queue ? lane_of(mark.queue) : NULL;
+    const int64_t n = other ? other->marked[mark.ticket % MARKS] : 0;
+    if (l && other && l != other) ZR_TRY(put(l, &(call){.what = WAIT, .other = other, .n = n}));
+    if (!l && other) ZR_TRY(do_until(other, n));
     return plain.await(queue, mark);
 }
 
 static zr_status late_sync(zr_queue *queue)
 {
-    zr_status st = queue == own.queue ? do_all() : ZR_OK, its = plain.sync(queue);
+    lane *l = lane_of(queue);
+    zr_status st = l ? do_until(l, l->asked) : ZR_OK, its = plain.sync(queue);
     return st != ZR_OK ? st : its;
 }
 
@@ -233,6 +290,7 @@ static void make_tables(const zr_device_ops *ops)
     late.finish = late_finish;
     late.queue_create = late_queue_create;
     late.issue = late_issue;
+    late.mark = late_mark;
     late.await = late_await;
     late.sync = late_sync;
 }
@@ -245,13 +303,16 @@ static void make_late(trainer *run, zr_device *device)
     if (!plain.kernel) make_tables(device->ops);
     pthread_mutex_unlock(&lock);
     device->ops = &late;
-    own.n = own.most = 0;
+    device->profile.facts.apart = is_apart;
+    memset(&own, 0, sizeof own);
 }
 
 static zr_status note_most(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)run, (void)engine;
-    if (comm->rank == 0) latest = own.most;
+    if (comm->rank != 0) return ZR_OK;
+    latest = own.most;
+    overtaken = own.overtook;
     return ZR_OK;
 }
 
@@ -350,16 +411,18 @@ static void saved_behind_no_step(void **state)
 {
     (void)state;
     for (int way = ZR_SAVE_COPY; way <= ZR_SAVE_IN_PLACE; way++) {
-        uint64_t saved[2] = {0};
-        for (int is_late = 0; is_late <= 1; is_late++) {
+        uint64_t saved[3] = {0};
+        for (int how = 0; how <= 2; how++) { /* the processor; late; late and apart */
             trainer run = layout_trainer(1, ZR_F32, 1, 0.5);
             run.layout.save = (zr_save)way;
             run.after = save_alone;
-            run.arg = &saved[is_late];
-            if (is_late) run.tune = make_late;
+            run.arg = &saved[how];
+            is_apart = how == 2;
+            if (how > 0) run.tune = make_late;
             trainer_run(&run);
         }
-        assert_true(saved[0] != 0 && saved[1] == saved[0]);
+        is_apart = false;
+        assert_true(saved[0] != 0 && saved[1] == saved[0] && saved[2] == saved[0]);
     }
 }
 
@@ -394,6 +457,66 @@ static void homes(void **state)
         trainer_run(&want);
         compare(&want, want, "states in the host's space");
     }
+}
+
+/* With memory of its own: copies of checkpoints and of what is saved go on beside what computes, whether they are made
+ * as late or as early as they may be. */
+static void copies_apart(void **state)
+{
+    (void)state;
+    for (int tensor = 1; tensor <= 2; tensor++)
+        for (int overlap = 0; overlap <= 1; overlap++) {
+            trainer want = layout_trainer(tensor == 1 ? 2 : 1, ZR_F32, 2, 0.5);
+            want.config.n_head = 2;
+            want.config.n_embd = 24;
+            want.layout.tensor = tensor;
+            want.layout.stage = 3 * overlap;
+            want.layout.overlap = overlap;
+            want.layout.recompute = ZR_RECOMPUTE_UNIT;
+            want.layout.offload_checkpoints = true;
+            want.layout.partition_checkpoints = tensor > 1;
+            want.layout.save = ZR_SAVE_COPY;
+            want.steps = 4;
+            trainer_run(&want);
+            for (int early = 0; early <= 1; early++) {
+                is_apart = true;
+                copies_early = early;
+                compare(&want, want, "copies in a queue of their own");
+                assert_true(overtaken > 0 || !early || !overlap); /* else fetched when they are needed */
+                is_apart = copies_early = false;
+            }
+        }
+}
+
+/* A training step in which a copy fails. */
+static zr_status step_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const zr_step_args args = {.step = 1, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+    zr_step_result result;
+    own.fails = true;
+    const zr_status st = zr_engine_step(engine, &args, &result);
+    ZR_CHECK(st == ZR_ERR_IO, ZR_ERR_INTERNAL, "a copy was to fail: %s", zr_error_message());
+    return comm->size > 1 ? st : ZR_OK;
+}
+
+/* A copy that fails ends the step, by its name, and what the comm stream's queue waits for; of one rank the next step
+ * is as if there had been none. */
+static void copies_fail(void **state)
+{
+    (void)state;
+    trainer want = layout_trainer(1, ZR_F32, 1, 0.5);
+    want.layout.recompute = ZR_RECOMPUTE_UNIT;
+    want.layout.offload_checkpoints = true;
+    trainer_run(&want);
+    is_apart = true;
+    trainer run = want;
+    run.after_first = step_and_fail;
+    compare(&want, run, "behind a step that failed");
+    run.layout.ranks = 2;
+    run.tune = make_late;
+    assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_IO);
+    assert_non_null(strstr(zr_error_message(), "a copy fails (step "));
+    is_apart = false;
 }
 
 static void shared_layers(void **state)
@@ -458,7 +581,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank),      cmocka_unit_test(several_ranks),
         cmocka_unit_test(groups_of_one), cmocka_unit_test(lanes),
-        cmocka_unit_test(homes),         cmocka_unit_test(shared_layers),
+        cmocka_unit_test(homes),         cmocka_unit_test(copies_apart),
+        cmocka_unit_test(copies_fail),   cmocka_unit_test(shared_layers),
         cmocka_unit_test(not_finite),    cmocka_unit_test(saved_behind_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@ static struct {
 } arenas[8];
 static int n_arenas, protections;
 static zr_device_ops plain, guarded;
+static bool is_apart; /* with memory of its own: exchanges and copies have queues of their own */
 
 static void protect(int access)
 {
@@ -103,6 +104,7 @@ static void guard(trainer *run, zr_device *device)
     guarded.alloc = guarded_alloc;
     guarded.free = guarded_free;
     device->ops = &guarded;
+    device->profile.facts.apart = is_apart;
     pthread_mutex_unlock(&lock);
 }
 
@@ -148,11 +150,27 @@ static void test_two_ranks(void **state)
     }
 }
 
+static void test_apart(void **state)
+{
+    (void)state;
+    is_apart = true;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        trainer run = layout_trainer(ranks, ZR_F32, 1, 0.5);
+        run.layout.stage = 3;
+        run.layout.recompute = ZR_RECOMPUTE_UNIT;
+        run.layout.offload_checkpoints = true;
+        run.layout.save = ZR_SAVE_COPY;
+        compare(run);
+    }
+    is_apart = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,13 +404,13 @@ static zr_step step_on(zr_stream stream, int32_t first_wait, int32_t n_waits)
 }
 
 /* Steps of a schedule that is made here, by hand; the graph is there and no more. */
-static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const double *sec, unsigned in_turn,
+static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const double *sec, zr_queues queues,
                             double *waited_sec)
 {
     const zr_layout layout = plan_layout(0, 1, ZR_F32, 1);
     zr_plan *made = plan_gpt2(&plan_small, &layout, &plan_profile), plan = *made;
     const wait_pricer pricer = {
-        {.step_sec = wait_step_sec, .waited = wait_told, .in_turn = in_turn}, .sec = sec, .waited_sec = waited_sec};
+        {.step_sec = wait_step_sec, .waited = wait_told, .queues = queues}, .sec = sec, .waited_sec = waited_sec};
     zr_price price;
     plan.schedule[ZR_SCHEDULE_TRAIN] = (zr_schedule){.step = steps, .n_steps = n, .wait = waits};
     memset(waited_sec, 0, (size_t)n * sizeof(*waited_sec));
@@ -440,14 +440,15 @@ static void test_waits_in_line(void **state)
     steps[0].kind = ZR_STEP_REPEAT;
     steps[0].rounds = 3;
     steps[6].kind = ZR_STEP_END;
-    const zr_price price = price_steps(steps, WAIT_STEPS, waits, sec, 0, waited);
+    const zr_price price = price_steps(steps, WAIT_STEPS, waits, sec, zr_queues_of(true, true, true), waited);
     assert_true(price.step_sec == 35 && price.compute_sec == 10 && price.exposed_sec == 25);
     for (int i = 0; i < WAIT_STEPS; i++)
         if (waited[i] != wanted[i]) fail_msg("step %d: waits of %g s, wanted %g", i, waited[i], wanted[i]);
 }
 
 /* A stream that itself waits is told of by the step in front of which it does: (3) waits until (2), a copy, ends at 6
- * s, and computing for (3), from 1 s to 8 s. Streams in turn wait for all that another does. */
+ * s, and computing for (3), from 1 s to 8 s. Streams in turn wait for all that another does. Where only exchanges and
+ * copies do, the copy begins at 3 s. */
 static void test_waits_for_who_waits(void **state)
 {
     (void)state;
@@ -456,12 +457,14 @@ static void test_waits_for_who_waits(void **state)
                        step_on(ZR_STREAM_COMM, 1, 1), step_on(ZR_STREAM_COMPUTE, 2, 1)};
     const double sec[] = {1, 3, 5, 2, 1};
     double waited[5];
-    const zr_price price = price_steps(steps, 5, waits, sec, 0, waited);
+    const zr_price price = price_steps(steps, 5, waits, sec, zr_queues_of(true, true, true), waited);
     assert_true(price.step_sec == 9 && price.exposed_sec == 7);
     assert_true(waited[0] == 0 && waited[1] == 2 && waited[2] == 0 && waited[3] == 5 && waited[4] == 0);
-    const zr_price turn = price_steps(steps, 5, waits, sec, ZR_IN_TURN_ALL, waited);
+    const zr_price turn = price_steps(steps, 5, waits, sec, zr_queues_of(false, false, true), waited);
     assert_true(turn.step_sec == 12 && turn.exposed_sec == 10);
     assert_true(waited[0] == 0 && waited[1] == 3 && waited[2] == 5 && waited[3] == 2 && waited[4] == 0);
+    const zr_queues moves = {.of = {[ZR_STREAM_COMM] = ZR_STREAM_COMM, [ZR_STREAM_COPY] = ZR_STREAM_COMM}};
+    assert_true(price_steps(steps, 5, waits, sec, moves, waited).step_sec == 11);
 }
 
 int main(void)

@@ -305,12 +305,14 @@ static void build_widths(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_cross_entropy(g, x, targets));
 }
 
-static zr_plan *widths_plan(int64_t accum)
+static zr_plan *widths_plan(int64_t accum, zr_save save, bool apart)
 {
     const zr_model model = {.name = "widths", .build = build_widths};
-    const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
+    const zr_profile profile = {
+        .facts = {.name = "test", .threads = 1, .apart = apart, .scratch_bytes = zr_device_cpu_scratch}};
     zr_layout layout = ZR_LAYOUT_INIT;
     zr_plan *plan = NULL;
+    layout.save = save;
     layout.ranks = 2;
     layout.stage = 3;
     layout.batch = 1;
@@ -325,7 +327,7 @@ static zr_plan *widths_plan(int64_t accum)
 static void test_many_kinds(void **state)
 {
     (void)state;
-    zr_plan *plan = widths_plan(1);
+    zr_plan *plan = widths_plan(1, ZR_SAVE_NONE, false);
     zr_comm *comm = NULL;
     zr__timings *timings = NULL;
     zr_timings out;
@@ -394,7 +396,7 @@ static void test_dropped(void **state)
 {
     (void)state;
     static const double all[1][2] = {{0, 4}};
-    zr_plan *plan = widths_plan(1);
+    zr_plan *plan = widths_plan(1, ZR_SAVE_NONE, false);
     zr__timings *timings = NULL;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
     for (int step = 0; step < 2; step++) { /* the first alone, and with one more, which takes its place */
@@ -416,13 +418,39 @@ static void test_dropped(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* A copy in the queue of what computes is counted with it; one beside it is not. */
+static void test_copies(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart <= 1; apart++) {
+        zr_plan *plan = widths_plan(1, ZR_SAVE_COPY, apart);
+        zr__timings *timings = NULL;
+        zr_comm *self = NULL;
+        zr_timings out;
+        assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
+        zr__timings_begin(timings);
+        for (int s = ZR_STREAM_COMPUTE; s <= ZR_STREAM_COPY; s += ZR_STREAM_COPY)
+            zr__timings_event(timings, &(zr_event){.step = step_on(plan, (zr_stream)s),
+                                                   .stream = (zr_stream)s,
+                                                   .begin_sec = s == ZR_STREAM_COMPUTE ? 2 : 0,
+                                                   .end_sec = s == ZR_STREAM_COMPUTE ? 3 : 2});
+        zr__timings_end(timings, 3);
+        assert_int_equal(zr_comm_create_self(&self), ZR_OK);
+        assert_int_equal(zr__timings_collect(timings, self, &out), ZR_OK);
+        assert_true(out.compute_sec == (apart ? 1 : 3) && out.idle_sec == (apart ? 2 : 0) && out.exposed_sec == 0);
+        zr_comm_destroy(&self);
+        zr__timings_destroy(&timings);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Communication is exposed where nothing is computed at that time, not where there would have been time for it. */
 static void test_exposed(void **state)
 {
     (void)state;
     static const double compute[2][2] = {{0, 4}, {6, 10}}, hidden[2][2] = {{1, 2}, {2, 3}},
                         partly[2][2] = {{3, 7}, {9, 12}};
-    zr_plan *plan = widths_plan(1);
+    zr_plan *plan = widths_plan(1, ZR_SAVE_NONE, false);
     zr__timings *timings = NULL;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
     zr_timings out = one_step_of(timings, plan, compute, hidden, 2, 10.5);
@@ -462,7 +490,7 @@ static void test_full_trace(void **state)
 {
     (void)state;
     char note[512];
-    zr_plan *plan = widths_plan(200); /* more than there is room for */
+    zr_plan *plan = widths_plan(200, ZR_SAVE_NONE, false); /* more than there is room for */
     assert_string_equal(note_of(plan, 32768, note), "");
     assert_non_null(strstr(note_of(plan, 32769, note), "room for 32768 steps"));
     zr_plan_destroy(&plan);
@@ -521,9 +549,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),    cmocka_unit_test(test_one_step),
-        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),  cmocka_unit_test(test_exposed),
-        cmocka_unit_test(test_dropped),    cmocka_unit_test(test_in_f32), cmocka_unit_test(test_full_trace),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_mpi),     cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_many_kinds), cmocka_unit_test(test_peaks),   cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_exposed),    cmocka_unit_test(test_dropped), cmocka_unit_test(test_in_f32),
+        cmocka_unit_test(test_full_trace),
     };
     return cmocka_run_group_tests(tests, setup, cli_teardown);
 }

@@ -15,8 +15,8 @@ typedef struct zr_device zr_device;
 
 /* ---- queues ----------------------------------------------------------------------------------- */
 
-/** Where work is issued: what a queue is given runs in that order. A processor runs it at once, on the thread that
- *  issues, or on a thread of its own. One thread issues to all queues of a device. */
+/** Where work is issued: what a queue is given runs in that order (zr_queue_runs). One thread issues to all queues of a
+ *  device. */
 typedef struct zr_queue {
     zr_device *device; /* what tasks of this queue are given: its operations run in this queue's order */
 } zr_queue;
@@ -37,9 +37,17 @@ typedef struct zr_mark {
     int64_t ticket;
 } zr_mark;
 
+/** How a queue runs its tasks. A device that works later (a GPU) has a stream for each of them: what tasks of one ask
+ * for happens beside what those of another do. */
+typedef enum zr_queue_runs {
+    ZR_QUEUE_AT_ONCE, /* at once, on the thread that issues, in the device's own stream */
+    ZR_QUEUE_STREAM,  /* at once as well, in a stream of its own: for tasks that only ask */
+    ZR_QUEUE_THREAD   /* on a thread of its own, in a stream of its own; it takes little from what computes */
+} zr_queue_runs;
+
 typedef struct zr_queue_config {
-    bool beside;  /* runs beside the thread that issues, and takes little from what computes there */
-    int32_t most; /* tasks and waits that may be issued and not yet ended */
+    zr_queue_runs runs;
+    int32_t most; /* THREAD: tasks and waits that may be issued and not yet ended */
 } zr_queue_config;
 
 /** What changes from step to step; all that a kernel may depend on beside its operands. */
@@ -134,7 +142,8 @@ typedef struct zr_device_ops {
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
     /** What is issued to `queue` from now on runs when the mark's queue has come so far. A queue that runs at once
-     *  waits here, and returns the failure of the other. */
+     *  waits here until the other's thread has, and returns its failure; where neither has a thread, only its stream
+     *  waits. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
     /** Wait for all that was issued; the first failure since the last sync, whose message is this thread's. */
     zr_status (*sync)(zr_queue *queue);

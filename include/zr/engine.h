@@ -135,10 +135,6 @@ ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_ar
 /** The loss and gradient norm that a step would find, and no update. It is in no count. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
-/** Return whether an engine of this plan has a queue and a thread of its own for exchanges: between hosts, where calls
- *  wait for a link, and between threads on GPUs, whose copies go on beside kernels. Only with zr_layout.overlap. */
-ZR_API bool zr_engine_beside(const zr_plan *plan, const zr_comm *comm);
-
 /** Does one thread make all calls of comm, in the order of the schedule? Then batch callbacks may call it too, on every
  *  rank alike. The same on every rank. */
 ZR_API bool zr_engine_serial(const zr_engine *engine);

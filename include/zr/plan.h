@@ -243,6 +243,22 @@ typedef enum zr_stream {
 
 ZR_API const char *zr_stream_name(zr_stream stream);
 
+/** Queue of each stream. Streams with the same number share a queue: their steps run in turn, in the order of the list.
+ * The number is that of the queue's first stream; where it is 0, the stream runs in turn with what computes. */
+typedef struct zr_queues {
+    int8_t of[ZR_STREAMS];
+} zr_queues;
+
+/** Return the table in which COMM, COPY and SAVE have a queue of their own where it is true; all other streams share
+ * that of COMPUTE. */
+ZR_API zr_queues zr_queues_of(bool comm, bool copy, bool save);
+
+/** Return whether a stream has another queue than COMPUTE. */
+static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
+{
+    return queues->of[stream] != queues->of[ZR_STREAM_COMPUTE];
+}
+
 /** What a step does with its uses, in their order. "Mine": this rank's range. "Each": a range for every rank
  *  of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
@@ -549,6 +565,12 @@ static inline bool zr_plan_shares_layers(const zr_plan *plan)
     return plan->layout.tensor > 1;
 }
 
+/** Return the queues by which an engine runs a plan's streams. COMM has one of its own where exchanges wait for a link
+ * (concurrent: zr_comm's), or are copies between the GPUs of one process's ranks (process_ranks of them), which go on
+ * beside kernels, and only with zr_layout.overlap; COPY where the device has memory of its own (facts.apart); SAVE
+ * everywhere. A stream without steps has none, but COMM. */
+ZR_API zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int process_ranks);
+
 /** Return the index of a rank's own shard among a unit's N. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
@@ -612,7 +634,6 @@ ZR_API double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, co
 /** Return the bytes that a SAVE writes out. */
 ZR_API int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 
-#define ZR_IN_TURN_ALL (1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COMM | 1u << ZR_STREAM_COPY)
 /** Another source of step times, for the same walk over the same streams and waits. */
 typedef struct zr_pricer {
     double (*step_sec)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
@@ -621,7 +642,7 @@ typedef struct zr_pricer {
      *  each is told of by itself. NULL: nobody asks. */
     void (*waited)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    unsigned in_turn; /* bit mask (1 << zr_stream) of streams that run in turn: a step of one holds the others */
+    zr_queues queues; /* a step holds all streams of its queue; zeros: all of them run in turn */
 } zr_pricer;
 /** ZR_ERR_STATE without a training step; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price);

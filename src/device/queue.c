@@ -1,8 +1,7 @@
 /*
  * Queues whose tasks run on threads of the processor: a task of a device that does later what it is asked for (a GPU)
- * only asks. One queue runs what it is given at once, on the thread that issues. One beside it has a thread, whose
- * tasks end when all that they asked for has happened: what it is given stands in a ring whose room is taken when it is
- * made.
+ * only asks. A queue runs what it is given at once, on the thread that issues, or has a thread, whose tasks end when
+ * all that they asked for has happened: what it is given stands in a ring whose room is taken when it is made.
  *
  * Tickets count what was issued to a queue. Whoever waits for a ticket is woken for it and for no earlier one: on a
  * busy host each waking takes the processor from what computes.
@@ -22,10 +21,10 @@ typedef struct entry {
 } entry;
 
 typedef struct host_queue {
-    zr_queue base; /* base.device: `owner`, or, where a thread runs the queue, a device of its own */
+    zr_queue base; /* base.device: `owner`, or a device of its own */
     const zr__queue_kind *kind;
     zr_device *owner;
-    bool beside;
+    bool threaded;
     entry *ring;
     int32_t room;
     pthread_t thread;
@@ -86,16 +85,16 @@ static bool await_mark(const zr_mark *mark)
 {
     host_queue *q = of(mark->queue);
     if (!await_ticket(q, mark->ticket)) return false;
-    return q->beside || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
+    return q->threaded || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
 }
 
 static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 {
     zr_device *device = q->base.device;
-    if (!q->beside && q->kind->run) return q->kind->run(device, task);
+    if (!q->threaded && q->kind->run) return q->kind->run(device, task);
     double begin = task->ended ? zr_clock_sec() : 0, free = q->free_sec > 0 ? q->free_sec : asked_sec;
     ZR_TRY(task->run(task->arg, device, task->index));
-    if (q->beside) ZR_TRY(device->ops->finish(device));
+    if (q->threaded) ZR_TRY(device->ops->finish(device));
     if (!task->ended) return ZR_OK;
     q->free_sec = zr_clock_sec();
     task->ended(task->arg, task->index, free < begin ? free : begin, begin, q->free_sec);
@@ -148,7 +147,7 @@ zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 {
     host_queue *q = of(queue);
     double asked = task->ended ? zr_clock_sec() : 0;
-    if (q->beside) {
+    if (q->threaded) {
         put_entry(q, &(entry){.task = *task, .asked_sec = asked});
         return ZR_OK;
     }
@@ -161,7 +160,7 @@ zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 zr_mark zr__queue_mark(zr_queue *queue)
 {
     host_queue *q = of(queue);
-    if (!q->beside && q->kind->mark) q->kind->mark(q->base.device, q->issued);
+    if (!q->threaded && q->kind->mark) q->kind->mark(q->base.device, q->issued);
     return (zr_mark){queue, q->issued};
 }
 
@@ -174,16 +173,19 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
     if (other == q) return ZR_OK;
-    if (!q->beside) return await_ticket(other, mark.ticket) ? ZR_OK : failure_of(other);
     /* One that runs at once has got there already, if it does at once what it is asked for. */
-    if (other->beside || other->kind->reach) put_entry(q, &(entry){.mark = mark});
-    return ZR_OK;
+    const bool there = !other->threaded && !other->kind->reach;
+    if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
+    if (q->threaded) return ZR_OK;
+    /* The caller waits for the other's thread, whose tasks have done all that they asked for when they end. */
+    if (!await_ticket(other, mark.ticket)) return failure_of(other);
+    return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }
 
 zr_status zr__queue_sync(zr_queue *queue)
 {
     host_queue *q = of(queue);
-    const zr_status finished = q->beside ? ZR_OK : q->base.device->ops->finish(q->base.device);
+    const zr_status finished = q->threaded ? ZR_OK : q->base.device->ops->finish(q->base.device);
     pthread_mutex_lock(&q->lock);
     while (q->ended < q->issued) sleep_for(q, q->issued);
     bool failed = q->status != ZR_OK && !q->cancelled;
@@ -210,9 +212,8 @@ static zr_status start_thread(host_queue *q, int32_t room)
     q->room = room > 0 ? room : 1;
     q->ring = zr_alloc(sizeof *q->ring * (size_t)q->room);
     ZR_CHECK(q->ring, ZR_ERR_MEMORY, "no memory for a queue of %d tasks", q->room);
-    ZR_TRY(q->kind->side(q->base.device, &q->base.device));
-    q->beside = pthread_create(&q->thread, NULL, run_queue, q) == 0;
-    ZR_CHECK(q->beside, ZR_ERR_MEMORY, "cannot start the thread of a queue");
+    q->threaded = pthread_create(&q->thread, NULL, run_queue, q) == 0;
+    ZR_CHECK(q->threaded, ZR_ERR_MEMORY, "cannot start the thread of a queue");
     return ZR_OK;
 }
 
@@ -225,7 +226,8 @@ zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const 
     q->kind = kind;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
-    zr_status st = config->beside ? start_thread(q, config->most) : ZR_OK;
+    zr_status st = config->runs == ZR_QUEUE_AT_ONCE ? ZR_OK : kind->side(device, config->runs, &q->base.device);
+    if (st == ZR_OK && config->runs == ZR_QUEUE_THREAD) st = start_thread(q, config->most);
     if (st != ZR_OK) {
         zr__queue_destroy(&q->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -238,7 +240,7 @@ void zr__queue_destroy(zr_queue *queue)
 {
     host_queue *q = queue ? of(queue) : NULL;
     if (!q) return;
-    if (q->beside) {
+    if (q->threaded) {
         pthread_mutex_lock(&q->lock);
         q->quit = true;
         pthread_mutex_unlock(&q->lock);

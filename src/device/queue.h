@@ -6,18 +6,19 @@
 
 /* What kinds of devices differ in. Where a device does what it is asked for at once, all but `side` are NULL. */
 typedef struct zr__queue_kind {
-    /* A device for the tasks of a queue that has a thread of its own; destroyed as any. */
-    zr_status (*side)(zr_device *device, zr_device **side);
-    /* That thread begins. */
+    /* A device for the tasks of a queue that is not ZR_QUEUE_AT_ONCE; destroyed as any. */
+    zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
+    /* The thread of a queue begins. */
     zr_status (*enter)(zr_device *side);
-    /* Of the queue without a thread, in place of a plain call: run a task, and tell its times when they are known. */
+    /* Of a queue without a thread, in place of a plain call: run a task, and tell its times when they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
     /* What it was asked for so far has this ticket. On any thread: wait until it has happened. */
     void (*mark)(zr_device *device, int64_t ticket);
     zr_status (*reach)(zr_device *device, int64_t ticket);
+    /* What `device` is asked for from now on happens when `other` has reached the ticket. The caller does not wait. */
+    zr_status (*follow)(zr_device *device, zr_device *other, int64_t ticket);
 } zr__queue_kind;
 
-/* One that computes runs what it is given at once, on the thread that issues; one beside it has a thread. */
 ZR_NODISCARD zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const zr_queue_config *config,
                                         zr_queue **queue);
 void zr__queue_destroy(zr_queue *queue);

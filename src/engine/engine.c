@@ -31,21 +31,27 @@ static zr_status take_memory(zr_engine *e)
     return ZR_OK;
 }
 
-/* A stream of its own for calls between ranks, where they leave the processor free: between hosts. A core that computes
- * cannot also copy: elsewhere one queue runs all streams in the order of the list. */
+/* Return how the queue of a stream and those that share it runs. A thread waits for calls between ranks and for files;
+ * other work is only asked for. */
+static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
+{
+    enum { COMM_TASKS = 1024 }; /* issued ahead of what the link brings: more than it ever has to do at a time */
+    if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
+    if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
+    if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)}; /* with waits */
+    return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
+}
+
+/* Make a queue for each number of the table. */
 static zr_status take_queues(zr_engine *e)
 {
-    const zr_plan *plan = e->plan;
-    enum { COMM_TASKS = 1024 }; /* issued ahead of what the link brings: more than it ever has to do at a time */
-    zr_queue_config config = {.beside = false};
-    ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMPUTE]));
-    for (int s = 0; s < ZR_STREAMS; s++) e->queue[s] = e->queue[ZR_STREAM_COMPUTE];
-    config = (zr_queue_config){.beside = true, .most = 2 * zr__count_puts(plan)}; /* with their waits */
-    if (config.most > 0) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_SAVE]));
-    if (!zr_engine_beside(plan, e->comm)) return ZR_OK;
-    config = (zr_queue_config){.beside = true, .most = COMM_TASKS};
-    ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[ZR_STREAM_COMM]));
-    e->beside = true;
+    e->queues = zr_plan_queues(e->plan, e->comm->concurrent, zr_comm_process_ranks(e->comm));
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        const int first = e->queues.of[s];
+        const zr_queue_config config = config_of(e->plan, (zr_stream)first);
+        if (first == s) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[s]));
+        e->queue[s] = e->queue[first];
+    }
     return ZR_OK;
 }
 
@@ -170,17 +176,16 @@ void zr_engine_destroy(zr_engine **engine)
     if (!engine || !*engine) return;
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
-    if (e->queue[ZR_STREAM_SAVE] != e->queue[ZR_STREAM_COMPUTE]) { /* first: it may wait for the others */
-        e->saving.gone = true;
-        ops->cancel(e->queue[ZR_STREAM_SAVE]);
-        (void)ops->sync(e->queue[ZR_STREAM_SAVE]);
-        ops->queue_destroy(e->queue[ZR_STREAM_SAVE]);
+    e->saving.gone = true;
+    for (int s = ZR_STREAMS - 1; s >= 0; s--) { /* SAVE first: it alone may still wait for others */
+        if (e->queues.of[s] != s || !e->queue[s]) continue;
+        ops->cancel(e->queue[s]);
+        (void)ops->sync(e->queue[s]);
+        ops->queue_destroy(e->queue[s]);
     }
-    if (e->beside) ops->queue_destroy(e->queue[ZR_STREAM_COMM]);
-    if (e->queue[ZR_STREAM_COMPUTE]) ops->queue_destroy(e->queue[ZR_STREAM_COMPUTE]);
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* A call that was stopped may still read or write this memory, until the process or MPI ends. */
-    bool in_use = e->stopped && (e->comm->concurrent || e->beside);
+    bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
@@ -457,15 +462,9 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     measured->steps = e->steps;
 }
 
-bool zr_engine_beside(const zr_plan *plan, const zr_comm *comm)
-{
-    const bool copies = plan->profile.facts.apart && zr_comm_process_ranks(comm) > 1;
-    return plan->side_by_side && (comm->concurrent || copies);
-}
-
 bool zr_engine_serial(const zr_engine *e)
 {
-    return !e->beside;
+    return !zr_queues_apart(&e->queues, ZR_STREAM_COMM);
 }
 
 void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)

@@ -54,8 +54,8 @@ struct zr_engine {
     int place[ZR_GROUPS_MAX];           /* this rank's place in each group */
     int32_t *by_shard;                  /* the rank that has the first shard of a unit, the second ...; of each shard
                                            those of all ranks that share the layers */
-    zr_queue *queue[ZR_STREAMS];        /* streams that one thread runs share one */
-    bool beside;                        /* the comm stream's queue runs beside */
+    zr_queues queues;                   /* which streams share one */
+    zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
     bool stale;   /* parameters in other ranks' shards are from before the last update */
@@ -65,7 +65,7 @@ struct zr_engine {
     /* the step in progress */
     zr_schedule_kind kind; /* the schedule that is walked, or was last */
     bool walked;           /* to its end */
-    bool failed_elsewhere; /* the walk was stopped by the failure of another queue that a step waits for */
+    bool failed_elsewhere; /* the walk was stopped by the failure of the comm stream's queue, for which a step waits */
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;

@@ -126,12 +126,13 @@ zr_status zr__save_drain(zr_engine *e)
 {
     zr__saving *s = &e->saving;
     const zr_schedule *train = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
-    if (e->queue[ZR_STREAM_SAVE] == e->queue[ZR_STREAM_COMPUTE]) return ZR_OK; /* the plan saves nothing */
+    if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
     for (int32_t i = s->next; s->left > 0 && i < train->n_steps; i++)
         if (train->step[i].when == ZR_WHEN_SAVE) ZR_TRY(zr__issue_saving(e, i, true));
     zr_comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
     s->cut = false;
+    ZR_TRY(e->device->ops->sync(e->queue[ZR_STREAM_COPY])); /* no walk's end waits for these copies */
     return e->device->ops->sync(e->queue[ZR_STREAM_SAVE]);
 }
 

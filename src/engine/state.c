@@ -172,7 +172,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
 {
     const zr_graph *g = any_graph(e->plan);
     const zr_device_ops *ops = e->device->ops;
-    const zr_queue_config config = {.beside = true, .most = e->plan->n_units};
+    const zr_queue_config config = {.runs = ZR_QUEUE_THREAD, .most = e->plan->n_units};
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;

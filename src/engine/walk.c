@@ -135,7 +135,7 @@ static void show(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
-    zr_comm_show(e->comm, ZR_ENGINE_SHOWN + (e->beside && stream == ZR_STREAM_COMM), number);
+    zr_comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
 }
 
 zr_engine_at zr_engine_shown(uint64_t number)
@@ -205,7 +205,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
         if (saves_alone && b->schedule->step[wait->step].when != ZR_WHEN_SAVE) continue;
         const zr_mark mark = b->mark[(micro - wait->before) & 1][b->awaited[wait->step]];
         zr_status st = e->device->ops->await(e->queue[step->stream], mark);
-        e->failed_elsewhere = st != ZR_OK;
+        e->failed_elsewhere = st != ZR_OK && mark.queue == e->queue[ZR_STREAM_COMM];
         ZR_TRY(st);
     }
     return ZR_OK;
@@ -236,10 +236,8 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
  * training step has left on its stream. */
 static zr_status save_or_not(zr_engine *e, const zr__bound *b, int32_t i)
 {
-    const zr_step *step = &b->schedule->step[i];
-    const zr_mark nothing = {NULL, 0};
     if (e->saving.now) return zr__issue_saving(e, i, false);
-    note_mark(b, i, step->stream != ZR_STREAM_SAVE ? e->device->ops->mark(e->queue[step->stream]) : nothing);
+    note_mark(b, i, (zr_mark){NULL, 0});
     return ZR_OK;
 }
 
@@ -284,23 +282,25 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* Wait for both queues. After a failure that is not the comm queue's own, that queue and its call between ranks are
- * cancelled. */
+/* Wait for all queues but that of SAVE, for what computes last. After a failure that is not the comm queue's own, that
+ * queue and its call between ranks are cancelled. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
-    bool calls_back = walked != ZR_OK && walked != ZR_ERR_STOPPED && !e->failed_elsewhere && e->beside;
-    if (calls_back) {
+    zr_status first = walked == ZR_ERR_STOPPED ? ZR_OK : walked; /* an exchange may have failed before the stop */
+    if (first != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
         zr_comm_cancel(e->comm); /* it may wait for a peer for ever */
     }
-    zr_status comm = e->beside ? ops->sync(e->queue[ZR_STREAM_COMM]) : ZR_OK;
-    if (walked != ZR_OK) ops->cancel(e->queue[ZR_STREAM_COMPUTE]); /* its failure is known */
-    zr_status compute = ops->sync(e->queue[ZR_STREAM_COMPUTE]);
-    bool comm_first = walked == ZR_OK || walked == ZR_ERR_STOPPED; /* then what failed is the other queue */
-    if (comm_first && comm != ZR_OK) return comm;
-    return walked != ZR_OK ? walked : compute;
+    for (int i = 1; i <= ZR_STREAMS; i++) {
+        const int s = i % ZR_STREAMS;
+        if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
+        if (first != ZR_OK) ops->cancel(e->queue[s]); /* what comes of a failure is no news */
+        const zr_status st = ops->sync(e->queue[s]);
+        if (first == ZR_OK) first = st;
+    }
+    return first != ZR_OK ? first : walked;
 }
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
@@ -314,7 +314,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     zr_status st = join(e, walk_list(e, &e->bound[kind]));
     e->walked = st == ZR_OK && e->batch_status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
-    for (int i = 0; i <= e->beside; i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
+    for (int i = 0; i <= !zr_engine_serial(e); i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* of a walk cut short */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;

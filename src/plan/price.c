@@ -7,6 +7,7 @@
 typedef struct pricing {
     const zr_plan *plan;
     const zr_pricer *pricer;
+    bool in_turn;             /* all streams but SAVE share a queue */
     bool saves;               /* behind this training step */
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
@@ -41,16 +42,16 @@ static double touched_bytes(const zr_schedule *s, const zr_step *step)
     return bytes;
 }
 
-/* A copy that is saved is made in front of what computes, and written as well as read. */
-static bool is_aside(const zr_step *step)
+/* Return whether a step copies what is saved on a processor: in front of what computes, written as well as read. */
+static bool is_aside(const zr_plan *plan, const zr_step *step)
 {
-    return step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE;
+    return step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE && !plan->profile.facts.apart;
 }
 
 /* The stream whose time a step takes. */
-static zr_stream stream_of(const zr_step *step)
+static zr_stream stream_of(const zr_plan *plan, const zr_step *step)
 {
-    return is_aside(step) ? ZR_STREAM_COMPUTE : step->stream;
+    return is_aside(plan, step) ? ZR_STREAM_COMPUTE : step->stream;
 }
 
 zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -70,7 +71,7 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
     }
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* they have latency, no size */
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
-    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step) * (is_aside(step) ? 2 : 1);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step) * (is_aside(plan, step) ? 2 : 1);
     return cost;
 }
 
@@ -114,9 +115,9 @@ static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_sche
 
 static profile_pricer pricer_of(const zr_profile *profile, double disk_bytes_sec)
 {
-    return (profile_pricer){{.step_sec = step_seconds, .in_turn = profile->machine.link_copies ? ZR_IN_TURN_ALL : 0},
-                            &profile->machine,
-                            disk_bytes_sec};
+    const bool beside = !profile->machine.link_copies;
+    return (profile_pricer){
+        {.step_sec = step_seconds, .queues = zr_queues_of(beside, beside, true)}, &profile->machine, disk_bytes_sec};
 }
 
 /* ---- the walk ----------------------------------------------------------------------------------- */
@@ -180,18 +181,20 @@ static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, 
     tell(p, kind, waiting, awaited, until - from);
 }
 
-/* Streams that run in turn are all as late as the latest of them; saving begins no earlier. */
+/* Make all streams of a queue as late as the latest of them. Where all but SAVE share one, the thread that issues runs
+ * them: saving begins no earlier. */
 static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
 {
-    const unsigned mask = p->pricer->in_turn;
-    int latest = ZR_STREAM_COMPUTE;
-    for (int i = 0; i < ZR_STREAMS; i++)
-        if ((mask >> i & 1) && p->clock[i] > p->clock[latest]) latest = i;
-    const double now = p->clock[latest];
-    tell_wait(p, kind, index, ZR_NONE, (zr_stream)latest, p->clock[ZR_STREAM_COMPUTE], now);
-    for (int i = 0; i < ZR_STREAMS; i++)
-        if (mask >> i & 1) p->clock[i] = now;
-    if (mask == ZR_IN_TURN_ALL) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], now);
+    const int8_t *of = p->pricer->queues.of;
+    int latest[ZR_STREAMS]; /* by queue */
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        if (of[i] == i) latest[i] = i;
+        if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
+    }
+    const int last = latest[ZR_STREAM_COMPUTE];
+    tell_wait(p, kind, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
+    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = p->clock[latest[of[i]]];
+    if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
 /* A step of this stream may begin: its stream is free, and all that it waits for has ended. */
@@ -199,7 +202,7 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     const zr_step *step = &s->step[index];
-    const zr_stream stream = stream_of(step);
+    const zr_stream stream = stream_of(p->plan, step);
     const double ready = larger(p->clock[step->stream], p->clock[stream]);
     double start = ready;
     int32_t awaited = -1;
@@ -210,7 +213,7 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
         awaited = s->wait[w].step;
     }
     if (stream == ZR_STREAM_COMPUTE && awaited >= 0)
-        tell_wait(p, kind, index, awaited, stream_of(&s->step[awaited]), ready, start);
+        tell_wait(p, kind, index, awaited, stream_of(p->plan, &s->step[awaited]), ready, start);
     return start;
 }
 
@@ -220,7 +223,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
-        if (p->pricer->in_turn) hold(p, kind, i);
+        hold(p, kind, i);
         if (!runs(p, step, end->before)) { /* steps that wait for it wait for the steps before it */
             const double now = p->clock[step->stream];
             bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
@@ -228,7 +231,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
             if (p->time) p->time[i] = (zr_step_time){now, now};
             continue;
         }
-        const zr_stream stream = stream_of(step);
+        const zr_stream stream = stream_of(p->plan, step);
         const double start = begin_of(p, kind, i, end);
         const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
         p->clock[stream] = end->now[i] = start + takes;
@@ -255,7 +258,7 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
         end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
     }
     for (int32_t i = before.n_ran; i < p->n_ran; i++) {
-        const zr_stream stream = stream_of(&p->plan->schedule[kind].step[p->ran[i].step]);
+        const zr_stream stream = stream_of(p->plan, &p->plan->schedule[kind].step[p->ran[i].step]);
         const double later = (more - 1) * (p->clock[stream] - before.clock[stream]);
         p->ran[i].begin += later;
         p->ran[i].end += later;
@@ -303,8 +306,11 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 
 static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
 {
-    pricing p = {.plan = plan, .pricer = pricer, .rounds = 1};
-    for (int i = 0; i < ZR_STREAMS; i++) p.last[i] = ZR_NONE;
+    pricing p = {.plan = plan, .pricer = pricer, .in_turn = true, .rounds = 1};
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        p.last[i] = ZR_NONE;
+        p.in_turn &= i == ZR_STREAM_SAVE || !zr_queues_apart(&pricer->queues, (zr_stream)i);
+    }
     return p;
 }
 

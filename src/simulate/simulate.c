@@ -320,11 +320,11 @@ static zr_status price_measured(pricer *me, const zr_plan *plan)
     return ZR_OK;
 }
 
-static unsigned in_turn(const zr_cluster *cluster, const zr_simulate_options *options)
+static zr_queues queues_of(const zr_cluster *cluster, const zr_simulate_options *options)
 {
-    if (cluster->measured) return cluster->measured->beside ? 0 : ZR_IN_TURN_ALL;
-    if (cluster->device.link_copies) return ZR_IN_TURN_ALL;
-    return options->copies_hold ? 1u << ZR_STREAM_COMPUTE | 1u << ZR_STREAM_COPY : 0;
+    const zr_launch *measured = cluster->measured;
+    const bool beside = measured ? measured->beside : !cluster->device.link_copies;
+    return zr_queues_of(beside, beside && (measured || !options->copies_hold), true);
 }
 
 static zr_status check_options(const zr_simulate_options *o)
@@ -380,7 +380,7 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
     ZR_TRY(check_options(&options));
     ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
-    pricer me = {{.step_sec = step_sec, .in_turn = in_turn(cluster, &options)},
+    pricer me = {{.step_sec = step_sec, .queues = queues_of(cluster, &options)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,

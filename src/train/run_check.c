@@ -104,7 +104,8 @@ static zr_status settle_hosts(zr__run *r)
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
-    int more = r->plan->profile.facts.threads - 1 + zr_engine_beside(r->plan, r->comm);
+    const zr_queues queues = zr_plan_queues(r->plan, r->comm->concurrent, ranks);
+    int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
     return zr_host_room(bytes, ranks * more);

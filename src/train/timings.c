@@ -37,9 +37,10 @@ struct zr__timings {
     /* Of the step that runs; a stream's thread adds to its own. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams; /* of the plan */
-    bool warm;     /* the first step was dropped */
-    sums before;   /* as it stood before the step that runs; so was warm */
+    int n_streams;    /* of the plan */
+    bool copies_hold; /* copies run in turn with what computes */
+    bool warm;        /* the first step was dropped */
+    sums before;      /* as it stood before the step that runs; so was warm */
     bool warm_before;
 };
 
@@ -120,6 +121,8 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
     for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
+    const zr_queues queues = zr_plan_queues(plan, false, 1);
+    t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
     ZR_TRY(find_kinds(t, plan));
     return make_room(t, plan);
 }
@@ -195,7 +198,7 @@ void zr__timings_end(zr__timings *t, double wall_sec)
     const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
     int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
     double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
-    compute_sec += length_of(t->span[ZR_STREAM_COPY], t->n[ZR_STREAM_COPY]); /* which the same queue runs */
+    if (t->copies_hold) compute_sec += length_of(t->span[ZR_STREAM_COPY], t->n[ZR_STREAM_COPY]);
     double exposed = fmax(comm_sec - overlap_of(compute, n_compute, comm, n_comm), 0.0);
     t->sums.wall_sec += wall_sec;
     t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -125,7 +126,8 @@ struct zr_stand_in_stream {
     std::recursive_mutex lock; /* of the work: who holds it does it */
     std::mutex list_lock;
     std::deque<std::function<bool()>> list; /* false: not yet, call it again */
-    long issued = 0, done = 0;
+    long issued = 0;
+    std::atomic<long> done{0};
     int device;
 };
 
@@ -164,6 +166,18 @@ void work(zr_stand_in_stream *s, long ticket)
     running now(s->device);
     while (s->done < ticket)
         if (!work_one(s)) sched_yield();
+}
+
+/* Has what was issued up to a ticket been done? It is done here, unless another thread is about it. */
+bool reach(zr_stand_in_stream *s, long ticket)
+{
+    if (s->done >= ticket) return true;
+    std::unique_lock<std::recursive_mutex> hold(s->lock, std::try_to_lock);
+    if (!hold.owns_lock()) return false;
+    running now(s->device);
+    while (s->done < ticket)
+        if (!work_one(s)) return false;
+    return true;
 }
 
 long issued(zr_stand_in_stream *s)
@@ -416,7 +430,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     zr_stand_in_stream *of = event->stream;
     const long ticket = event->ticket;
-    if (of && of != stream) issue(stream, [=] { work(of, ticket); });
+    if (of && of != stream) issue_wait(stream, [=] { return reach(of, ticket); });
     return fail("cudaStreamWaitEvent");
 }
 

@@ -140,13 +140,13 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-/* The same device with one thread, for work beside what computes. */
-static zr_status cpu_side(zr_device *device, zr_device **side)
+/* Make the same device once more, for a thread beside what computes with one thread. */
+static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     *cpu = *(const cpu_device *)device;
-    cpu->base.profile.facts.threads = 1;
+    if (runs == ZR_QUEUE_THREAD) cpu->base.profile.facts.threads = 1;
     *side = &cpu->base;
     return ZR_OK;
 }

@@ -338,15 +338,16 @@ static zr_status create_ended(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-zr_status zr__cuda_side(zr_device *device, zr_device **side)
+zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
+    const bool threaded = runs == ZR_QUEUE_THREAD;
     zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
     cuda->base = *device;
     cuda->ordinal = zr__cuda(device)->ordinal;
-    cuda->in_task = true;
+    cuda->in_task = threaded; /* its thread does nothing but tasks */
     zr_status st = take_own(cuda);
-    if (st == ZR_OK) st = create_ended(cuda);
+    if (st == ZR_OK) st = threaded ? create_ended(cuda) : zr__cuda_marks_create(cuda);
     if (st != ZR_OK) {
         cuda_destroy(&cuda->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

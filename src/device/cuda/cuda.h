@@ -45,7 +45,7 @@ typedef struct zr__cuda_lost {
     char text[256];
 } zr__cuda_lost;
 
-/** A device, or the side of one that a queue with a thread of its own has: the same GPU, another stream. */
+/** A device, or the side of one that a queue has: the same GPU, another stream. */
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
@@ -53,7 +53,7 @@ typedef struct zr__cuda_device {
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* in memory of the host that the GPU writes to */
     zr__cuda_products *products; /* the library; NULL until a product is prepared (products.c) */
-    zr__cuda_marks *marks;       /* NULL in a side, whose queue's thread waits for each task's end ... */
+    zr__cuda_marks *marks;       /* NULL where the queue has a thread, which waits for each task's end ... */
     cudaEvent_t ended;           /* ... by this; else NULL */
     zr__cuda_times *times;
     zr__cuda_lost lost;
@@ -91,8 +91,8 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda);
 /** All that was asked for has happened: tell the times of tasks that have ended. */
 zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
 
-/** The same GPU with a stream and a room of its own; destroyed as a device. */
-zr_status zr__cuda_side(zr_device *device, zr_device **side);
+/** Make the same GPU with a stream and a room of its own; destroyed as a device. */
+zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);
 
 /* ---- rates (rates.c) --------------------------------------------------------------------------- */
 

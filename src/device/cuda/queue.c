@@ -88,11 +88,21 @@ static zr_status reach(zr_device *device, int64_t ticket)
     return ZR_OK;
 }
 
+/* Have the stream wait for the event as it stands now: of this ticket, or of one that was marked since. */
+static zr_status follow(zr_device *device, zr_device *other, int64_t ticket)
+{
+    zr__cuda_device *marked = zr__cuda(other);
+    ZR_TRY(zr__cuda_lost_failure(marked, false));
+    ZR_CUDA(cudaStreamWaitEvent(zr__cuda(device)->stream, marked->marks->event[ticket % MARKS], 0));
+    return ZR_OK;
+}
+
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* The stream has nothing left to do: times are counted from here. */
+/* Count times from here, once the stream has nothing left to do, nor waits for another. */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
+    ZR_CUDA(cudaStreamSynchronize(cuda->stream));
     cuda->times->zero_sec = zr_clock_sec();
     ZR_CUDA(cudaEventRecord(cuda->times->zero, cuda->stream));
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));
@@ -169,6 +179,6 @@ static zr_status run(zr_device *device, const zr_task *task)
 
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
-    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run, mark, reach};
+    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run, mark, reach, follow};
     return zr__queue_create(&kind, device, config, queue);
 }

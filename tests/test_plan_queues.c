@@ -1,0 +1,61 @@
+//TEST timeout=60
+/* Queues of streams: who shares one with whom, by device and transport. */
+#include <string.h>
+
+#include "plan_make.h"
+
+/* Where COMM, COPY and SAVE run: 0: with what computes. */
+static void check_queues(const zr_plan *plan, bool concurrent, int process_ranks, bool comm, bool copy, bool save)
+{
+    const zr_queues got = zr_plan_queues(plan, concurrent, process_ranks);
+    const bool want[ZR_STREAMS] = {[ZR_STREAM_COMM] = comm, [ZR_STREAM_COPY] = copy, [ZR_STREAM_SAVE] = save};
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        assert_int_equal(got.of[s], want[s] ? s : ZR_STREAM_COMPUTE);
+        assert_int_equal(zr_queues_apart(&got, (zr_stream)s), want[s]);
+    }
+}
+
+static void by_device_and_transport(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart <= 1; apart++)
+        for (int overlap = 0; overlap <= 1; overlap++)
+            for (int moves = 0; moves <= 3; moves++) { /* 1: checkpoints; 2: saves, from a copy; 3: in place */
+                zr_profile profile = plan_profile;
+                zr_layout l = plan_layout(3, 2, ZR_F32, 1);
+                profile.facts.apart = apart;
+                l.overlap = overlap;
+                l.recompute = ZR_RECOMPUTE_UNIT;
+                l.offload_checkpoints = moves == 1;
+                l.save = moves < 2 ? ZR_SAVE_NONE : moves == 2 ? ZR_SAVE_COPY : ZR_SAVE_IN_PLACE;
+                zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+                const bool copy = apart && (moves == 1 || moves == 2), save = moves > 1;
+                check_queues(plan, false, 1, false, copy, save);
+                check_queues(plan, true, 1, overlap, copy, save);
+                check_queues(plan, false, 2, overlap && apart, copy, save);
+                check_queues(plan, true, 2, overlap, copy, save);
+                zr_plan_destroy(&plan);
+            }
+}
+
+/* Streams that nobody speaks of run in turn with what computes. */
+static void tables(void **state)
+{
+    (void)state;
+    const zr_queues none = zr_queues_of(false, false, false), zeros = {{0}};
+    assert_memory_equal(&none, &zeros, sizeof none);
+    for (int i = 0; i < 8; i++) {
+        const zr_queues queues = zr_queues_of(i & 1, i & 2, i & 4);
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            const bool own =
+                (s == ZR_STREAM_COMM && i & 1) || (s == ZR_STREAM_COPY && i & 2) || (s == ZR_STREAM_SAVE && i & 4);
+            assert_int_equal(queues.of[s], own ? s : ZR_STREAM_COMPUTE);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_device_and_transport), cmocka_unit_test(tables)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
