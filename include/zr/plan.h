@@ -141,7 +141,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
 }
 
 /** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
- *  turns, each of 64 bytes or more. */
+ *  turns, each of 64 bytes or more: there is room for a grain of comm's calls, which is an element here. */
 #define ZR_STAGING_LEAST 128
 
 /** F32 elements of the host's memory through which states are filled and read. */

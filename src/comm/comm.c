@@ -65,6 +65,29 @@ static zr_status check_staging(const zr_comm *comm)
     return ZR_OK;
 }
 
+static zr_status check_grain(int64_t piece_bytes, int64_t grain_bytes)
+{
+    ZR_CHECK(grain_bytes >= 1, ZR_ERR_ARG, "a grain of %" PRId64 " bytes; at least 1 is wanted", grain_bytes);
+    ZR_CHECK(piece_bytes % grain_bytes == 0, ZR_ERR_ARG,
+             "a piece of %" PRId64 " bytes in grains of %" PRId64
+             ", which do not divide it; end the piece with its last grain",
+             piece_bytes, grain_bytes);
+    return ZR_OK;
+}
+
+zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes, int64_t *chunk_bytes)
+{
+    ZR_CHECK(grain_bytes <= room_bytes, ZR_ERR_ARG,
+             "a grain of %" PRId64 " bytes, but chunks have room for %" PRId64 " (%" PRId64
+             " bytes of staging for %d ranks); make the grain shorter, or the staging longer (zr_comm_staging)",
+             grain_bytes, room_bytes, comm->staging_bytes, comm->size);
+    const int64_t shared = grain_bytes & -grain_bytes; /* the power of two in it */
+    const int64_t both = shared < ZR__COMM_ALIGN_BYTES ? grain_bytes * (ZR__COMM_ALIGN_BYTES / shared) : grain_bytes;
+    const int64_t unit = both <= room_bytes ? both : grain_bytes;
+    *chunk_bytes = room_bytes / unit * unit;
+    return ZR_OK;
+}
+
 static zr_status check_owner(const zr_comm *comm, int owner)
 {
     ZR_CHECK(owner >= 0 && owner < comm->size, ZR_ERR_ARG, "owner %d of %d ranks; 0 to %d are possible", owner,
@@ -107,7 +130,7 @@ static zr_status take(void *arg, int64_t first_byte, int64_t bytes, const void *
 
 /* The checked call: every rank's piece to rank `to`, or to all. */
 static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                          zr_comm_arrived_fn fn, void *arg)
+                          int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
@@ -115,31 +138,33 @@ static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t strid
         return fn(arg, 0, piece_bytes, comm->pieces);
     }
     taker t = {.fn = fn, .arg = arg};
-    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t);
+    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, take, &t);
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
     ZR_TRY(st);
     return ZR_OK;
 }
 
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           zr_comm_arrived_fn fn, void *arg)
+                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     ZR_CHECK(comm && fn && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
+    ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, fn, arg);
+    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
 }
 
-zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, zr_comm_arrived_fn fn,
-                          void *arg)
+zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, int64_t grain_bytes,
+                          zr_comm_arrived_fn fn, void *arg)
 {
     ZR_CHECK(comm && (fn || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
              "zr_comm_collect was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
+    ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
     /* With a stride of 0 the piece for any rank is all of `send`. */
-    return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
+    return exchange(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
 zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)

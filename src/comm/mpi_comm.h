@@ -9,8 +9,6 @@
 #include <mpi.h>
 #include <pthread.h>
 
-#define ZR__MPI_ALIGN_BYTES 64
-
 /* What is on its way for one chunk. */
 typedef struct zr__flight {
     MPI_Request *request; /* (2 * size) */
@@ -46,11 +44,6 @@ typedef struct zr__comm_mpi {
     struct zr__comm_mpi *world;   /* what this and its parent come of; itself */
     pthread_mutex_t lock;         /* the world's: of everyone's `parts` */
 } zr__comm_mpi;
-
-static inline int64_t zr__mpi_floor_aligned(int64_t bytes)
-{
-    return bytes / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES;
-}
 
 /** All ranks or none: a node that is not all of them has remote ranks. */
 static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
@@ -93,7 +86,7 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window);
 /* Rows of the transport's table. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           zr_comm_arrived_fn fn, void *arg);
+                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes);
 zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);

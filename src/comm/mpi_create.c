@@ -236,7 +236,7 @@ static zr_status connect(zr__comm_mpi *me, int ranks_per_node)
 static zr_status connect_world(zr__comm_mpi *me, const zr__mpi_options *options)
 {
     int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
-    me->chunk_bytes = longest > ZR__MPI_ALIGN_BYTES ? zr__mpi_floor_aligned(longest) : ZR__MPI_ALIGN_BYTES;
+    me->chunk_bytes = longest > ZR__COMM_ALIGN_BYTES ? zr__comm_floor_aligned(longest) : ZR__COMM_ALIGN_BYTES;
     ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
     return connect(me, options->ranks_per_node);
 }

@@ -119,10 +119,14 @@ static zr_status take_back(comm_threads *me)
     return st;
 }
 
+/* One chunk, straight from where the pieces lie. A grain for which the staging has no room is refused nevertheless:
+ * what runs on threads runs on processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                                  zr_comm_arrived_fn fn, void *arg)
+                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     comm_threads *me = (comm_threads *)comm;
+    int64_t chunk_bytes;
+    ZR_TRY(zr__comm_chunk(comm, zr__comm_slot(comm->staging_bytes, comm->size), grain_bytes, &chunk_bytes));
     ZR_TRY(lend(me, send));
     if (zr__comm_is(to, comm->rank)) {
         for (int r = 0; r < comm->size; r++) {

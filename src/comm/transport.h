@@ -8,7 +8,8 @@
  *     staging   comm->staging as zr_comm_staging says, and in staging_taken_bytes what it really took;
  *               comm.c makes all ranks agree on the status.
  *     exchange  the piece of every rank's `send` for rank `to`, or for all, goes there; there fn is
- *               called with comm->pieces as zr_comm_arrived_fn says. fn never fails.
+ *               called with comm->pieces as zr_comm_arrived_fn says, in chunks of zr__comm_chunk, whose
+ *               refusal comes before anything moves. fn never fails.
  *     gather    `mine` of rank `from`, or of all, goes to every rank: rank r's to out + r*stride,
  *               where its own may lie already.
  *     reduce_scatter
@@ -33,6 +34,20 @@ typedef struct zr__group {
 /** As `to` or `from`: no single rank, all of them. */
 #define ZR__ALL (-1)
 
+/** Where things begin in staging memory. */
+#define ZR__COMM_ALIGN_BYTES 64
+
+static inline int64_t zr__comm_floor_aligned(int64_t bytes)
+{
+    return bytes / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES;
+}
+
+/** Return how much room each half of the staging has for every one of `size` ranks. */
+static inline int64_t zr__comm_slot(int64_t staging_bytes, int size)
+{
+    return zr__comm_floor_aligned(staging_bytes / 2 / size);
+}
+
 /** Is `rank` the one that `which` names, or does it name all? */
 static inline bool zr__comm_is(int which, int rank)
 {
@@ -44,6 +59,12 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
 {
     return (const unsigned char *)send + r * stride_bytes;
 }
+
+/** Find how long the chunks of an exchange are that have room for `room_bytes` of each rank: the longest of whole
+ * grains that is a multiple of 64 as well, so that chunks begin where cache lines do in an aligned piece; if there is
+ * no room for such a one, the longest of whole grains. Elements divide 64: of these a chunk is the room, rounded down
+ * to 64. ZR_ERR_ARG: there is no room for a grain. */
+zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes, int64_t *chunk_bytes);
 
 /** Copy bytes of a piece of `piece_bytes`; to where they are already: nothing happens. Those of a large piece go
  *  past the caches, where they would not stay anyway. zr__comm_copied must follow on the same thread before

@@ -199,7 +199,7 @@ static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_
 {
     zr__run *r = s->run;
     arrival a = {g->all, most * g->size, r->comm->size};
-    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, on_list, &a)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
     for (int q = 0; g->all && q < r->comm->size; q++) {
         memmove(g->all + g->n_all * g->size, g->all + q * a.piece, (size_t)(g->size * count[q]));
         g->n_all += count[q];
