@@ -544,6 +544,10 @@ static inline bool zr_plan_shares_layers(const zr_plan *plan)
 /** Return the index of a rank's own shard among a unit's N. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
+/** Return the rank that has a shard for its own; of the ranks that share layers, each of which has one of its own part,
+ * the one of this place in ZR_GROUP_TENSOR. */
+ZR_API int zr_plan_rank_of(const zr_plan *plan, int shard, int place);
+
 /** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
  * border; 0 where the layout has not that border. */
 ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
