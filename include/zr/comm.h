@@ -22,6 +22,9 @@
 extern "C" {
 #endif
 
+/** Numbers of a rank in one call of zr_comm_scalars, at most. */
+#define ZR_COMM_SCALARS 48
+
 typedef struct zr_comm zr_comm;
 struct zr__group;
 
@@ -54,7 +57,7 @@ typedef struct zr_comm_ops {
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                         int64_t piece_bytes);
     zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-    zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
+    zr_status (*scalars)(zr_comm *comm, const double *mine, int n);
     zr_status (*barrier)(zr_comm *comm);
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
@@ -77,7 +80,7 @@ struct zr_comm {
     const char *transport; /* "self", "threads", "mpi" */
     int rank, size;
     int local_rank, local_size; /* among its ranks on this host */
-    int *world_ranks;           /* (size): their numbers in the world */
+    const int *world_ranks;     /* (size): their numbers in the world; all ranks of a process have one table */
     unsigned char *staging;     /* (staging_bytes), this rank's own */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* what was really taken for it */
@@ -85,11 +88,12 @@ struct zr_comm {
     zr_traffic traffic;    /* counted where bytes move, reset freely by the owner */
     zr_comm_copier copier; /* copy NULL: the processor */
     zr_status copied;      /* of the call in progress: its first copy that failed */
-    double *table;         /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
-    const void **pieces;   /* (size): what zr_comm_arrived_fn is given */
-    int *order;            /* (size): room for zr_comm_split */
-    zr_comm_board *board;  /* this rank's; a group's ranks have the world's */
-    zr_comm_board **boards; /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
+    const double *table;   /* (size, n): everyone's numbers of the last call of scalars, agree, same or split, until the
+                              next; all ranks of a process have one */
+    double alone[ZR_COMM_SCALARS]; /* the table at size 1 */
+    const void **pieces;           /* (size): what zr_comm_arrived_fn is given */
+    zr_comm_board *board;          /* this rank's; a group's ranks have the world's */
+    zr_comm_board **boards;        /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
     int n_boards;
     bool processes_seen; /* their numbers mean the same here: not in containers apart */
 };
@@ -151,8 +155,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 
-/** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. Traffic: (size-1)*n*8, all_reduce. */
-#define ZR_COMM_SCALARS 48
+/** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. comm->table has the same, and NULL for `all` leaves them
+ *  there alone. Traffic: (size-1)*n*8, all_reduce. */
 ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all);
 
 /** Wait for all. No traffic is counted. */

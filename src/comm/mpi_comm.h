@@ -21,9 +21,10 @@ typedef struct zr__comm_mpi {
     MPI_Comm all, node; /* node: the ranks that share a window with this one */
     int node_size;
     int *node_rank; /* (size): a rank's number in my node, -1 when remote */
+    int *names;     /* (size): comm.world_ranks */
     zr__flight flight[2];
     MPI_Status *statuses;   /* (2 * size) */
-    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
+    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's, which is comm.table */
     bool unfinished;        /* a collective of MPI's that was stopped may still come into `scalars` */
     int64_t chunk_bytes;    /* the longest message */
     MPI_Win shared_window;  /* of the barrier and, the world's, of boards */
@@ -90,7 +91,7 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes);
 zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all);
+zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n);
 zr_status zr__mpi_barrier(zr_comm *comm);
 
 #endif

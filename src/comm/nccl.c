@@ -266,7 +266,7 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     zr_comm *comm = me->comm;
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
-    ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION, comm->table));
+    ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
     ZR_TRY(check_gpus(me)); /* all see the same */
     return zr_comm_agree(comm, init(me));
 }

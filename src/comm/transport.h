@@ -14,7 +14,8 @@
  *               where its own may lie already.
  *     reduce_scatter
  *               as zr_comm_reduce_scatter; NULL where nothing adds.
- *     scalars   as zr_comm_scalars, byte by byte: agree sends text this way. comm.c counts them.
+ *     scalars   comm->table[r*n + i] = rank r's mine[i], byte by byte: agree sends text this way. What
+ *               ranks find there stays until their next call. comm.c counts them.
  *     devices   zr_comm_copy_with where ranks are processes; NULL where there are none such.
  *     barrier, cancel, abort, destroy
  *               as zr_comm_barrier, zr_comm_cancel, zr_comm_abort and zr_comm_destroy.
@@ -27,9 +28,14 @@
 
 /** Ranks of a communicator that become one of their own, and which of them this rank is. */
 typedef struct zr__group {
-    int rank, size;   /* size 0: this rank is in none */
-    const int *ranks; /* (size): in their order, by their numbers in the communicator that is split */
+    int rank, size; /* size 0: this rank is in none */
+    int first;      /* its rank 0, by the number in the communicator that is split */
+    int color;
 } zr__group;
+
+/** List the group's ranks in their order, by their numbers in the world: names (size). Colors and keys stand in
+ *  comm->table, so no call of `comm` may come between zr_comm_ops.split and this. */
+void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 
 /** As `to` or `from`: no single rank, all of them. */
 #define ZR__ALL (-1)
@@ -100,10 +106,10 @@ static inline void zr__comm_wait(zr_comm *comm)
 /** The world's boards, that of this rank in `mine`; a group has its parent's. */
 void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
 
-/** Fill the common part, as for the world of `size` ranks that are all on one host: no staging, no traffic. */
-zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size);
-/** `sub` is a group of `comm`'s ranks. */
-void zr__comm_name_ranks(zr_comm *sub, const zr_comm *comm, const zr__group *group);
+/** Fill the common part, as for ranks that are all on one host: no staging, no traffic. The transport keeps and frees
+ *  `names`, the ranks' numbers in the world. */
+zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
+                        const int *names);
 void zr__comm_finish(zr_comm *comm);
 
 #endif
