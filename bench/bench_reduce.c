@@ -59,7 +59,7 @@ static zr_status one_round(zr_comm *comm, rank_arrays *a, best *least)
     }
     ZR_TRY(zr_comm_barrier(comm));
     begin = zr_clock_sec();
-    ZR_TRY(zr_comm_exchange(comm, a->whole, piece, piece, arrived, a));
+    ZR_TRY(zr_comm_exchange(comm, a->whole, piece, piece, sizeof(float), arrived, a));
     double end = zr_clock_sec();
     if (comm->rank == 0) keep(&least->reduce, end - begin);
     ZR_TRY(zr_comm_barrier(comm));

@@ -69,7 +69,7 @@ typedef struct checker {
 /* One call's choices, the same on every rank. */
 typedef struct check_call {
     int round, kind, owner;
-    int64_t piece, stride;
+    int64_t piece, stride, grain;
 } check_call;
 
 static check_call check_draw(const zr_comm *comm, int round)
@@ -77,7 +77,8 @@ static check_call check_draw(const zr_comm *comm, int round)
     static const int64_t pieces[] = {0, 1, 7, 64, 1000, 4097, CHECK_PIECE_MAX};
     uint32_t random[4];
     zr_rng_block(&(zr_rng){.purpose = ZR_RNG_SHUFFLE}, (uint64_t)round, random);
-    check_call call = {.round = round, .kind = (int)(random[0] >> 8), .owner = (int)(random[1] >> 8) % comm->size};
+    check_call call = {
+        .round = round, .kind = (int)(random[0] >> 8), .owner = (int)(random[1] >> 8) % comm->size, .grain = 1};
     call.piece = pieces[random[2] % 7];
     call.stride = call.piece + random[3] % 3 * 13;
     return call;
@@ -95,7 +96,8 @@ typedef struct check_taken {
     zr_comm *comm;
     unsigned char *own; /* this rank's piece in `send`: what is made of everyone's lands there */
     int to, round;      /* whom it is for, in the communicator */
-    int64_t bytes;      /* taken so far */
+    int64_t grain;
+    int64_t bytes; /* taken so far */
     int calls;
     bool fails; /* at the first stretch */
     const char *what;
@@ -105,9 +107,9 @@ static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void 
 {
     check_taken *t = arg;
     int size = t->comm->size, rank = t->comm->rank, to = check_name(t->comm, t->to);
-    ZR_CHECK(first == t->bytes && first % 64 == 0 && bytes > 0, ZR_ERR_INTERNAL,
-             "%s: %lld bytes came at %lld, after %lld", t->what, (long long)bytes, (long long)first,
-             (long long)t->bytes);
+    ZR_CHECK(first == t->bytes && first % (t->grain > 1 ? t->grain : 64) == 0 && bytes > 0 && bytes % t->grain == 0,
+             ZR_ERR_INTERNAL, "%s: %lld bytes came at %lld, after %lld, in grains of %lld", t->what, (long long)bytes,
+             (long long)first, (long long)t->bytes, (long long)t->grain);
     t->bytes += bytes;
     t->calls++;
     ZR_CHECK(!t->fails, ZR_ERR_DATA, "this rank cannot take it");
@@ -144,9 +146,9 @@ static void check_fill_all(checker *c, check_call call)
 static zr_status check_exchange(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
-    check_taken t = {c->comm, c->send + rank * call.stride, rank, call.round, 0, 0, false, "exchange"};
+    check_taken t = {c->comm, c->send + rank * call.stride, rank, call.round, call.grain, 0, 0, false, "exchange"};
     check_fill_all(c, call);
-    ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, check_take, &t));
+    ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, call.grain, check_take, &t));
     ZR_TRY(check_taken_all(&t, call.piece));
     memset(c->send, 0xee, (size_t)(size * call.stride)); /* a peer that still reads it would see this */
     c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
@@ -156,10 +158,10 @@ static zr_status check_exchange(checker *c, check_call call)
 static zr_status check_collect(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
-    check_taken t = {c->comm, c->send, call.owner, call.round, 0, 0, false, "collect"};
+    check_taken t = {c->comm, c->send, call.owner, call.round, call.grain, 0, 0, false, "collect"};
     check_fill(c->send, check_name(c->comm, rank), check_name(c->comm, call.owner), call.round, call.piece);
     bool none = rank != call.owner && call.round % 2;
-    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, none ? NULL : check_take, &t));
+    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, call.grain, none ? NULL : check_take, &t));
     ZR_TRY(check_taken_all(&t, rank == call.owner ? call.piece : 0));
     memset(c->send, 0xee, (size_t)call.piece);
     if (rank == call.owner) c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
@@ -205,11 +207,14 @@ static zr_status check_scalars(checker *c, check_call call)
     double mine[ZR_COMM_SCALARS], all[16 * ZR_COMM_SCALARS];
     int size = c->comm->size, n = 1 + (int)(call.piece + 46) % ZR_COMM_SCALARS;
     for (int i = 0; i < n; i++) mine[i] = check_name(c->comm, c->comm->rank) + 1.0 / (call.round + i + 3);
-    ZR_TRY(zr_comm_scalars(c->comm, mine, n, all));
+    ZR_TRY(zr_comm_scalars(c->comm, mine, n, call.round % 2 ? all : NULL));
+    check_dawdle(c->comm, call.round); /* in the table they stay until this rank's next call */
     for (int r = 0; r < size; r++)
-        for (int i = 0; i < n; i++)
-            ZR_CHECK(all[r * n + i] == check_name(c->comm, r) + 1.0 / (call.round + i + 3), ZR_ERR_INTERNAL,
-                     "scalar %d of rank %d is wrong", i, r);
+        for (int i = 0; i < n; i++) {
+            const double wanted = check_name(c->comm, r) + 1.0 / (call.round + i + 3);
+            ZR_CHECK(c->comm->table[r * n + i] == wanted && (call.round % 2 == 0 || all[r * n + i] == wanted),
+                     ZR_ERR_INTERNAL, "scalar %d of rank %d is wrong", i, r);
+        }
     c->expected.bytes[ZR_TRAFFIC_ALL_REDUCE] += (size - 1) * n * 8;
     return ZR_OK;
 }
@@ -350,18 +355,18 @@ static zr_status check_refusals(checker *c)
     char owner[64];
     snprintf(owner, sizeof owner, "owner %d of %d ranks; 0 to %d", comm->size, comm->size, comm->size - 1);
 
-    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, check_take, NULL), owner));
-    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, check_take, NULL), "owner -1 of"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, 1, check_take, NULL), owner));
+    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, 1, check_take, NULL), "owner -1 of"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, comm->size, c->send, 8), owner));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "owner -1 of"));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, check_take, NULL), "a piece of -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, check_take, NULL), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, 1, check_take, NULL), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, 1, check_take, NULL), "a piece of -1 bytes"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "a piece of -1 bytes"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "a piece of -1 bytes"));
-    ZR_TRY(
-        check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, NULL, NULL), "zr_comm_collect was given a NULL"));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, NULL, NULL), "zr_comm_exchange was given a NULL"));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, check_take, NULL), "zr_comm_exchange was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, 1, NULL, NULL),
+                         "zr_comm_collect was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 1, NULL, NULL), "zr_comm_exchange was given a NULL"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, 1, check_take, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, NULL, 8), "zr_comm_broadcast was given a NULL"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all), "49 scalars in one call; 1 to 48"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars in one call"));
@@ -369,7 +374,42 @@ static zr_status check_refusals(checker *c)
     unsigned char *others = c->out + (comm->rank + 1) % comm->size * 64;
     ZR_TRY(check_refused(zr_comm_all_gather(comm, others, c->out, 64, 64), "not in its own place"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->out + comm->rank * 64 + 1, c->out, 64, 64), "its own place"));
-    return check_refused(zr_comm_exchange(comm, c->send, 8, 9, check_take, NULL), "pieces of 9 bytes at a stride of 8");
+    return check_refused(zr_comm_exchange(comm, c->send, 8, 9, 1, check_take, NULL),
+                         "pieces of 9 bytes at a stride of 8");
+}
+
+/* Records that no chunk may tear, with room for one, or for many less a bit. */
+static zr_status check_grains(checker *c)
+{
+    static const struct {
+        int64_t grain, slot;
+    } cases[] = {{36, 64}, {36, 1000}, {260, 320}, {260, 5000}};
+    check_count_anew(c);
+    for (int i = 0; i < 4; i++) {
+        const int64_t piece = 67 * cases[i].grain;
+        check_call call = {
+            .round = i, .owner = i % c->comm->size, .piece = piece, .stride = piece + 4, .grain = cases[i].grain};
+        ZR_TRY(check_staging(c->comm, 2 * c->comm->size * cases[i].slot));
+        ZR_TRY(check_exchange(c, call));
+        ZR_TRY(check_collect(c, call));
+    }
+    return check_counted(c);
+}
+
+static zr_status check_grain_refusals(checker *c)
+{
+    zr_comm *comm = c->comm;
+    ZR_TRY(check_staging(comm, (int64_t)comm->size * ZR_COMM_STAGING_LEAST));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 0, check_take, NULL), "a grain of 0 bytes; at least 1"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, -4, check_take, NULL), "a grain of -4 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 3, check_take, NULL),
+                         "a piece of 8 bytes in grains of 3, which do not divide it"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, 16, check_take, NULL), "8 bytes in grains of 16"));
+    if (comm->size == 1) return ZR_OK;                                      /* which has all of a piece at once */
+    const char *wanted = "a grain of 320 bytes, but chunks have room for "; /* more than any transport has here */
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 640, 640, 320, check_take, NULL), wanted));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 640, 320, check_take, NULL), wanted));
+    return zr_comm_barrier(comm);
 }
 
 static zr_status check_least_stage(checker *c)
@@ -379,8 +419,8 @@ static zr_status check_least_stage(checker *c)
     ZR_TRY(check_staging(comm, least - 1));
     if (comm->size == 1) return ZR_OK;
     const char *wanted = "call zr_comm_staging with at least 128 for each";
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, check_take, NULL), wanted));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, check_take, NULL), wanted));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, 1, check_take, NULL), wanted));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, 1, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, 64), wanted));
     return check_refused(zr_comm_all_gather(comm, c->mine, c->out, 64, 64), wanted);
 }
@@ -390,10 +430,17 @@ static zr_status check_failing_take(checker *c, check_call call)
 {
     zr_comm *comm = c->comm;
     bool fails = comm->rank == comm->size - 1;
-    check_taken t = {
-        comm, c->send + comm->rank * call.stride, comm->rank, call.round, 0, 0, fails, "a failing exchange"};
+    check_taken t = {comm,
+                     c->send + comm->rank * call.stride,
+                     comm->rank,
+                     call.round,
+                     call.grain,
+                     0,
+                     0,
+                     fails,
+                     "a failing exchange"};
     check_fill_all(c, call);
-    zr_status st = zr_comm_exchange(comm, c->send, call.stride, call.piece, check_take, &t);
+    zr_status st = zr_comm_exchange(comm, c->send, call.stride, call.piece, call.grain, check_take, &t);
     if (fails) {
         ZR_CHECK(st == ZR_ERR_DATA && strcmp(zr_error_message(), "this rank cannot take it") == 0, ZR_ERR_INTERNAL,
                  "a failing function gave %d, '%s'", st, zr_error_message());
@@ -453,11 +500,14 @@ static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
     int64_t least = (int64_t)comm->size * ZR_COMM_STAGING_LEAST, most = 2 * (int64_t)comm->size * CHECK_PIECE_MAX;
-    check_call large = {.round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX};
+    check_call large = {
+        .round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX, .grain = 1};
     ZR_TRY(check_least_stage(c));
     ZR_TRY(check_staging(comm, least));
     ZR_TRY(check_rounds(c, 20));
     ZR_TRY(check_failing_take(c, large));
+    ZR_TRY(check_grains(c));
+    ZR_TRY(check_grain_refusals(c));
     ZR_TRY(check_staging(comm, 11 * least + 72));
     ZR_TRY(check_rounds(c, 60));
     ZR_TRY(check_staging(comm, most + 64 * least));
@@ -547,16 +597,16 @@ static zr_status check_wait(zr_comm *comm, void *number)
 {
     enum { BYTES = 1000 };
     unsigned char bytes[16 * BYTES] = {0}, mine[BYTES] = {0};
-    check_taken none = {.comm = comm, .what = "a call that was stopped"};
+    check_taken none = {.comm = comm, .grain = 8, .what = "a call that was stopped"};
     double one = 1, all[16];
     int call = number ? *(int *)number : 0;
     if (call == 1) return zr_comm_scalars(comm, &one, 1, all);
     if (call == 2) return zr_comm_all_gather(comm, mine, bytes, BYTES, BYTES);
     if (call == 3) return zr_comm_barrier(comm);
-    if (call == 4) return zr_comm_collect(comm, 0, mine, BYTES, check_take, &none);
+    if (call == 4) return zr_comm_collect(comm, 0, mine, BYTES, 8, check_take, &none);
     if (call == 5) return zr_comm_broadcast(comm, 0, mine, BYTES);
     if (call == 6) return zr_comm_agree(comm, ZR_OK);
-    return zr_comm_exchange(comm, bytes, BYTES, BYTES, check_take, &none);
+    return zr_comm_exchange(comm, bytes, BYTES, BYTES, 8, check_take, &none);
 }
 
 /* A rank stops its own call in `comm` that waits for rank 0, by `stopped`: `comm` or what it was split off. */

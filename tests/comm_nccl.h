@@ -257,7 +257,7 @@ static inline zr_status failing_call(zr_comm *comm, int call)
     for (int r = 0; r < comm->size; r++) check_fill(a.host + r * APART, comm->rank, r, 3, PIECE);
     transfer(a.gpu, a.host, a.bytes);
     if (call == 0)
-        st = zr_comm_exchange(comm, a.gpu, APART, PIECE, arrive, &taken);
+        st = zr_comm_exchange(comm, a.gpu, APART, PIECE, 1, arrive, &taken);
     else if (call == 1)
         st = zr_comm_all_gather(comm, a.gpu + comm->rank * APART, a.gpu, APART, PIECE);
     else if (call == 2)

@@ -124,10 +124,10 @@ static void move_some(zr_comm *comm)
     EXPECT(bytes != NULL);
     expect_ok(zr_comm_staging(comm, (int64_t)comm->size * PIECE, &staging));
     for (int i = 0; i < 3; i++) {
-        expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, look_away, NULL));
+        expect_ok(zr_comm_exchange(comm, bytes, PIECE, PIECE, 1, look_away, NULL));
         expect_ok(zr_comm_all_gather(comm, bytes + comm->rank * PIECE, bytes, PIECE, PIECE));
         for (int owner = 0; owner < comm->size; owner++) {
-            expect_ok(zr_comm_collect(comm, owner, bytes, PIECE, look_away, NULL));
+            expect_ok(zr_comm_collect(comm, owner, bytes, PIECE, 1, look_away, NULL));
             expect_ok(zr_comm_broadcast(comm, owner, bytes, PIECE));
         }
     }
@@ -182,16 +182,25 @@ static zr_status look_at_messages(void *arg, int64_t first, int64_t bytes, const
     return ZR_OK;
 }
 
+/* A chunk is of whole grains and of 64 bytes, or, where there is no room for both, of whole grains. */
 static void the_next_chunk_is_on_its_way(void **state)
 {
     (void)state;
-    static unsigned char bytes[4 * 1000];
+    static const struct {
+        int grain, slot, chunk;
+    } cases[] = {{1, 192, 192},  {2, 192, 192},  {4, 192, 192},   {36, 64, 36},      {36, 640, 576},
+                 {36, 576, 576}, {36, 512, 504}, {260, 320, 260}, {260, 4096, 3900}, {260, 8384, 8320}};
+    static unsigned char bytes[4 * 6 * 8384];
     zr_comm *comm = create(1, 1 << 30);
-    void *staging;
-    expect_ok(zr_comm_staging(comm, world_size * 2 * 192, &staging));
-    overlap o = {.chunk_bytes = world_size > 1 ? 192 : 1000, .piece_bytes = 1000};
-    expect_ok(zr_comm_exchange(comm, bytes, 1000, 1000, look_at_messages, &o));
-    EXPECT(o.calls == (world_size > 1 ? 6 : 1));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int piece = 5 * cases[i].chunk + cases[i].grain;
+        void *staging;
+        expect_ok(zr_comm_staging(comm, world_size * 2 * cases[i].slot, &staging));
+        overlap o = {.chunk_bytes = world_size > 1 ? cases[i].chunk : piece, .piece_bytes = piece};
+        sent_bytes = received_bytes = 0;
+        expect_ok(zr_comm_exchange(comm, bytes, piece, piece, cases[i].grain, look_at_messages, &o));
+        EXPECT(o.calls == (world_size > 1 ? 6 : 1));
+    }
     zr_comm_destroy(&comm);
 }
 

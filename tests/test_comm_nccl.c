@@ -92,9 +92,9 @@ static int exchange_once(zr_comm *comm, int owner, int64_t stride, int round)
     transfer(a.gpu, a.host, a.bytes);
     taken.own = a.gpu + (all ? comm->rank * stride : 0);
     if (all)
-        expect_ok(zr_comm_exchange(comm, a.gpu, stride, PIECE, arrive, &taken));
+        expect_ok(zr_comm_exchange(comm, a.gpu, stride, PIECE, 1, arrive, &taken));
     else
-        expect_ok(zr_comm_collect(comm, owner, a.gpu, PIECE, arrive, &taken));
+        expect_ok(zr_comm_collect(comm, owner, a.gpu, PIECE, 1, arrive, &taken));
     EXPECT(taken.bytes == (all || owner == comm->rank ? PIECE : 0));
     drop_arrays(&a);
     return taken.calls;
@@ -359,7 +359,7 @@ static void stopped_by_its_taker(void **state)
     for (int r = 0; r < comm->size; r++) check_fill(a.host + r * APART, world_rank, r, 3, PIECE);
     transfer(a.gpu, a.host, a.bytes);
     if (world_size > 1) {
-        EXPECT(zr_comm_exchange(comm, a.gpu, APART, PIECE, arrive, &taken) == ZR_ERR_PEER);
+        EXPECT(zr_comm_exchange(comm, a.gpu, APART, PIECE, 1, arrive, &taken) == ZR_ERR_PEER);
         EXPECT_TEXT("was stopped");
         EXPECT(taken.calls == 2);
     }

@@ -96,7 +96,7 @@ static zr_status fail_by_itself(zr_comm *comm, void *arg)
     zr_status st;
     ZR_TRY(zr_comm_staging(comm, 4 * ZR_COMM_STAGING_LEAST, &staging));
     if (f->takes) {
-        st = zr_comm_exchange(comm, bytes, 64, 64, take_nothing, comm);
+        st = zr_comm_exchange(comm, bytes, 64, 64, 4, take_nothing, comm);
     } else {
         if (comm->rank == 2) return ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone");
         st = zr_comm_agree(comm, ZR_FAIL(ZR_ERR_DATA, "rank %d has its own trouble", comm->rank));
@@ -226,7 +226,7 @@ static zr_status lend_to_rank_0(zr_comm *comm, void *arg)
     unsigned char *send = sent[comm->rank];
     check_fill(send, comm->rank, 0, 7, LENT_BYTES);
     lending_rank = comm->rank + 1;
-    zr_status st = zr_comm_collect(comm, 0, send, LENT_BYTES, read_late, l);
+    zr_status st = zr_comm_collect(comm, 0, send, LENT_BYTES, 1, read_late, l);
     lending_rank = 0;
     memset(send, 0xee, LENT_BYTES);
     if (comm->rank == 1) l->given_back = 1;

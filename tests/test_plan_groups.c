@@ -152,6 +152,41 @@ static void test_second_partition(void **state)
     }
 }
 
+/* One rank has each shard, or with tensor parallelism each part of it: found from both sides. */
+static void same_owners(const zr_layout *l)
+{
+    const zr_chain_config chain = {.units = 2, .rows = 8, .cols = 8};
+    const zr_model model = zr_chain(&chain);
+    zr_plan *plan = plan_make(&model, l, &plan_profile);
+    for (int r = 0; r < plan->ranks; r++) {
+        const int shard = zr_plan_shard(plan, r), place = zr_plan_place(plan, ZR_GROUP_TENSOR, r);
+        assert_int_equal(zr_plan_rank_of(plan, shard, place), r);
+    }
+    zr_plan_destroy(&plan);
+}
+
+static void test_owners(void **state)
+{
+    (void)state;
+    static const int ranks[] = {1, 2, 6, 8, 16};
+    for (int i = 0; i < 5; i++)
+        for (int tensor = 1; tensor <= 4; tensor *= 2)
+            for (int near = 1; near <= 8; near *= 2) {
+                zr_layout flat = plan_layout(3, ranks[i], ZR_F32, 1);
+                flat.tensor = tensor;
+                same_owners(&flat);
+                if (ranks[i] % near != 0) continue;
+                zr_layout groups = flat, levels = flat, copies = flat, both = flat;
+                groups.shard_ranks = both.shard_ranks = copies.hpz_ranks = near;
+                levels.host_ranks = both.host_ranks = near * tensor;
+                levels.hierarchical = both.hierarchical = true;
+                same_owners(&groups);
+                same_owners(&levels);
+                same_owners(&copies);
+                same_owners(&both);
+            }
+}
+
 static void refused(zr_layout l, zr_status want, const char *text)
 {
     zr_model model = zr_gpt2(&plan_small);
@@ -194,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shard_groups), cmocka_unit_test(test_borders),          cmocka_unit_test(test_one_group),
         cmocka_unit_test(test_two_levels),   cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_owners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

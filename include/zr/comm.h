@@ -22,13 +22,17 @@
 extern "C" {
 #endif
 
+/** Numbers of a rank in one call of zr_comm_scalars, at most. */
+#define ZR_COMM_SCALARS 48
+
 typedef struct zr_comm zr_comm;
 struct zr__group;
 
 /** Called during an exchange, on the calling thread, for one stretch of the piece after the other:
  *      pieces[r] -> rank r's bytes [first_byte, first_byte + bytes) of its piece for this rank
- *  (the own ones in `send`). first_byte is a multiple of 64; together the stretches are the piece,
- *  so one of 0 bytes brings no call. The pointers are valid during the call, which must not
+ *  (the own ones in `send`). first_byte and bytes are multiples of the call's grain; first_byte is one
+ *  of 64, too, unless the staging has no room for a chunk that is a multiple of both. Together the
+ *  stretches are the piece, so one of 0 bytes brings no call. The pointers are valid during the call, which must not
  *  call comm. It may write the own piece up to the end of this stretch: no peer reads that.
  *  When it fails it is not called again; the exchange goes on to its end (the ranks stay in step)
  *  and returns that failure. */
@@ -49,11 +53,11 @@ typedef struct zr_comm_ops {
     zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
     zr_status (*staging)(zr_comm *comm, int64_t bytes);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                          zr_comm_arrived_fn fn, void *arg);
+                          int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                         int64_t piece_bytes);
     zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-    zr_status (*scalars)(zr_comm *comm, const double *mine, int n, double *all);
+    zr_status (*scalars)(zr_comm *comm, const double *mine, int n);
     zr_status (*barrier)(zr_comm *comm);
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
@@ -76,7 +80,7 @@ struct zr_comm {
     const char *transport; /* "self", "threads", "mpi" */
     int rank, size;
     int local_rank, local_size; /* among its ranks on this host */
-    int *world_ranks;           /* (size): their numbers in the world */
+    const int *world_ranks;     /* (size): their numbers in the world; all ranks of a process have one table */
     unsigned char *staging;     /* (staging_bytes), this rank's own */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* what was really taken for it */
@@ -84,18 +88,20 @@ struct zr_comm {
     zr_traffic traffic;    /* counted where bytes move, reset freely by the owner */
     zr_comm_copier copier; /* copy NULL: the processor */
     zr_status copied;      /* of the call in progress: its first copy that failed */
-    double *table;         /* (size, ZR_COMM_SCALARS): room for any call of scalars; agree and same overwrite it */
-    const void **pieces;   /* (size): what zr_comm_arrived_fn is given */
-    int *order;            /* (size): room for zr_comm_split */
-    zr_comm_board *board;  /* this rank's; a group's ranks have the world's */
-    zr_comm_board **boards; /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
+    const double *table;   /* (size, n): everyone's numbers of the last call of scalars, agree, same or split, until the
+                              next; all ranks of a process have one */
+    double alone[ZR_COMM_SCALARS]; /* the table at size 1 */
+    const void **pieces;           /* (size): what zr_comm_arrived_fn is given */
+    zr_comm_board *board;          /* this rank's; a group's ranks have the world's */
+    zr_comm_board **boards;        /* of the world's `n_boards` ranks; NULL: of another host, not seen from here */
     int n_boards;
     bool processes_seen; /* their numbers mean the same here: not in containers apart */
 };
 
 /** Make this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or
  *  by the next call. Pieces pass through it in chunks, in two halves by turns, so its size bounds
- *  no piece: at least ZR_COMM_STAGING_LEAST * size bytes (none at size 1) serve any. More makes
+ *  no piece: at least ZR_COMM_STAGING_LEAST * size bytes (none at size 1) serve any whose grain has
+ *  64 bytes or less. A longer grain wants 2 * size times its bytes, rounded up to 64. More makes
  *  fewer and longer chunks; a piece goes in one from 2 * size * piece_bytes (rounded up to 64) on, and
  *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
  *  is a buffer of constant size. On a host whose ranks outnumber its cores each chunk costs a
@@ -117,17 +123,20 @@ ZR_API ZR_NODISCARD zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_cop
 
 /** Everyone gets its piece of everyone's buffer: fn is given rank r's bytes
  *  [send + rank*stride, + piece) of every r, stretch by stretch, while the next ones are on their
- *  way. No rank's own piece of `send` is read by a peer, so fn may write its result there; what is
- *  for the peers must stay until the call returns, and no longer. Needs staging.
+ *  way. A grain is what fn reads as one: an element, or a record of several. A piece has a whole
+ *  number of them, and so has each stretch. No rank's own piece of `send` is read by a peer, so fn
+ *  may write its result there; what is for the peers must stay until the call returns, and no longer.
+ *  Needs staging.
  *  Traffic: (size-1) * piece_bytes, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
-                                               int64_t piece_bytes, zr_comm_arrived_fn fn, void *arg);
+                                               int64_t piece_bytes, int64_t grain_bytes, zr_comm_arrived_fn fn,
+                                               void *arg);
 
-/** The owner alone gets everyone's `send` (piece). fn is called there only, and may be NULL elsewhere.
- *  Its own `send` is read by no peer; the others' must stay until the call returns. Needs staging.
+/** The owner alone gets everyone's `send` (piece), in grains as in an exchange. fn is called there only, and may be
+ *  NULL elsewhere. Its own `send` is read by no peer; the others' must stay until the call returns. Needs staging.
  *  Traffic: (size-1) * piece_bytes on the owner, reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
-                                              zr_comm_arrived_fn fn, void *arg);
+                                              int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 
 /** What others call a reduce-scatter: NCCL's own, to measure an exchange and its sum against. Of everyone's `data`
  *  (size, piece_elems) row r is summed into rank r's; the other rows stay as they are. NCCL adds in this type
@@ -146,8 +155,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 
-/** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. Traffic: (size-1)*n*8, all_reduce. */
-#define ZR_COMM_SCALARS 48
+/** all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. comm->table has the same, and NULL for `all` leaves them
+ *  there alone. Traffic: (size-1)*n*8, all_reduce. */
 ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all);
 
 /** Wait for all. No traffic is counted. */

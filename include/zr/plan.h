@@ -165,7 +165,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
 }
 
 /** Bytes of the staging memory for each rank, at least: comm moves pieces through it in chunks, in two halves by
- *  turns, each of 64 bytes or more. */
+ *  turns, each of 64 bytes or more: there is room for a grain of comm's calls, which is an element here. */
 #define ZR_STAGING_LEAST 128
 
 /** F32 elements of the host's memory through which states are filled and read. */
@@ -573,6 +573,10 @@ ZR_API zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int proces
 
 /** Return the index of a rank's own shard among a unit's N. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
+
+/** Return the rank that has a shard for its own; of the ranks that share layers, each of which has one of its own part,
+ * the one of this place in ZR_GROUP_TENSOR. */
+ZR_API int zr_plan_rank_of(const zr_plan *plan, int shard, int place);
 
 /** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
  * border; 0 where the layout has not that border. */

@@ -42,7 +42,7 @@ zr_status cli_own_dir_make(zr_config *config, zr_comm *comm)
     ZR_TRY(st);
     if (comm) {
         double mine = number;
-        ZR_TRY(zr_comm_scalars(comm, &mine, 1, comm->table));
+        ZR_TRY(zr_comm_scalars(comm, &mine, 1, NULL));
         number = (int)comm->table[0];
     }
     numbered(config->train.output_dir, number, path);

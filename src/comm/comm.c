@@ -10,35 +10,21 @@
 /* A failure's text travels in the bytes of one call of scalars; the rest is cut. */
 #define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
 
-zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size)
+zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
+                        const int *names)
 {
-    *comm = (zr_comm){.ops = ops, .transport = transport, .rank = rank, .size = size};
+    *comm = (zr_comm){.ops = ops, .transport = transport, .rank = rank, .size = size, .world_ranks = names};
     comm->local_rank = rank;
     comm->local_size = size;
-    comm->table = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
     comm->pieces = zr_alloc((size_t)size * sizeof *comm->pieces);
-    comm->world_ranks = zr_alloc((size_t)size * sizeof *comm->world_ranks);
-    comm->order = zr_alloc((size_t)size * sizeof *comm->order);
-    ZR_CHECK(comm->table && comm->pieces && comm->world_ranks && comm->order, ZR_ERR_MEMORY,
-             "no memory for the tables of %d ranks", size);
-    for (int r = 0; r < size; r++) comm->world_ranks[r] = r;
+    ZR_CHECK(comm->pieces, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     return ZR_OK;
-}
-
-void zr__comm_name_ranks(zr_comm *sub, const zr_comm *comm, const zr__group *group)
-{
-    for (int r = 0; r < group->size; r++) sub->world_ranks[r] = comm->world_ranks[group->ranks[r]];
 }
 
 void zr__comm_finish(zr_comm *comm)
 {
-    zr_free(comm->table);
     zr_free(comm->pieces);
-    zr_free(comm->world_ranks);
-    zr_free(comm->order);
-    comm->table = NULL;
     comm->pieces = NULL;
-    comm->world_ranks = comm->order = NULL;
 }
 
 /* As messages name it. */
@@ -62,6 +48,29 @@ static zr_status check_staging(const zr_comm *comm)
     ZR_CHECK(comm->size == 1 || comm->staging_bytes / ZR_COMM_STAGING_LEAST >= comm->size, ZR_ERR_ARG,
              "%" PRId64 " bytes of staging for %d ranks; call zr_comm_staging with at least %d for each",
              comm->staging_bytes, comm->size, ZR_COMM_STAGING_LEAST);
+    return ZR_OK;
+}
+
+static zr_status check_grain(int64_t piece_bytes, int64_t grain_bytes)
+{
+    ZR_CHECK(grain_bytes >= 1, ZR_ERR_ARG, "a grain of %" PRId64 " bytes; at least 1 is wanted", grain_bytes);
+    ZR_CHECK(piece_bytes % grain_bytes == 0, ZR_ERR_ARG,
+             "a piece of %" PRId64 " bytes in grains of %" PRId64
+             ", which do not divide it; end the piece with its last grain",
+             piece_bytes, grain_bytes);
+    return ZR_OK;
+}
+
+zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes, int64_t *chunk_bytes)
+{
+    ZR_CHECK(grain_bytes <= room_bytes, ZR_ERR_ARG,
+             "a grain of %" PRId64 " bytes, but chunks have room for %" PRId64 " (%" PRId64
+             " bytes of staging for %d ranks); make the grain shorter, or the staging longer (zr_comm_staging)",
+             grain_bytes, room_bytes, comm->staging_bytes, comm->size);
+    const int64_t shared = grain_bytes & -grain_bytes; /* the power of two in it */
+    const int64_t both = shared < ZR__COMM_ALIGN_BYTES ? grain_bytes * (ZR__COMM_ALIGN_BYTES / shared) : grain_bytes;
+    const int64_t unit = both <= room_bytes ? both : grain_bytes;
+    *chunk_bytes = room_bytes / unit * unit;
     return ZR_OK;
 }
 
@@ -107,7 +116,7 @@ static zr_status take(void *arg, int64_t first_byte, int64_t bytes, const void *
 
 /* The checked call: every rank's piece to rank `to`, or to all. */
 static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                          zr_comm_arrived_fn fn, void *arg)
+                          int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
@@ -115,31 +124,33 @@ static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t strid
         return fn(arg, 0, piece_bytes, comm->pieces);
     }
     taker t = {.fn = fn, .arg = arg};
-    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, take, &t);
+    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, take, &t);
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
     ZR_TRY(st);
     return ZR_OK;
 }
 
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           zr_comm_arrived_fn fn, void *arg)
+                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     ZR_CHECK(comm && fn && (send || piece_bytes == 0), ZR_ERR_ARG, "zr_comm_exchange was given a NULL pointer");
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
+    ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, fn, arg);
+    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
 }
 
-zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, zr_comm_arrived_fn fn,
-                          void *arg)
+zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, int64_t grain_bytes,
+                          zr_comm_arrived_fn fn, void *arg)
 {
     ZR_CHECK(comm && (fn || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
              "zr_comm_collect was given a NULL pointer");
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
+    ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
     /* With a stride of 0 the piece for any rank is all of `send`. */
-    return exchange(comm, owner, send, 0, piece_bytes, fn, arg);
+    return exchange(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
 zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)
@@ -216,19 +227,21 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 /* ---- scalars --------------------------------------------------------------------------------- */
 
 /* For agree and same too, whose bytes are not traffic. */
-static zr_status scalars(zr_comm *comm, const double *mine, int n, double *all)
+static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
-    if (comm->size > 1) return comm->ops->scalars(comm, mine, n, all);
-    memmove(all, mine, (size_t)n * sizeof *all);
+    if (comm->size > 1) return comm->ops->scalars(comm, mine, n);
+    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* which may be the last table */
+    comm->table = comm->alone;
     return ZR_OK;
 }
 
 zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
 {
-    ZR_CHECK(comm && mine && all, ZR_ERR_ARG, "zr_comm_scalars was given a NULL pointer");
+    ZR_CHECK(comm && mine, ZR_ERR_ARG, "zr_comm_scalars was given a NULL pointer");
     ZR_CHECK(n >= 1 && n <= ZR_COMM_SCALARS, ZR_ERR_ARG, "%d scalars in one call; 1 to %d are possible", n,
              ZR_COMM_SCALARS);
-    ZR_TRY(scalars(comm, mine, n, all));
+    ZR_TRY(scalars(comm, mine, n));
+    if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
     /* Here, since the scalars of agree and same are not traffic. */
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
@@ -249,7 +262,7 @@ static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, 
                                char *their_text)
 {
     double code = (double)mine;
-    ZR_TRY(scalars(comm, &code, 1, comm->table));
+    ZR_TRY(scalars(comm, &code, 1));
     *first = -1;
     for (int r = comm->size - 1; r >= 0; r--)
         if (comm->table[r] != (double)ZR_OK) *first = r;
@@ -257,7 +270,7 @@ static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, 
     *status = (zr_status)comm->table[*first];
     double bytes[ZR_COMM_SCALARS];
     memcpy(bytes, text, TEXT_BYTES);
-    ZR_TRY(scalars(comm, bytes, ZR_COMM_SCALARS, comm->table));
+    ZR_TRY(scalars(comm, bytes, ZR_COMM_SCALARS));
     memcpy(their_text, comm->table + *first * ZR_COMM_SCALARS, TEXT_BYTES);
     return ZR_OK;
 }
@@ -303,6 +316,14 @@ static int usual_rank(const zr_comm *comm)
     return usual;
 }
 
+/* The first rank that has another number; size: there is none. */
+static int odd_rank(const zr_comm *comm, uint64_t number)
+{
+    int r = 0;
+    while (r < comm->size && number_of(comm, r) == number) r++;
+    return r;
+}
+
 static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size_t bytes)
 {
     size_t at = 0;
@@ -328,11 +349,11 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
 {
     ZR_CHECK(comm && what, ZR_ERR_ARG, "zr_comm_same was given a NULL pointer");
     double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
-    ZR_TRY(scalars(comm, halves, 2, comm->table));
-    int usual = usual_rank(comm), odd = 0;
-    uint64_t wanted = number_of(comm, usual);
-    while (odd < comm->size && number_of(comm, odd) == wanted) odd++;
-    if (odd == comm->size) return ZR_OK;
+    ZR_TRY(scalars(comm, halves, 2));
+    if (odd_rank(comm, mine) == comm->size) return ZR_OK;
+    const int usual = usual_rank(comm);
+    const uint64_t wanted = number_of(comm, usual);
+    const int odd = odd_rank(comm, wanted);
     char list[200], theirs[24], usually[24];
     list_odd_ranks(comm, wanted, list, sizeof list);
     return ZR_FAIL(
@@ -345,19 +366,41 @@ zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* The ranks of this color by key, then rank. Everyone's color and key stand in the table. */
-static zr__group find_group(zr_comm *comm, int color)
+/* Everyone's color and key stand in the table. */
+static bool has_color(const zr_comm *comm, int r, int color)
 {
-    zr__group group = {.ranks = comm->order};
+    return comm->table[2 * r] == color;
+}
+
+/* Ranks of a group are in order of their keys, those of one key in their own. */
+static bool is_before(const zr_comm *comm, int a, int b)
+{
+    const double first = comm->table[2 * a + 1], second = comm->table[2 * b + 1];
+    return first < second || (first == second && a < b);
+}
+
+static zr__group find_group(const zr_comm *comm, int color)
+{
+    zr__group group = {.first = comm->rank, .color = color};
     for (int r = 0; r < comm->size && color >= 0; r++) {
-        if (comm->table[2 * r] != color) continue;
-        int at = group.size++;
-        for (; at > 0 && comm->table[2 * comm->order[at - 1] + 1] > comm->table[2 * r + 1]; at--)
-            comm->order[at] = comm->order[at - 1];
-        comm->order[at] = r;
+        if (!has_color(comm, r, color)) continue;
+        group.size++;
+        group.rank += is_before(comm, r, comm->rank);
+        if (is_before(comm, r, group.first)) group.first = r;
     }
-    while (group.rank < group.size && group.ranks[group.rank] != comm->rank) group.rank++;
     return group;
+}
+
+void zr__group_names(const zr_comm *comm, const zr__group *group, int *names)
+{
+    int n = 0;
+    for (int r = 0; r < comm->size; r++) {
+        if (!has_color(comm, r, group->color)) continue;
+        int at = n++;
+        for (; at > 0 && is_before(comm, r, names[at - 1]); at--) names[at] = names[at - 1];
+        names[at] = r;
+    }
+    for (int i = 0; i < n; i++) names[i] = comm->world_ranks[names[i]];
 }
 
 zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
@@ -365,8 +408,8 @@ zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
     ZR_CHECK(comm && sub, ZR_ERR_ARG, "zr_comm_split needs a communicator and a place for the new one");
     *sub = NULL;
     double mine[2] = {color, key};
-    ZR_TRY(scalars(comm, mine, 2, comm->table));
-    zr__group group = find_group(comm, color);
+    ZR_TRY(scalars(comm, mine, 2));
+    const zr__group group = find_group(comm, color);
     ZR_TRY(comm->ops->split(comm, &group, sub));
     return ZR_OK;
 }

@@ -156,12 +156,12 @@ typedef struct chunk {
 
 static int64_t half_bytes(const zr__comm_mpi *me)
 {
-    return zr__mpi_floor_aligned(me->staging_bytes / 2);
+    return zr__comm_floor_aligned(me->staging_bytes / 2);
 }
 
 static int64_t slot_bytes(const zr__comm_mpi *me)
 {
-    return zr__mpi_floor_aligned(half_bytes(me) / me->comm.size);
+    return zr__comm_slot(me->staging_bytes, me->comm.size);
 }
 
 static int64_t at_most(int64_t bytes, int64_t limit)
@@ -277,19 +277,21 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
 }
 
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           zr_comm_arrived_fn fn, void *arg)
+                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && zr__nccl_takes(me->nccl, send))
-        return zr__nccl_exchange(me->nccl, to, send, stride_bytes, piece_bytes, fn, arg);
-    int64_t slot = slot_bytes(me);
+        return zr__nccl_exchange(me->nccl, to, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
+    int64_t slot = slot_bytes(me), chunk_bytes;
+    ZR_TRY(zr__comm_chunk(comm, zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : slot, grain_bytes,
+                          &chunk_bytes));
     return move_pieces(me, &(move){.from = ZR__ALL,
                                    .to = to,
                                    .send = send,
                                    .send_stride = stride_bytes,
                                    .slot_stride = slot,
                                    .piece_bytes = piece_bytes,
-                                   .chunk_bytes = zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : slot,
+                                   .chunk_bytes = chunk_bytes,
                                    .fn = fn,
                                    .arg = arg});
 }
@@ -324,7 +326,7 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
 }
 
 /* As bytes: agree sends text this way, which must not be taken for numbers. */
-zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all)
+zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     int bytes = n * (int)sizeof *mine;
@@ -336,7 +338,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all)
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;
-    memcpy(all, received, (size_t)bytes * (size_t)comm->size);
+    comm->table = received;
     return ZR_OK;
 }
 

@@ -9,8 +9,6 @@
 #include <mpi.h>
 #include <pthread.h>
 
-#define ZR__MPI_ALIGN_BYTES 64
-
 /* What is on its way for one chunk. */
 typedef struct zr__flight {
     MPI_Request *request; /* (2 * size) */
@@ -23,9 +21,10 @@ typedef struct zr__comm_mpi {
     MPI_Comm all, node; /* node: the ranks that share a window with this one */
     int node_size;
     int *node_rank; /* (size): a rank's number in my node, -1 when remote */
+    int *names;     /* (size): comm.world_ranks */
     zr__flight flight[2];
     MPI_Status *statuses;   /* (2 * size) */
-    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's */
+    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's, which is comm.table */
     bool unfinished;        /* a collective of MPI's that was stopped may still come into `scalars` */
     int64_t chunk_bytes;    /* the longest message */
     MPI_Win shared_window;  /* of the barrier and, the world's, of boards */
@@ -46,11 +45,6 @@ typedef struct zr__comm_mpi {
     struct zr__comm_mpi *world;   /* what this and its parent come of; itself */
     pthread_mutex_t lock;         /* the world's: of everyone's `parts` */
 } zr__comm_mpi;
-
-static inline int64_t zr__mpi_floor_aligned(int64_t bytes)
-{
-    return bytes / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES;
-}
 
 /** All ranks or none: a node that is not all of them has remote ranks. */
 static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
@@ -93,11 +87,11 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window);
 /* Rows of the transport's table. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                           zr_comm_arrived_fn fn, void *arg);
+                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes);
 zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n, double *all);
+zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n);
 zr_status zr__mpi_barrier(zr_comm *comm);
 
 #endif

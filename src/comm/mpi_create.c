@@ -102,6 +102,7 @@ static void destroy_mpi(zr_comm *comm)
         zr_free(me->flight[half].peer);
     }
     zr_free(me->node_rank);
+    zr_free(me->names);
     pthread_mutex_destroy(&me->lock);
     zr__comm_finish(comm);
     zr_free(me);
@@ -145,7 +146,8 @@ static const zr_comm_ops ops_mpi = {
 /* All that needs no peer. */
 static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
-    ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size));
+    me->names = zr_alloc((size_t)size * sizeof *me->names);
+    ZR_TRY(zr__comm_init(&me->comm, &ops_mpi, "mpi", rank, size, me->names));
     if (!me->parent) me->boards = zr_alloc((size_t)size * sizeof *me->boards);
     me->node_rank = zr_alloc((size_t)size * sizeof *me->node_rank);
     for (int half = 0; half < 2; half++) {
@@ -155,7 +157,7 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     me->statuses = zr_alloc(2 * (size_t)size * sizeof *me->statuses);
     me->stagings = zr_alloc((size_t)size * sizeof *me->stagings);
     me->scalars = zr_alloc((1 + (size_t)size) * ZR_COMM_SCALARS * sizeof *me->scalars);
-    ZR_CHECK(me->node_rank && me->flight[0].request && me->flight[1].request && me->flight[0].peer &&
+    ZR_CHECK(me->names && me->node_rank && me->flight[0].request && me->flight[1].request && me->flight[0].peer &&
                  me->flight[1].peer && me->statuses && me->stagings && me->scalars && (me->parent || me->boards),
              ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
     if (!me->parent) me->boards[rank] = &me->own_board;
@@ -165,7 +167,7 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     return ZR_OK;
 }
 
-/* The world, or a part of `parent`. */
+/* The world, or a part of `parent`, whose ranks are still to be named. */
 static zr_status create(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
 {
     zr__comm_mpi *me = zr_alloc(sizeof *me);
@@ -236,7 +238,7 @@ static zr_status connect(zr__comm_mpi *me, int ranks_per_node)
 static zr_status connect_world(zr__comm_mpi *me, const zr__mpi_options *options)
 {
     int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
-    me->chunk_bytes = longest > ZR__MPI_ALIGN_BYTES ? zr__mpi_floor_aligned(longest) : ZR__MPI_ALIGN_BYTES;
+    me->chunk_bytes = longest > ZR__COMM_ALIGN_BYTES ? zr__comm_floor_aligned(longest) : ZR__COMM_ALIGN_BYTES;
     ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
     return connect(me, options->ranks_per_node);
 }
@@ -249,6 +251,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     zr__comm_mpi *me = NULL;
     ZR_TRY(create(NULL, rank, size, &me));
+    for (int r = 0; r < size; r++) me->names[r] = r;
     zr_status st = connect_world(me, options);
     if (st != ZR_OK) {
         destroy_mpi(&me->comm);
@@ -262,14 +265,13 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
 static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
 {
     MPI_Comm all = MPI_COMM_NULL;
-    int color = me ? group->ranks[0] : MPI_UNDEFINED;
+    int color = me ? group->first : MPI_UNDEFINED;
     int code;
     ZR__MPI_WAIT(parent, code, MPI_Comm_split(parent->all, color, group->rank, &all));
     if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
     if (!me) return ZR_OK;
     me->all = all;
     me->chunk_bytes = parent->chunk_bytes;
-    zr__comm_name_ranks(&me->comm, &parent->comm, group);
     return connect(me, 0);
 }
 
@@ -279,6 +281,7 @@ static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
     zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
     zr_status st = ZR_OK;
     if (group->size > 0) st = create(parent, group->rank, group->size, &part);
+    if (part) zr__group_names(comm, group, part->names);
     ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
     ZR_TRY_GOTO(st, zr_comm_agree(comm, connect_part(parent, part, group)), failed);
     if (!part) return ZR_OK;

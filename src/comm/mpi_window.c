@@ -15,7 +15,7 @@ static zr_status window_part(MPI_Win window, int r, unsigned char **part)
     int unit = 0;
     void *base = NULL;
     ZR__TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
-    *part = (unsigned char *)base + (-(uintptr_t)base & (ZR__MPI_ALIGN_BYTES - 1));
+    *part = (unsigned char *)base + (-(uintptr_t)base & (ZR__COMM_ALIGN_BYTES - 1));
     return ZR_OK;
 }
 
@@ -25,7 +25,7 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     void *base = NULL;
     ZR__TRY_MPI(MPI_Info_create(&info));
     MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* a hint: pages near the rank that touches them */
-    MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__MPI_ALIGN_BYTES - 1) / ZR__MPI_ALIGN_BYTES * ZR__MPI_ALIGN_BYTES);
+    MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__COMM_ALIGN_BYTES - 1) / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES);
     int code;
     ZR__MPI_WAIT(me, code, MPI_Win_allocate_shared(room, 1, info, me->node, &base, window));
     MPI_Info_free(&info);
@@ -48,7 +48,7 @@ static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *ta
     int unit = 0;
     void *base = NULL;
     ZR__TRY_MPI(MPI_Win_shared_query(window, r, &bytes, &unit, &base));
-    *taken = (int64_t)bytes - ZR__MPI_ALIGN_BYTES;
+    *taken = (int64_t)bytes - ZR__COMM_ALIGN_BYTES;
     if (*taken > wanted && *taken - wanted < page) *taken = wanted;
     return ZR_OK;
 }
@@ -65,7 +65,7 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
 /* A rank's part of what a node shares from the start. */
 typedef struct shared_part {
     zr__barrier barrier; /* the first rank's is everyone's */
-    _Alignas(ZR__MPI_ALIGN_BYTES) zr_comm_board board;
+    _Alignas(ZR__COMM_ALIGN_BYTES) zr_comm_board board;
 } shared_part;
 
 /* What all have filled in, all see. */

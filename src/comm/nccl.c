@@ -23,8 +23,6 @@
 
 #include "base/library.h"
 
-enum { ALIGN_BYTES = 64 };
-
 /* Of NCCL's end, which needs no peer: longer than it ever takes. */
 static const double END_SEC = 5;
 
@@ -268,7 +266,7 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     zr_comm *comm = me->comm;
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
-    ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION, comm->table));
+    ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
     ZR_TRY(check_gpus(me)); /* all see the same */
     return zr_comm_agree(comm, init(me));
 }
@@ -395,13 +393,15 @@ static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
 }
 
 zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                            zr_comm_arrived_fn fn, void *arg)
+                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     zr_comm *comm = me->comm;
-    const int64_t slot = me->staging_bytes / (comm->size - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    const int64_t slot = zr__comm_floor_aligned(me->staging_bytes / (comm->size - 1));
+    int64_t chunk;
+    ZR_TRY(zr__comm_chunk(comm, slot, grain_bytes, &chunk));
     ZR_TRY(check(me));
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
-        bytes = piece_bytes - at < slot ? piece_bytes - at : slot;
+        bytes = piece_bytes - at < chunk ? piece_bytes - at : chunk;
         const unsigned char *from = (const unsigned char *)send + at;
         place_slots(me, from + comm->rank * stride_bytes, slot);
         ZR_TRY(finish(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));

@@ -4,6 +4,7 @@
 typedef struct comm_self {
     zr_comm comm;
     zr_comm_board board, *boards;
+    int name;
 } comm_self;
 
 static void destroy_self(zr_comm *comm)
@@ -48,7 +49,7 @@ zr_status zr_comm_create_self(zr_comm **comm)
     *comm = NULL;
     comm_self *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
-    zr_status st = zr__comm_init(&me->comm, &ops_self, "self", 0, 1);
+    zr_status st = zr__comm_init(&me->comm, &ops_self, "self", 0, 1, &me->name);
     if (st != ZR_OK) {
         destroy_self(&me->comm);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

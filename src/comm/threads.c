@@ -27,9 +27,8 @@ typedef struct team team;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn; /* which of the two rows of scalars is next; equal on all ranks */
+    unsigned turn; /* which of the two tables of scalars is next; equal on all ranks */
     void *lent;    /* what peers use between the two barriers of a call; only `out` is written */
-    double scalars[2][ZR_COMM_SCALARS];
 } comm_threads;
 
 /* The ranks of one communicator: all of the team, or what was split off another. */
@@ -39,6 +38,8 @@ struct group {
     zr__barrier barrier;
     _Atomic int borrowers; /* ranks that use their peers' memory, or are about to */
     int size;
+    int *names;           /* (size): the ranks' numbers in the world */
+    double *table[2];     /* (size, ZR_COMM_SCALARS), by turns */
     comm_threads ranks[]; /* (size) */
 };
 
@@ -119,10 +120,14 @@ static zr_status take_back(comm_threads *me)
     return st;
 }
 
+/* One chunk, straight from where the pieces lie. A grain for which the staging has no room is refused nevertheless:
+ * what runs on threads runs on processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                                  zr_comm_arrived_fn fn, void *arg)
+                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     comm_threads *me = (comm_threads *)comm;
+    int64_t chunk_bytes;
+    ZR_TRY(zr__comm_chunk(comm, zr__comm_slot(comm->staging_bytes, comm->size), grain_bytes, &chunk_bytes));
     ZR_TRY(lend(me, send));
     if (zr__comm_is(to, comm->rank)) {
         for (int r = 0; r < comm->size; r++) {
@@ -169,16 +174,15 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Two rows in turn: whoever writes a row has passed the barrier of the call between, and so has
- * everyone who read that row. */
-static zr_status scalars_threads(zr_comm *comm, const double *mine, int n, double *all)
+/* Two tables by turns, which all ranks share: whoever writes into one has passed the barrier of the call between, to
+ * which everyone came who had read it. */
+static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
-    unsigned turn = me->turn++ & 1;
-    memcpy(me->scalars[turn], mine, (size_t)n * sizeof *mine);
+    double *table = me->group->table[me->turn++ & 1];
+    memcpy(table + comm->rank * n, mine, (size_t)n * sizeof *mine);
     ZR_TRY(meet(me));
-    for (int r = 0; r < comm->size; r++)
-        memcpy(all + r * n, me->group->ranks[r].scalars[turn], (size_t)n * sizeof *all);
+    comm->table = table;
     return ZR_OK;
 }
 
@@ -189,9 +193,8 @@ static zr_status barrier_threads(zr_comm *comm)
 
 static void leave_group(group *g, int rank)
 {
-    const int *names = g->ranks[0].comm.world_ranks;
     for (int r = 0; r < g->size; r++)
-        if (names[r] == rank) zr__barrier_leave(&g->barrier, r);
+        if (g->names[r] == rank) zr__barrier_leave(&g->barrier, r);
 }
 
 /* Nobody may wait for this rank of the world any more, in any group. */
@@ -249,6 +252,8 @@ static void free_group(group *g)
         zr_free(g->ranks[r].comm.staging);
         zr__comm_finish(&g->ranks[r].comm);
     }
+    for (int turn = 0; turn < 2; turn++) zr_free(g->table[turn]);
+    zr_free(g->names);
     zr_free(g);
 }
 
@@ -260,9 +265,13 @@ static zr_status create_group(team *t, int size, group **made)
     g->size = size;
     zr__barrier_init(&g->barrier, size, t->size);
     atomic_init(&g->borrowers, 0);
-    zr_status st = ZR_OK;
+    g->names = zr_alloc((size_t)size * sizeof *g->names);
+    for (int turn = 0; turn < 2; turn++) g->table[turn] = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
+    bool room = g->names && g->table[0] && g->table[1];
+    zr_status st = room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
+    ZR_TRY_GOTO(st, st, failed);
     for (int r = 0; r < size; r++) {
-        ZR_TRY_GOTO(st, zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size), failed);
+        ZR_TRY_GOTO(st, zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size, g->names), failed);
         g->ranks[r].group = g;
     }
     *made = g;
@@ -292,10 +301,8 @@ static void enlist(team *t, group *g)
 static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
 {
     ZR_TRY(create_group(me->group->team, of->size, made));
-    for (int r = 0; r < of->size; r++) {
-        zr__comm_name_ranks(&(*made)->ranks[r].comm, &me->comm, of);
-        show_on_board(&(*made)->ranks[r]);
-    }
+    zr__group_names(&me->comm, of, (*made)->names);
+    for (int r = 0; r < of->size; r++) show_on_board(&(*made)->ranks[r]);
     enlist(me->group->team, *made);
     return ZR_OK;
 }
@@ -308,9 +315,9 @@ static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub
     bool first = of->size > 0 && of->rank == 0;
     ZR_TRY(zr_comm_agree(comm, first ? make_group(me, of, &made) : ZR_OK));
     memcpy(&address, &made, sizeof made);
-    ZR_TRY(scalars_threads(comm, &address, 1, comm->table));
+    ZR_TRY(scalars_threads(comm, &address, 1));
     if (of->size == 0) return ZR_OK;
-    memcpy(&made, &comm->table[of->ranks[0]], sizeof made);
+    memcpy(&made, &comm->table[of->first], sizeof made);
     *sub = &made->ranks[of->rank].comm;
     return ZR_OK;
 }
@@ -394,7 +401,10 @@ zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
     for (int r = 0; r < size && st == ZR_OK; r++) t.boards[r] = &t.board[r];
     if (st == ZR_OK) st = create_group(&t, size, &world);
     ZR_TRY_GOTO(st, st, done);
-    for (int r = 0; r < size; r++) show_on_board(&world->ranks[r]);
+    for (int r = 0; r < size; r++) {
+        world->names[r] = r;
+        show_on_board(&world->ranks[r]);
+    }
     enlist(&t, world);
     ZR_TRY_GOTO(st, run_team(&t, world), done);
 done:

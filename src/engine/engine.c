@@ -23,11 +23,6 @@ static zr_status take_memory(zr_engine *e)
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr_plan_place(plan, g, e->comm->rank);
-    e->by_shard = zr_alloc(sizeof *e->by_shard * (size_t)plan->ranks);
-    ZR_CHECK(e->by_shard, ZR_ERR_MEMORY, "no memory for the tables of %d ranks", plan->ranks);
-    for (int r = 0; r < plan->ranks; r++)
-        e->by_shard[zr_plan_shard(plan, r) * plan->group[ZR_GROUP_TENSOR].size +
-                    zr_plan_place(plan, ZR_GROUP_TENSOR, r)] = r;
     return ZR_OK;
 }
 
@@ -191,7 +186,6 @@ void zr_engine_destroy(zr_engine **engine)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);
     if (e->memory[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->memory[ZR_SPACE_HOST]);
-    zr_free(e->by_shard);
     zr_free(e);
     *engine = NULL;
 }

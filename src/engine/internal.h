@@ -52,8 +52,6 @@ struct zr_engine {
     char *memory[ZR_SPACES];            /* STAGING: NULL, only comm touches it */
     int64_t taken_bytes[ZR_SPACES];     /* bytes really allocated for each */
     int place[ZR_GROUPS_MAX];           /* this rank's place in each group */
-    int32_t *by_shard;                  /* the rank that has the first shard of a unit, the second ...; of each shard
-                                           those of all ranks that share the layers */
     zr_queues queues;                   /* which streams share one */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];

@@ -125,6 +125,7 @@ zr_status zr__reduce(const zr__running *r)
     ZR_TRY(finish(r));
     if (r->step->nccl) return reduce_nccl(r);
     if (r->step->kind == ZR_STEP_REDUCE)
-        return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, sum_arrived, &running);
-    return zr_comm_exchange(comm_of(r), zr__at(r, 0), r->use->range.by.elems * wire, bytes, sum_arrived, &running);
+        return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, wire, sum_arrived, &running);
+    return zr_comm_exchange(comm_of(r), zr__at(r, 0), r->use->range.by.elems * wire, bytes, wire, sum_arrived,
+                            &running);
 }

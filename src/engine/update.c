@@ -111,12 +111,12 @@ typedef struct agreed {
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
-    const int n = zr_norm_scalars(false, r->step->rounds > 0);
+    const int n = zr_norm_scalars(false, r->step->rounds > 0), M = e->plan->group[ZR_GROUP_TENSOR].size;
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
-        sum.squares += all[(ptrdiff_t)n * e->by_shard[i]];
-        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) sum.loss += its[1]; /* the others have the same */
+        sum.squares += all[(ptrdiff_t)n * zr_plan_rank_of(e->plan, i / M, i % M)];
+        if (i % M == 0) sum.loss += its[1]; /* the others have the same */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }

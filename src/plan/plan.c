@@ -88,6 +88,13 @@ int zr_plan_shard(const zr_plan *plan, int rank)
            zr_plan_place(plan, ZR_GROUP_ACROSS, rank);
 }
 
+int zr_plan_rank_of(const zr_plan *plan, int shard, int place)
+{
+    const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
+    const int data = plan->two_levels ? shard % across * local + shard / across : shard;
+    return data * plan->group[ZR_GROUP_TENSOR].size + place;
+}
+
 /* Groups of ranks within the data axis. */
 static zr_status check_groups(const zr_layout *l)
 {

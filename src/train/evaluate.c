@@ -52,7 +52,7 @@ zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *lo
     zr_exact total = {0};
     zr_exact_pack(&part->sum, mine);
     mine[ZR_EXACT_LIMBS] = (double)part->tokens;
-    ZR_TRY(zr_comm_scalars(comm, mine, N, comm->table));
+    ZR_TRY(zr_comm_scalars(comm, mine, N, NULL));
     *tokens = 0;
     for (int rank = 0; rank < comm->size; rank++) {
         const double *other = comm->table + (size_t)N * (size_t)rank;

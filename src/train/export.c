@@ -309,7 +309,7 @@ zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *com
 {
     seen s = {graph_of(plan), INFINITY};
     ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, ZR_STATE_PARAM, look, &s)));
-    ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, comm->table));
+    ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, NULL));
     for (int r = 0; r < comm->size; r++) s.bad = fmin(s.bad, comm->table[r]);
     ZR_CHECK(s.bad == INFINITY, ZR_ERR_DIVERGED, "%s is not finite", zr_graph_param(s.graph, (int32_t)s.bad)->name);
     return ZR_OK;

@@ -48,9 +48,8 @@ zr_status zr__run_agree(zr__run *r, zr_status mine)
 /** Each of n numbers becomes its highest over the ranks. */
 zr_status zr__run_highest(zr__run *r, double *number, int n)
 {
-    const double *all = r->comm->table;
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, n, r->comm->table)));
-    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], all[i]);
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, n, NULL)));
+    for (int i = 0; i < n * r->comm->size; i++) number[i % n] = fmax(number[i % n], r->comm->table[i]);
     return ZR_OK;
 }
 

@@ -157,7 +157,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
 /* The first rank says whether there is time for one more. */
 static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
 {
-    ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, m->comm->table));
+    ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
     const int least = m->quick ? QUICK_RUNS : LEAST_RUNS;
     *more = done < least || (done < MOST_RUNS && m->comm->table[0] < (m->quick ? QUICK_SEC : MODEL_SEC));
     return ZR_OK;
@@ -467,7 +467,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
     bool alike = true;
-    ZR_TRY(zr_comm_scalars(comm, local, 2, comm->table));
+    ZR_TRY(zr_comm_scalars(comm, local, 2, NULL));
     const int each = (int)comm->table[0];
     for (int r = 0; r < comm->size; r++)
         alike = alike && comm->table[2 * r] == each && comm->table[2 * r + 1] == r % each;

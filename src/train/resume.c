@@ -47,7 +47,7 @@ zr_status zr__run_same_dir(zr__run *r)
     zr__host_name(mine.of.host, sizeof(mine.of.host));
     const int n = sizeof(mine.number) / sizeof(mine.number[0]);
     _Static_assert(sizeof(mine.number) >= sizeof(mine.of), "all of it travels");
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, mine.number, n, r->comm->table)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, mine.number, n, NULL)));
     memcpy(&its, r->comm->table, sizeof(its));
     bool same = r->comm->rank == 0 || sees_key(path, its.of.key);
     return zr__run_agree(r, same ? ZR_OK
@@ -254,7 +254,7 @@ static zr_status share(zr__run *r)
                               [NOISE_STEPS] = (double)from->noise.steps,
                               [NOISE_GRADIENT] = from->noise.gradient,
                               [NOISE_TRACE] = from->noise.trace};
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, r->comm->table)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, NULL)));
     const double *its = r->comm->table;
     r->resume.step = (int64_t)its[STEP];
     from->samples = (int64_t)its[SAMPLES];

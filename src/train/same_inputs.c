@@ -76,7 +76,7 @@ static uint64_t gathered(const zr_comm *comm, int rank)
 static zr_status gather(zr__run *r, uint64_t mine)
 {
     double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
-    return zr__run_agreed(r, zr_comm_scalars(r->comm, halves, 2, r->comm->table));
+    return zr__run_agreed(r, zr_comm_scalars(r->comm, halves, 2, NULL));
 }
 
 /** The first rank that has my file; *places: more than one file of this name is in use. */

@@ -26,7 +26,7 @@ enum { TOKEN, POSITION, GOES_ON, WORDS };
 static zr_status meet(zr__run *r, double words[WORDS])
 {
     ZR_TRY(zr__run_stop_asked(r));
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, words, WORDS, r->comm->table)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, words, WORDS, NULL)));
     memcpy(words, r->comm->table, WORDS * sizeof(*words));
     return ZR_OK;
 }

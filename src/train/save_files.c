@@ -194,12 +194,12 @@ typedef struct gathering {
     int64_t n_all;
 } gathering;
 
-/** `count`: of each rank. `send`: this rank's, `most` of them. */
+/** `count`: of each rank, on rank 0. `send`: this rank's, `most` of them. */
 static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
 {
     zr__run *r = s->run;
     arrival a = {g->all, most * g->size, r->comm->size};
-    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, on_list, &a)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
     for (int q = 0; g->all && q < r->comm->size; q++) {
         memmove(g->all + g->n_all * g->size, g->all + q * a.piece, (size_t)(g->size * count[q]));
         g->n_all += count[q];
@@ -207,31 +207,24 @@ static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_
     return ZR_OK;
 }
 
-static zr_status gather_counted(zr__save *s, gathering *g, const int64_t *count, const char *name)
-{
-    zr__run *r = s->run;
-    int64_t most = 1;
-    for (int q = 0; q < r->comm->size; q++) most = count[q] > most ? count[q] : most;
-    void *send = zr_alloc((size_t)(g->size * most));
-    if (r->comm->rank == 0) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
-    bool room = send && (g->all || r->comm->rank != 0);
-    zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
-    if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
-    if (st == ZR_OK) st = collect(s, g, count, most, send);
-    zr_free(send);
-    return st;
-}
-
 static zr_status gather(zr__save *s, gathering *g, const char *name)
 {
     zr__run *r = s->run;
+    const bool first = r->comm->rank == 0;
+    int64_t most = 1, *count = NULL;
     double mine = (double)g->n_mine;
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, r->comm->table)));
-    int64_t *count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, NULL)));
+    for (int q = 0; q < r->comm->size; q++) most = r->comm->table[q] > most ? (int64_t)r->comm->table[q] : most;
+    void *send = zr_alloc((size_t)(g->size * most));
+    if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
+    if (first) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
     for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
-    zr_status st = zr__run_agree(r, count ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d numbers", r->comm->size));
-    if (st == ZR_OK) st = gather_counted(s, g, count, name);
+    bool room = send && (!first || (count && g->all));
+    zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
+    if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
+    if (st == ZR_OK) st = collect(s, g, count, most, send);
     zr_free(count);
+    zr_free(send);
     return st;
 }
 

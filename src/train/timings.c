@@ -221,7 +221,7 @@ zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *m
 {
     for (int64_t first = 0; first < n; first += ZR_COMM_SCALARS) {
         const int some = (int)(n - first < ZR_COMM_SCALARS ? n - first : ZR_COMM_SCALARS);
-        ZR_TRY(zr_comm_scalars(comm, mine + first, some, comm->table));
+        ZR_TRY(zr_comm_scalars(comm, mine + first, some, NULL));
         for (int i = 0; i < some; i++) {
             double sum = 0.0, low = INFINITY, high = -INFINITY;
             for (int r = 0; r < comm->size; r++) {

@@ -116,17 +116,17 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
     double begin = 0.0;
     for (int round = 0; round < CLOCK_ROUNDS; round++) {
         double mine[2] = {zr_clock_sec(), 0.0};
-        ZR_TRY(zr_comm_scalars(comm, mine, 1, comm->table));
+        ZR_TRY(zr_comm_scalars(comm, mine, 1, NULL));
         double left = zr_clock_sec(), entered_0 = comm->table[0];
         mine[1] = left;
-        ZR_TRY(zr_comm_scalars(comm, mine, 2, comm->table));
+        ZR_TRY(zr_comm_scalars(comm, mine, 2, NULL));
         bound[0] = fmax(bound[0], mine[0] - comm->table[1]);
         bound[1] = fmin(bound[1], left - entered_0);
         begin = comm->table[0];
     }
     bool same = bound[0] <= 0.0 && bound[1] >= 0.0;
     double start = begin + (same ? 0.0 : 0.5 * (bound[0] + bound[1]));
-    ZR_TRY(zr_comm_scalars(comm, &start, 1, comm->table));
+    ZR_TRY(zr_comm_scalars(comm, &start, 1, NULL));
     memcpy(t->start_sec, comm->table, (size_t)comm->size * sizeof(double));
     return ZR_OK;
 }
@@ -256,7 +256,7 @@ static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, i
         int some = (int)(t->n[stream] - first < EVENTS_A_CALL ? t->n[stream] - first : EVENTS_A_CALL);
         const record *r = t->record[stream] + first;
         for (int i = 0; i < some; i++) memcpy(mine + NUMBERS * i, r[i].time, sizeof(r[i].time));
-        ZR_TRY(zr_comm_scalars(comm, mine, NUMBERS * some, comm->table));
+        ZR_TRY(zr_comm_scalars(comm, mine, NUMBERS * some, NULL));
         for (int rank = 0; comm->rank == 0 && !t->failed && rank < comm->size; rank++)
             for (int i = 0; i < some; i++)
                 add_event(t, rank, stream, &r[i], step, comm->table + NUMBERS * (rank * some + i));
