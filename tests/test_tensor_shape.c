@@ -17,6 +17,14 @@ static void types(void **state)
     assert_string_equal(zr_dtype_name(ZR_BF16), "BF16");
     assert_int_equal(zr_dtype_bytes(ZR_BF16), 2);
     assert_int_equal(zr_dtype_bytes(ZR_I32), 4);
+    assert_int_equal(zr_dtype_span(ZR_BF16, 3), 6);
+    assert_int_equal(zr_dtype_span(ZR_F32, 0), 0);
+    for (zr_dtype t = 0; t < ZR_DTYPES; t++) {
+        /* Shards are cut between records, and as many elements as a record has take one. */
+        assert_int_equal(ZR_SHARD_ALIGN % zr_dtype_grain(t), 0);
+        assert_int_equal(zr_dtype_span(t, zr_dtype_grain(t)), zr_dtype_bytes(t));
+        assert_int_equal(zr_dtype_span(t, 5 * zr_dtype_grain(t)), 5 * zr_dtype_bytes(t));
+    }
     assert_string_equal(zr_dtype_name(ZR_DTYPES), "unknown");
     assert_true(zr_dtype_is_float(ZR_F32) && zr_dtype_is_float(ZR_BF16) && zr_dtype_is_float(ZR_F16));
     assert_false(zr_dtype_is_float(ZR_I32) || zr_dtype_is_float(ZR_DTYPES));

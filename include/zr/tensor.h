@@ -11,14 +11,15 @@
 extern "C" {
 #endif
 
+/** Types: name, bytes of a record, elements of a record. A record is stored and sent as a whole. */
 #define ZR_DTYPE_LIST(X)                                                                                               \
-    X(F32, "F32", 4)                                                                                                   \
-    X(BF16, "BF16", 2)                                                                                                 \
-    X(F16, "F16", 2)                                                                                                   \
-    X(I32, "I32", 4)
+    X(F32, "F32", 4, 1)                                                                                                \
+    X(BF16, "BF16", 2, 1)                                                                                              \
+    X(F16, "F16", 2, 1)                                                                                                \
+    X(I32, "I32", 4, 1)
 
 typedef enum zr_dtype {
-#define ZR_DTYPE_ENUM(name, text, bytes) ZR_##name,
+#define ZR_DTYPE_ENUM(name, text, bytes, elems) ZR_##name,
     ZR_DTYPE_LIST(ZR_DTYPE_ENUM)
 #undef ZR_DTYPE_ENUM
         ZR_DTYPES
@@ -26,8 +27,12 @@ typedef enum zr_dtype {
 
 /** "F32" ..., as safetensors spells it. */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Bytes of one element. */
+/** Bytes of one element, of a type whose records have one; of a record. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
+/** Elements of a record. */
+ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
+/** Bytes of n elements, in whole records. */
+ZR_API int64_t zr_dtype_span(zr_dtype dtype, int64_t n);
 /** F32, BF16 or F16: what parameters, activations and gradients may be stored in. */
 ZR_API bool zr_dtype_is_float(zr_dtype dtype);
 

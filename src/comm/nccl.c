@@ -447,7 +447,7 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
 zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int64_t piece_elems)
 {
     const zr_comm *comm = me->comm;
-    const int64_t piece_bytes = piece_elems * zr_dtype_bytes(dtype);
+    const int64_t piece_bytes = zr_dtype_span(dtype, piece_elems);
     const ncclDataType_t type = dtype == ZR_F32 ? ncclFloat32 : dtype == ZR_BF16 ? ncclBfloat16 : ncclFloat16;
     ZR_TRY(check(me));
     const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,

@@ -22,7 +22,7 @@ char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_
 {
     zr_range range = use->range;
     if (use->each) range.by = (zr_stride){0}; /* on the group's first rank */
-    return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr__first(engine, &range) * zr_dtype_bytes(use->dtype);
+    return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }
 
 void *zr__result(const zr_engine *engine, int32_t index)

@@ -389,8 +389,8 @@ typedef struct extent {
 static extent bytes_of(const zr_schedule *s, const zr_use *use)
 {
     const zr_buffer *b = &s->buffer[use->buffer];
-    const int64_t size = zr_dtype_bytes(use->dtype), begin = b->offset + use->range.first * size;
-    return (extent){b->space, begin, begin + use->range.count * size};
+    const int64_t begin = b->offset + zr_dtype_span(use->dtype, use->range.first);
+    return (extent){b->space, begin, begin + zr_dtype_span(use->dtype, use->range.count)};
 }
 
 static bool share(const extent *a, const extent *b)
@@ -437,7 +437,7 @@ zr_status zr_engine_value(zr_engine *e, zr_schedule_kind kind, zr_value value, v
              "value %d of the %s schedule is not there any more: later ones have its bytes; have the model name it "
              "(zr_graph_output), and it stays",
              value, name[kind]);
-    reading r = {zr__use_at(e, s, use), out, use->range.count * zr_dtype_bytes(use->dtype)};
+    reading r = {zr__use_at(e, s, use), out, zr_dtype_span(use->dtype, use->range.count)};
     return zr__call(e, read_value, &r);
 }
 

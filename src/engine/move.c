@@ -23,11 +23,13 @@ zr_status zr__cast(const zr__running *r)
 
 zr_status zr__gather(const zr__running *r)
 {
-    const int64_t each = zr_dtype_bytes(r->use[1].dtype), bytes = r->count * each;
+    const zr_dtype dtype = r->use[1].dtype;
+    const int64_t bytes = zr_dtype_span(dtype, r->count);
     if (comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
     if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
     ZR_TRY(finish(r));
-    return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), r->use[1].range.by.elems * each, bytes);
+    return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), zr_dtype_span(dtype, r->use[1].range.by.elems),
+                              bytes);
 }
 
 zr_status zr__broadcast(const zr__running *r)
@@ -39,7 +41,7 @@ zr_status zr__broadcast(const zr__running *r)
     if (r->step->owner == e->place[r->step->group] && mine != place)
         ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->count));
     ZR_TRY(finish(r));
-    return zr_comm_broadcast(comm_of(r), r->step->owner, place, r->count * zr_dtype_bytes(dtype));
+    return zr_comm_broadcast(comm_of(r), r->step->owner, place, zr_dtype_span(dtype, r->count));
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -84,15 +86,20 @@ static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const 
     return ZR_OK;
 }
 
+static int64_t elems_in(zr_dtype dtype, int64_t bytes)
+{
+    return bytes / zr_dtype_bytes(dtype) * zr_dtype_grain(dtype);
+}
+
 static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr_use *sums = &r->use[SUMS];
-    int64_t wire = zr_dtype_bytes(r->use->dtype);
+    const zr_dtype wire = r->use->dtype;
     int n_pieces = r->step->nccl ? 1 : r->engine->plan->group[r->step->group].size;
-    chunk s = {first_byte / wire, bytes / wire};
+    chunk s = {elems_in(wire, first_byte), elems_in(wire, bytes)};
     if (r->step->rank_free_sums) return sum_rank_free(r, s, pieces, n_pieces);
-    char *place = zr__at(r, SUMS) + s.first * zr_dtype_bytes(sums->dtype);
-    return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, r->use->dtype, s.count);
+    char *place = zr__at(r, SUMS) + zr_dtype_span(sums->dtype, s.first);
+    return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, wire, s.count);
 }
 
 /* A chunk of everyone's pieces is here, and is while this runs. */
@@ -108,16 +115,17 @@ static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;
     char *gradient = zr__at(r, 0);
-    const void *mine = gradient + r->engine->place[r->step->group] * count * zr_dtype_bytes(r->use->dtype);
+    const void *mine = gradient + r->engine->place[r->step->group] * zr_dtype_span(r->use->dtype, count);
     ZR_TRY(zr_comm_reduce_scatter(comm_of(r), gradient, r->use->dtype, count));
     if (mine == zr__at(r, SUMS)) return ZR_OK;
-    return sum_chunk(r, 0, count * zr_dtype_bytes(r->use->dtype), &mine);
+    return sum_chunk(r, 0, zr_dtype_span(r->use->dtype, count), &mine);
 }
 
 zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
-    int64_t wire = zr_dtype_bytes(r->use->dtype), bytes = r->count * wire;
+    const zr_dtype wire = r->use->dtype;
+    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire); /* a record */
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);
@@ -125,7 +133,7 @@ zr_status zr__reduce(const zr__running *r)
     ZR_TRY(finish(r));
     if (r->step->nccl) return reduce_nccl(r);
     if (r->step->kind == ZR_STEP_REDUCE)
-        return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, wire, sum_arrived, &running);
-    return zr_comm_exchange(comm_of(r), zr__at(r, 0), r->use->range.by.elems * wire, bytes, wire, sum_arrived,
-                            &running);
+        return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, grain, sum_arrived, &running);
+    return zr_comm_exchange(comm_of(r), zr__at(r, 0), zr_dtype_span(wire, r->use->range.by.elems), bytes, grain,
+                            sum_arrived, &running);
 }

@@ -21,7 +21,7 @@ static zr_status put_param(const zr__running *r, const zr_param_info *param)
         const int64_t whole = zr__whole_of(e, param, at, &n);
         if (whole < 0) continue; /* padding */
         ZR_CHECK(!e->saving.gone, ZR_ERR_STOPPED, "the engine is gone");
-        const char *from = zr__at(r, 0) + (at - zr__first(e, range)) * zr_dtype_bytes(r->use->dtype);
+        const char *from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
         if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n));
         ZR_TRY(r->device->ops->finish(r->device));
         const void *out = in_place ? zr__at(r, 1) : from;

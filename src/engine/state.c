@@ -19,7 +19,7 @@ static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
 static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
 {
     int64_t at = element - zr__first(e, &state->range);
-    return zr__buffer(e, &e->plan->persistent[state->buffer]) + at * zr_dtype_bytes(state->dtype);
+    return zr__buffer(e, &e->plan->persistent[state->buffer]) + zr_dtype_span(state->dtype, at);
 }
 
 zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)

@@ -21,7 +21,7 @@ static double bad_param(const zr__running *r, int use)
 /* Elements [first, end) of the unit, which the step's range has from `begin` on. */
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
-    const void *x = zr__at(r, 0) + (first - begin) * zr_dtype_bytes(r->use->dtype);
+    const void *x = zr__at(r, 0) + zr_dtype_span(r->use->dtype, first - begin);
     return r->device->ops->square(r->device, x, r->use->dtype, end - first, r->step->rank_free_sums, first,
                                   (zr_square *)zr__at(r, 1));
 }
@@ -214,7 +214,7 @@ zr_status zr__norm(const zr__running *r)
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;
-    return zr__at(r, use) + (first - begin) * zr_dtype_bytes(r->use[use].dtype);
+    return zr__at(r, use) + zr_dtype_span(r->use[use].dtype, first - begin);
 }
 
 /* One stretch for each parameter that the range meets: weight decay differs between them. A parameter that the graph

@@ -25,7 +25,7 @@ static void replace_batch(const zr__running *r)
     const zr_graph *g = e->plan->graph[e->kind];
     for (int32_t i = 0; i < zr_graph_inputs(g); i++) {
         const zr_use *given = &r->use[2 * i + 1];
-        memset(r->bound->input[i], 0, (size_t)(given->range.count * zr_dtype_bytes(given->dtype)));
+        memset(r->bound->input[i], 0, (size_t)(zr_dtype_span(given->dtype, given->range.count)));
     }
     if (e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
 }
@@ -48,7 +48,7 @@ static zr_status run_batch(const zr__running *r)
     }
     for (int32_t i = 0; i < zr_graph_inputs(e->plan->graph[e->kind]); i++) {
         const zr_use *place = &r->use[2 * i];
-        int64_t bytes = place->range.count * zr_dtype_bytes(place->dtype);
+        int64_t bytes = zr_dtype_span(place->dtype, place->range.count);
         ZR_TRY(r->device->ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
     }
     return ZR_OK;
@@ -62,13 +62,13 @@ static zr_status run_op(const zr__running *r)
 
 static zr_status run_zero(const zr__running *r)
 {
-    return r->device->ops->fill(r->device, zr__at(r, 0), 0, r->use->range.count * zr_dtype_bytes(r->use->dtype));
+    return r->device->ops->fill(r->device, zr__at(r, 0), 0, zr_dtype_span(r->use->dtype, r->use->range.count));
 }
 
 static zr_status run_copy(const zr__running *r)
 {
     return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0),
-                                r->use->range.count * zr_dtype_bytes(r->use->dtype));
+                                zr_dtype_span(r->use->dtype, r->use->range.count));
 }
 
 static zr_status run_loss(const zr__running *r)

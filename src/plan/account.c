@@ -130,9 +130,9 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
     case ZR_MOVE_COLLECT:
-        return others * step->range.count * zr_dtype_bytes(s->use[step->uses + traits.pieces].dtype);
+        return others * zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
     case ZR_MOVE_BROADCAST:
-        return step->range.count * zr_dtype_bytes(s->use[step->uses + traits.pieces].dtype);
+        return zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
     case ZR_MOVE_SCALARS:
         return others * (int64_t)sizeof(double) *
                (norm ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0) : ZR_AGREE_SCALARS);

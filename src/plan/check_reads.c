@@ -51,10 +51,10 @@ typedef struct state {
 
 /* ---- spots ------------------------------------------------------------------------------------- */
 
-static void add_stride(const zr_plan *plan, spot *at, zr_stride by, int64_t elem_bytes, bool each)
+static void add_stride(const zr_plan *plan, spot *at, zr_stride by, zr_dtype dtype, bool each)
 {
     if (by.elems == 0 || plan->group[by.group].size == 1) return;
-    const stride its = {by.elems * elem_bytes, by.group, each};
+    const stride its = {zr_dtype_span(dtype, by.elems), by.group, each};
     bool first = at->n_strides == 1 && its.group < at->by[0].group;
     if (first) at->by[1] = at->by[0];
     at->by[first ? 0 : at->n_strides] = its;
@@ -65,11 +65,10 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
 {
     spot at = {.buffer = use->buffer, .summed = summed, .end = p->s->buffer[use->buffer].bytes};
     if (use->range.count == 0) return at;
-    const int64_t bytes = zr_dtype_bytes(use->dtype);
-    at.begin = use->range.first * bytes;
-    at.end = at.begin + use->range.count * bytes;
-    add_stride(p->plan, &at, use->range.by, bytes, use->each);
-    add_stride(p->plan, &at, use->range.outer, bytes, false);
+    at.begin = zr_dtype_span(use->dtype, use->range.first);
+    at.end = at.begin + zr_dtype_span(use->dtype, use->range.count);
+    add_stride(p->plan, &at, use->range.by, use->dtype, use->each);
+    add_stride(p->plan, &at, use->range.outer, use->dtype, false);
     return at;
 }
 
@@ -204,15 +203,16 @@ static zr_status note_gaps(state *k, int32_t unit)
     const zr_unit_info *info = zr_graph_unit_info(g, unit);
     const zr_plan_unit *u = &k->p->plan->unit[unit];
     if (u->grad.buffer == ZR_NONE || k->p->plan->grad_group != ZR_GROUP_SELF) return ZR_OK;
-    const int64_t bytes = zr_dtype_bytes(u->grad.dtype);
+    const zr_dtype dtype = u->grad.dtype;
     int64_t end = 0;
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
         if (param->grad == ZR_NONE) continue;
-        ZR_TRY(note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = param->unit_offset * bytes}));
-        end = (param->unit_offset + zr_shape_elems(&param->shape)) * bytes;
+        ZR_TRY(
+            note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, param->unit_offset)}));
+        end = zr_dtype_span(dtype, param->unit_offset + zr_shape_elems(&param->shape));
     }
-    return note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = u->padded_elems * bytes});
+    return note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, u->padded_elems)});
 }
 
 static zr_status note_beginning(state *k, bool stale)
@@ -284,7 +284,7 @@ static zr_status check_results(const state *k)
     spot at = {.buffer = p->plan->verdict, .end = sizeof(zr_verdict)};
     if (p->kind == ZR_SCHEDULE_DECODE) {
         const zr_type *type = &zr_graph_value(p->graph, zr_graph_get_output(p->graph))->type;
-        at = (spot){.buffer = p->plan->output, .end = zr_shape_elems(&type->shape) * zr_dtype_bytes(type->dtype)};
+        at = (spot){.buffer = p->plan->output, .end = zr_dtype_span(type->dtype, zr_shape_elems(&type->shape))};
     }
     bool wanted = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_DECODE;
     ZR_CHECK(!wanted || is_written(k, &at), ZR_ERR_INTERNAL,

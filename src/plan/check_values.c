@@ -22,7 +22,7 @@ zr_status zr__check_ranges(const zr__proof *p)
             if (use->buffer == ZR_NONE || use->range.count == 0) continue;
             const zr_buffer *buffer = &p->s->buffer[use->buffer];
             const zr_range range = use->range;
-            int64_t end = (outermost(p->plan, &range, 1) + range.count) * zr_dtype_bytes(use->dtype);
+            int64_t end = zr_dtype_span(use->dtype, outermost(p->plan, &range, 1) + range.count);
             ZR_CHECK(outermost(p->plan, &range, -1) >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
                      "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,
                      (long long)buffer->bytes);
@@ -38,8 +38,8 @@ zr_status zr__check_ranges(const zr__proof *p)
 /* The bytes of a use. */
 static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
 {
-    *begin = use->range.first * zr_dtype_bytes(use->dtype);
-    *end = *begin + use->range.count * zr_dtype_bytes(use->dtype);
+    *begin = zr_dtype_span(use->dtype, use->range.first);
+    *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
 /* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before `end_step`

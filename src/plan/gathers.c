@@ -67,7 +67,7 @@ void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace
         int64_t elems = plan->unit[f->unit].padded_elems;
         if (!allowed(g, &plan->layout, f, segment, elems)) break;
         f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, f->unit, "gathered parameters",
-                                    elems * zr_dtype_bytes(plan->layout.dtype));
+                                    zr_dtype_span(plan->layout.dtype, elems));
         zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
         g->live_elems += elems;
         g->gone_elems[f->to] += elems;

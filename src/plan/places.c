@@ -6,7 +6,7 @@
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
-    return pieces ? zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size * zr_dtype_bytes(v->type.dtype)
+    return pieces ? zr_dtype_span(v->type.dtype, zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size)
                   : zr__value_bytes(v);
 }
 
@@ -18,7 +18,7 @@ static int32_t instance_of(const zr__writing *w, zr_value value)
 
 int64_t zr__value_bytes(const zr_value_info *v)
 {
-    return zr_shape_elems(&v->type.shape) * zr_dtype_bytes(v->type.dtype);
+    return zr_dtype_span(v->type.dtype, zr_shape_elems(&v->type.shape));
 }
 
 zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)
@@ -34,7 +34,7 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
 {
     const zr_plan *plan = w->list.plan;
     if (w->grad_buffer[unit] == ZR_NONE) {
-        int64_t bytes = plan->unit[unit].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
+        int64_t bytes = zr_dtype_span(plan->layout.wire_dtype, plan->unit[unit].padded_elems);
         w->grad_buffer[unit] = zr__grad_transient(plan) ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD,
                                                                           unit, "unit gradient", bytes)
                                                         : plan->unit[unit].grad.buffer;

@@ -36,7 +36,7 @@ static double touched_bytes(const zr_schedule *s, const zr_step *step)
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &s->use[u];
         if (use->buffer == ZR_NONE || s->buffer[use->buffer].space != ZR_SPACE_DEVICE) continue;
-        double range = (double)use->range.count * (double)zr_dtype_bytes(use->dtype);
+        double range = (double)zr_dtype_span(use->dtype, use->range.count);
         bytes += (use->reads + use->writes) * (use->range.count ? range : (double)s->buffer[use->buffer].bytes);
     }
     return bytes;
@@ -94,7 +94,7 @@ double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_
 int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    return use->range.count * zr_dtype_bytes(use->dtype);
+    return zr_dtype_span(use->dtype, use->range.count);
 }
 
 static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)

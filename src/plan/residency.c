@@ -99,7 +99,7 @@ static void fetch(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
         if (!c->away[i]) continue;
-        const int64_t bytes = count_of(c, bucket) * zr_dtype_bytes(c->use[i].dtype);
+        const int64_t bytes = zr_dtype_span(c->use[i].dtype, count_of(c, bucket));
         c->place[bucket % 2][i] =
             zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
         const zr__id copy = write_copy(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));

@@ -199,7 +199,7 @@ static void write_keep(zr__writing *w, int32_t run)
         to.range.count = piece;
     }
     to.buffer = w->kept[of->value] = zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT,
-                                                     of->unit, "checkpoint", to.range.count * zr_dtype_bytes(to.dtype));
+                                                     of->unit, "checkpoint", zr_dtype_span(to.dtype, to.range.count));
     zr__id step = zr__list_step(l, ZR_STEP_COPY, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit);
     zr__list_use(l, step, from);
     zr__list_use(l, step, to);
@@ -219,7 +219,7 @@ static void write_restore(zr__writing *w, int32_t run)
                   ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
     from.range.count = piece;
     to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint",
-                                piece * ranks * zr_dtype_bytes(to.dtype));
+                                zr_dtype_span(to.dtype, piece * ranks));
     zr__id step = ZR_NONE;
     if (host) {
         step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);

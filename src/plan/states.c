@@ -49,7 +49,7 @@ static zr_status keep(zr_plan *plan, zr_category category, int32_t unit, const c
     const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
                            : category == ZR_CATEGORY_GRAD ? home->grad
                                                           : home->optim;
-    return zr__plan_persistent(plan, space, category, unit, what, state->range.count * zr_dtype_bytes(dtype),
+    return zr__plan_persistent(plan, space, category, unit, what, zr_dtype_span(dtype, state->range.count),
                                &state->buffer);
 }
 
@@ -182,28 +182,30 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of an element that is gathered: of parameters, of sums where all ranks get them, or of the larger. */
-static int64_t gathered_bytes(const zr_plan *plan)
+/* The type of what is gathered: of parameters, of sums where all ranks get them, or the larger one. */
+static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     bool params = plan->optim_group != ZR_GROUP_SELF || !l->train, sums = l->train && zr__all_get_sums(plan);
-    int64_t param = zr_dtype_bytes(l->dtype), sum = zr_dtype_bytes(plan->sum_f32 ? ZR_F32 : l->wire_dtype);
-    return sums && (!params || sum > param) ? sum : param;
+    const zr_dtype param = l->dtype, sum = plan->sum_f32 ? ZR_F32 : l->wire_dtype;
+    const bool larger = zr_dtype_span(sum, ZR_SHARD_ALIGN) > zr_dtype_span(param, ZR_SHARD_ALIGN);
+    return sums && (!params || larger) ? sum : param;
 }
 
 /* The bytes of the largest bucket that any step moves, of the gradients of the whole model. */
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
-    int64_t wire = zr_dtype_bytes(plan->reduce_once ? ZR_F32 : l->wire_dtype), gathered = gathered_bytes(plan);
+    const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
     int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     *largest = *all = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         int64_t elems = u->padded_elems;
-        int64_t reduced = least(reduce, elems) * wire, whole = least(gather, elems) * gathered;
-        if (u->trains) *all += elems * wire;
+        const int64_t reduced = zr_dtype_span(wire, least(reduce, elems)),
+                      whole = zr_dtype_span(gathered, least(gather, elems));
+        if (u->trains) *all += zr_dtype_span(wire, elems);
         if (u->trains && reduced > *largest) *largest = reduced;
         if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
     }

@@ -13,12 +13,29 @@ const char *zr_dtype_name(zr_dtype dtype)
 int64_t zr_dtype_bytes(zr_dtype dtype)
 {
     static const int64_t size[] = {
-#define DTYPE_BYTES(id, text, bytes) bytes,
+#define DTYPE_BYTES(id, text, bytes, elems) bytes,
         ZR_DTYPE_LIST(DTYPE_BYTES)
 #undef DTYPE_BYTES
     };
     if ((unsigned)dtype >= ZR_DTYPES) return 0;
     return size[dtype];
+}
+
+int64_t zr_dtype_grain(zr_dtype dtype)
+{
+    static const int64_t grain[] = {
+#define DTYPE_GRAIN(id, text, bytes, elems) elems,
+        ZR_DTYPE_LIST(DTYPE_GRAIN)
+#undef DTYPE_GRAIN
+    };
+    if ((unsigned)dtype >= ZR_DTYPES) return 1;
+    return grain[dtype];
+}
+
+int64_t zr_dtype_span(zr_dtype dtype, int64_t n)
+{
+    const int64_t grain = zr_dtype_grain(dtype);
+    return (n + grain - 1) / grain * zr_dtype_bytes(dtype);
 }
 
 bool zr_dtype_is_float(zr_dtype dtype)

@@ -115,7 +115,7 @@ static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value 
     int64_t n = zr_shape_elems(&shape);
     tensor->dtype = info->type.dtype;
     tensor->shape = shape;
-    const int64_t bytes = n * zr_dtype_bytes(tensor->dtype);
+    const int64_t bytes = zr_dtype_span(tensor->dtype, n);
     void *made = NULL;
     ZR_TRY(device->ops->alloc(device, bytes, &tensor->data));
     if (!device->profile.facts.apart) {
