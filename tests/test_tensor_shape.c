@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "zr/tensor.h"
+#include "zr/plan.h"
 
 #include <math.h>
 #include <string.h>

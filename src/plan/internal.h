@@ -87,6 +87,7 @@ typedef struct zr__list {
     bool edited;              /* ids are not positions */
     zr__id first, end;        /* first step of the list, and the last */
     zr__id before;            /* where steps are put in; ZR_NONE: at the end */
+    zr_when when;             /* the rounds in which they run */
     zr__id newest;            /* step that was put in */
     zr__id last[ZR_STREAMS];  /* step of each stream at the end of the list */
     zr__id reduced[2];        /* the last step that reduces the newest reduced unit, and the one before */
@@ -217,7 +218,9 @@ typedef struct zr__decided {
     int32_t n_segments, n_instances;
     int32_t *last_use; /* instance -> last run that reads it; the program's end: needed after it; -1 */
     bool *checkpoint;  /* instance -> written by the forward pass and read by a replay that the policy asks for */
-    int32_t *due;      /* (passes, units): segment at whose end the unit is reduced in that pass */
+    int32_t *due;      /* (passes, units): segment at whose end the unit is reduced in that pass; -1: it is not */
+    int32_t
+        *consumed; /* likewise, at whose end its gradient dies in its update (zr_plan.consume_grad); -1: it does not */
 } zr__decided;
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
@@ -287,7 +290,6 @@ typedef struct zr__writing {
     int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
     int32_t n_instances;
     zr__id ended[2]; /* the last computing step of the segment before, and of the one before that */
-    bool pending;    /* the units reduced at the end of the segment before are still to be consumed */
 } zr__writing;
 
 int64_t zr__value_bytes(const zr_value_info *value);

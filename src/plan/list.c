@@ -114,8 +114,14 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             ZR__STEPS_MAX, l->plan->layout.ranks);
     if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
     zr__id id = l->n++;
-    l->step[id] =
-        (zr_step){.kind = kind, .stream = stream, .unit = unit, .op = -1, .owner = -1, .slot = -1, .uses = l->n_uses};
+    l->step[id] = (zr_step){.kind = kind,
+                            .stream = stream,
+                            .when = l->when,
+                            .unit = unit,
+                            .op = -1,
+                            .owner = -1,
+                            .slot = -1,
+                            .uses = l->n_uses};
     link_in(l, id);
     l->newest = id;
     if (l->before == ZR_NONE) l->last[stream] = id;

@@ -110,13 +110,6 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
-/* All that was written behind step `before`. */
-static void set_when(zr__list *l, zr__id before, zr_when when)
-{
-    for (zr__id id = l->status == ZR_OK ? l->newest : before; id != before; id = l->link[id].prev)
-        l->step[id].when = when;
-}
-
 void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -140,19 +133,17 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     }
     const zr_state target = whole_in(u, buffer, plan->layout.dtype);
     const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
-    zr__id before = l->newest;
     if (first) {
+        l->when = ZR_WHEN_FIRST;
         zr__write_gather(l, unit, buffer, pace);
         zr__id copy = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMM, unit);
         zr__list_newest(l)->range = u->hpz_shard.range;
         zr__list_use(l, copy, zr__use_state(&target, u->hpz_shard.range, true, false));
         zr__list_use(l, copy, zr__use_state(&u->hpz_shard, u->hpz_shard.range, false, true));
-        set_when(l, before, ZR_WHEN_FIRST);
-        before = l->newest;
-        if (plan->layout.accum == 1) return;
+        l->when = ZR_WHEN_LATER;
     }
-    gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
-    if (first) set_when(l, before, ZR_WHEN_LATER);
+    if (!first || plan->layout.accum > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
+    l->when = ZR_WHEN_ALWAYS;
 }
 
 /* Gather the sums that ranks which update the same parts need of each other. */
@@ -310,7 +301,7 @@ bool zr__refreshed(const zr_plan *plan, int32_t unit)
 
 void zr__write_refresh(zr__list *l, int32_t unit)
 {
-    const zr__id before = l->newest;
+    l->when = ZR_WHEN_STALE;
     zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
-    set_when(l, before, ZR_WHEN_STALE);
+    l->when = ZR_WHEN_ALWAYS;
 }

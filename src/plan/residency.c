@@ -145,6 +145,7 @@ static void cut_up(zr__list *l, zr__id id)
         c.away[i] = is_away(l, c.use[i].buffer);
     }
     zr__list_seek(l, id);
+    l->when = c.step.when;
     fetch(&c, 0);
     for (int64_t k = 0; k < n && l->status == ZR_OK; k++) {
         if (k + 1 < n) fetch(&c, k + 1);
@@ -153,6 +154,7 @@ static void cut_up(zr__list *l, zr__id id)
         store(&c, k);
     }
     zr__list_seek(l, ZR_NONE);
+    l->when = ZR_WHEN_ALWAYS;
 }
 
 static void rewrite(zr__list *l)

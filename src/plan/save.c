@@ -56,7 +56,6 @@ static zr__id write_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32
 {
     zr__id step = zr__list_step(l, kind, stream, unit);
     zr__list_newest(l)->range = l->plan->unit[unit].own;
-    zr__list_newest(l)->when = ZR_WHEN_SAVE;
     return step;
 }
 
@@ -84,6 +83,7 @@ static void write_save(zr__list *l, int32_t unit, int state)
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
+    l->when = ZR_WHEN_SAVE;
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
         for (int s = 0; s <= plan->optimizer.n_slots; s++)
             for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
@@ -91,6 +91,7 @@ static void write_saves(zr__list *l)
                 const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));
                 if (wanted) (pass == 0 ? write_copy : write_save)(l, i, s);
             }
+    l->when = ZR_WHEN_ALWAYS;
 }
 
 /* Does the plan keep checkpoints as simply as the other? Policy auto may choose how. */

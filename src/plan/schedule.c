@@ -7,10 +7,10 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-static bool is_due(const zr__writing *w, int32_t unit, int32_t segment)
+/* Of this segment's pass: what is decided of a unit. */
+static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
-    const zr__decided *d = &w->decided;
-    return d->due[(ptrdiff_t)d->segment[segment].pass * w->list.plan->n_units + unit] == segment;
+    return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
 /* Is this pass for the norm alone? */
@@ -19,30 +19,28 @@ static bool for_norm(const zr__writing *w, int32_t segment)
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
 }
 
-/* Lean: the units that were reduced at the end of `segment` are updated, at the end of the next one where they may
- * travel meanwhile. */
-static void consume_units(zr__writing *w, int32_t segment)
+/* Lean: update the units whose gradients die at the end of this segment; of those that were reduced at its end
+ * (reduced_now), or before. */
+static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
-    if (!w->list.plan->consume_grad) return;
+    const zr__decided *d = &w->decided;
     for (int32_t u = 0; u < w->list.plan->n_units; u++)
-        if (is_due(w, u, segment)) zr__write_consume(&w->list, u, w->grad_buffer[u], for_norm(w, segment));
+        if (of_unit(w, d->consumed, u, segment) == segment &&
+            (of_unit(w, d->due, u, segment) == segment) == reduced_now)
+            zr__write_consume(&w->list, u, w->grad_buffer[u], for_norm(w, segment));
 }
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    const zr__decided *d = &w->decided;
-    const zr_plan *plan = w->list.plan;
-    bool last = segment + 1 == d->n_segments || d->segment[segment + 1].pass != d->segment[segment].pass;
     /* Before the reductions of this segment: on the comm stream AGREE of the units before would wait behind them. */
-    if (w->pending) consume_units(w, segment - 1);
-    for (int32_t u = 0; u < plan->n_units && w->list.status == ZR_OK; u++) {
-        if (!is_due(w, u, segment)) continue;
-        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), d->segment[segment].pass > 0);
+    consume_units(w, segment, false);
+    for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
+        if (of_unit(w, w->decided.due, u, segment) != segment) continue;
+        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         if (!for_norm(w, segment))
             zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm is of shards */
     }
-    w->pending = plan->consume_grad && plan->layout.overlap && plan->moves && !last;
-    if (!w->pending) consume_units(w, segment);
+    consume_units(w, segment, true);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */

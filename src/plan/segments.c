@@ -80,7 +80,8 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
-    int32_t last = 0, *due = d->due + (ptrdiff_t)pass * plan->n_units;
+    const ptrdiff_t first = (ptrdiff_t)pass * plan->n_units;
+    int32_t last = 0, *due = d->due + first, *consumed = d->consumed + first;
     for (int32_t u = 0; u < plan->n_units; u++) due[u] = -1;
     for (int32_t k = 0; k < d->n_segments && d->segment[k].pass <= pass; k++) {
         last = k;
@@ -102,6 +103,9 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
+        /* Where it may travel meanwhile, at the end of the next segment. */
+        const bool later = plan->layout.overlap && plan->moves && due[u] < last;
+        consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }
 }
 
@@ -116,7 +120,7 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(d->graph), runs = (size_t)d->program.n;
     size_t instances = (size_t)zr_graph_inputs(d->graph) + runs * ZR_OP_OUTS;
     d->segment = zr_alloc(sizeof *d->segment * (runs + 1));
-    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 2 * units + 1));
+    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + 1));
     d->checkpoint = zr_alloc(instances + 1);
     int32_t *newest = zr_alloc(sizeof *newest * (values + 1));
     zr_status st = d->segment && d->last_use && d->checkpoint && newest
@@ -124,6 +128,7 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
                        : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     if (st == ZR_OK) {
         d->due = d->last_use + instances;
+        d->consumed = d->due + 2 * units;
         find_segments(d);
         find_lifetimes(d, newest);
         for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);

@@ -57,7 +57,6 @@ static void write_agree(zr__list *l, int32_t unit)
 
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)
 {
-    if (!l->plan->consume_grad) return;
     const zr_state sums = zr__sums_of(l->plan, unit, grad);
     bool two_pass = l->plan->layout.two_pass;
     if (norm || !two_pass) write_square(l, unit, &sums);
