@@ -234,9 +234,17 @@ static int64_t largest_joined(const zr_plan *plan)
 }
 
 /* Size of the staging memory. Pieces go through it in chunks, so that it is constant (ZeRO section 6.2, C_B): one half
- * is filled while the other is read. A larger one is no faster. */
+ * is filled while the other is read. On processors a larger one is no faster; between devices a chunk must be long for
+ * its link, beside what it takes to ask for it. */
 #define STAGING_BYTES ((int64_t)4 << 20)
+#define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
+
+static int64_t staging_bytes(const zr_plan *plan, int64_t ranks)
+{
+    const int64_t most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
+    return ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
+}
 
 /* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
 zr_status zr__plan_staging(zr_plan *plan)
@@ -257,7 +265,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         if (shared ? joined == 0 : !used[g] || !plan->moves) continue;
         if (shared) largest = joined;
         int64_t ranks = plan->group[g].size;
-        int64_t wanted = ranks * STAGING_LEAST_BYTES > STAGING_BYTES ? ranks * STAGING_LEAST_BYTES : STAGING_BYTES;
+        int64_t wanted = staging_bytes(plan, ranks);
         if (2 * largest < wanted) wanted = 2 * largest;
         if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
