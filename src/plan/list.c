@@ -62,8 +62,8 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     l->buffer_room = n + 256;
     /* Enough for most: arrays that grow are touched twice. */
     const int32_t ops = graph ? zr_graph_ops(graph) : 0;
-    l->step_room = l->link_room = 2 * ops + 8 * plan->n_units + 64;
-    l->use_room = 5 * ops + 24 * plan->n_units + 256;
+    l->step_room = l->link_room = 2 * ops + 4 * plan->n_units + 64;
+    l->use_room = 5 * ops + 12 * plan->n_units + 128;
     l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
     l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
     l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);

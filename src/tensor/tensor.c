@@ -10,32 +10,33 @@ const char *zr_dtype_name(zr_dtype dtype)
     ZR__NAME_IN(ZR_DTYPE_LIST, ZR_DTYPES, dtype, "unknown");
 }
 
+/* What is stored as a whole; of an unknown type no bytes. */
+typedef struct record {
+    int64_t bytes, elems;
+} record;
+
+static record record_of(zr_dtype dtype)
+{
+#define DTYPE_RECORD(id, text, bytes, elems) {bytes, elems},
+    static const record records[] = {ZR_DTYPE_LIST(DTYPE_RECORD)};
+#undef DTYPE_RECORD
+    return (unsigned)dtype < ZR_DTYPES ? records[dtype] : (record){0, 1};
+}
+
 int64_t zr_dtype_bytes(zr_dtype dtype)
 {
-    static const int64_t size[] = {
-#define DTYPE_BYTES(id, text, bytes, elems) bytes,
-        ZR_DTYPE_LIST(DTYPE_BYTES)
-#undef DTYPE_BYTES
-    };
-    if ((unsigned)dtype >= ZR_DTYPES) return 0;
-    return size[dtype];
+    return record_of(dtype).bytes;
 }
 
 int64_t zr_dtype_grain(zr_dtype dtype)
 {
-    static const int64_t grain[] = {
-#define DTYPE_GRAIN(id, text, bytes, elems) elems,
-        ZR_DTYPE_LIST(DTYPE_GRAIN)
-#undef DTYPE_GRAIN
-    };
-    if ((unsigned)dtype >= ZR_DTYPES) return 1;
-    return grain[dtype];
+    return record_of(dtype).elems;
 }
 
 int64_t zr_dtype_span(zr_dtype dtype, int64_t n)
 {
-    const int64_t grain = zr_dtype_grain(dtype);
-    return (n + grain - 1) / grain * zr_dtype_bytes(dtype);
+    const record its = record_of(dtype);
+    return its.elems == 1 ? n * its.bytes : (n + its.elems - 1) / its.elems * its.bytes;
 }
 
 bool zr_dtype_is_float(zr_dtype dtype)
