@@ -459,7 +459,7 @@ static bool wanted(const bench *b, const char *group)
 
 static zr_status run_groups(bench *b)
 {
-    const zr_queue_config queue = {.most = 1};
+    const zr_queue_config queue = {.runs = ZR_QUEUE_AT_ONCE};
     ZR_TRY(b->stand.device->ops->queue_create(b->stand.device, &queue, &b->stand.queue));
     if (!b->json) printf("%s\n", b->stand.device->profile.facts.name);
     if (wanted(b, "memory")) memory(b);

@@ -39,6 +39,7 @@ static inline bool choose(zr_layout *l, int way)
     l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     l->save = (zr_save)(way % 3); /* not, from a copy, in place */
     l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
+    l->home.optim = way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (way) {
     case 2: /* what is computed again, twice */
         l->two_pass = true;
@@ -112,6 +113,7 @@ static inline zr_layout mixed_layout(int i)
     l.decode_len = 16;
     l.prefetch_elems = i % 2;
     l.micro_squares = i % 2 == 0;
+    l.home.optim = i % 4 == 2 || i == 5 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (i) {
     case 2: /* what is kept leaves the device */
         l.recompute = ZR_RECOMPUTE_UNIT;

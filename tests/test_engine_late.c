@@ -453,9 +453,15 @@ static void homes(void **state)
         want.layout.home.optim = ZR_SPACE_HOST;
         want.layout.save = (zr_save)way;
         want.layout.states = ZR_STATES_LEAN;
-        want.layout.reduce_bucket_elems = 700;
+        want.layout.reduce_bucket_elems = 350;
         trainer_run(&want);
         compare(&want, want, "states in the host's space");
+        for (int early = 0; early <= 1; early++) { /* fetched as early as the plan's waits allow, or as late */
+            is_apart = true;
+            copies_early = early;
+            compare(&want, want, "states in the host's space, copies in a queue of their own");
+            is_apart = copies_early = false;
+        }
     }
 }
 
@@ -499,6 +505,30 @@ static zr_status step_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
     return comm->size > 1 ? st : ZR_OK;
 }
 
+static zr_status save_all(zr_engine *engine, uint64_t *hash)
+{
+    return zr_engine_save(engine, &(zr_sink){.put = hash_state, .end = no_more, .arg = hash});
+}
+
+/* A copy of what is saved fails: the step ends, and the save afterwards has the states all the same, not those of the
+ * save before, which are still where copies go. */
+static zr_status save_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    uint64_t before = 0, failed = 0, after = 0;
+    zr_step_result result;
+    const zr_step_args args = {.step = 7, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+    ZR_TRY(save_all(engine, &before));
+    ZR_TRY(zr_engine_save_end(engine));
+    ZR_TRY(zr_engine_step(engine, &args, &result));
+    ZR_TRY(save_all(engine, &failed));
+    ZR_TRY(step_and_fail(run, engine, comm));
+    ZR_TRY(zr_engine_save_end(engine));
+    ZR_TRY(save_all(engine, &after));
+    ZR_TRY(zr_engine_save_end(engine));
+    ZR_CHECK(before != after && failed == after, ZR_ERR_INTERNAL, "other states were saved than there are");
+    return ZR_OK;
+}
+
 /* A copy that fails ends the step, by its name, and what the comm stream's queue waits for; of one rank the next step
  * is as if there had been none. */
 static void copies_fail(void **state)
@@ -512,6 +542,12 @@ static void copies_fail(void **state)
     trainer run = want;
     run.after_first = step_and_fail;
     compare(&want, run, "behind a step that failed");
+    run.layout.save = ZR_SAVE_COPY;
+    run.after_first = save_and_fail;
+    run.tune = make_late;
+    trainer_run(&run);
+    run.layout.save = ZR_SAVE_NONE;
+    run.after_first = step_and_fail;
     run.layout.ranks = 2;
     run.tune = make_late;
     assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_IO);

@@ -181,6 +181,28 @@ static void test_broken_updates(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* What another rank has updated of a unit that stays whole is not read afterwards either. */
+static void test_broken_updates_of_others(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(1, 2, ZR_BF16, 1);
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t of[2], n = 0; /* updates of two units, the first of which is larger */
+    for (int32_t i = 0; i < s->n_steps && n < 2; i++)
+        if (s->step[i].kind == ZR_STEP_UPDATE && (n == 0 || s->step[i].range.count < s->step[of[0]].range.count))
+            of[n++] = i;
+    assert_int_equal(n, 2);
+    const zr_plan_unit *u = &plan->unit[s->step[of[0]].unit];
+    zr_use *verdict = &s->use[s->step[of[1]].uses + s->step[of[1]].n_uses - 1], had = *verdict;
+    *verdict = (zr_use){u->param.buffer, u->param.dtype, .reads = true};
+    verdict->range = (zr_range){.first = u->shard_elems, .count = s->step[of[1]].range.count}; /* rank 1's, on all */
+    expect_broken(plan, "may have updated");
+    *verdict = had;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
 /* What asks all ranks, on a stream of its own. */
 static void test_broken_calls(void **state)
 {
@@ -222,6 +244,13 @@ static void test_broken_nccl(void **state)
     update->nccl = true;
     expect_broken(plan, "nothing that NCCL sums");
     update->nccl = false;
+    const int64_t bucket = step->bucket_elems;
+    step->bucket_elems = 32;
+    expect_broken(plan, "whole pieces side by side");
+    step->bucket_elems = bucket;
+    update->bucket_elems = 32;
+    expect_broken(plan, "is no move of a unit");
+    update->bucket_elems = 0;
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 }
@@ -351,12 +380,19 @@ static void test_broken_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_layouts_hold),     cmocka_unit_test(test_all_ways_hold),
-        cmocka_unit_test(test_every_wait_is_needed), cmocka_unit_test(test_overlap_is_noticed),
-        cmocka_unit_test(test_broken_plans),         cmocka_unit_test(test_broken_updates),
-        cmocka_unit_test(test_broken_calls),         cmocka_unit_test(test_broken_places),
-        cmocka_unit_test(test_broken_nccl),          cmocka_unit_test(test_broken_counts),
-        cmocka_unit_test(test_broken_saves),         cmocka_unit_test(test_broken_rounds),
+        cmocka_unit_test(test_all_layouts_hold),
+        cmocka_unit_test(test_all_ways_hold),
+        cmocka_unit_test(test_every_wait_is_needed),
+        cmocka_unit_test(test_overlap_is_noticed),
+        cmocka_unit_test(test_broken_plans),
+        cmocka_unit_test(test_broken_updates),
+        cmocka_unit_test(test_broken_updates_of_others),
+        cmocka_unit_test(test_broken_calls),
+        cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_broken_nccl),
+        cmocka_unit_test(test_broken_counts),
+        cmocka_unit_test(test_broken_saves),
+        cmocka_unit_test(test_broken_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

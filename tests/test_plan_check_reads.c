@@ -32,6 +32,7 @@ static void leave_out(zr_step *step)
     step->n_uses = 0;
     step->unit = -1;
     step->range = (zr_range){0};
+    step->bucket_elems = 0;
 }
 
 static void test_every_step_is_needed(void **state)

@@ -216,6 +216,7 @@ static void test_proof_sees_updates(void **state)
         if (was.kind != ZR_STEP_REDUCE_SCATTER) continue;
         s->step[i].kind = ZR_STEP_UPDATE;
         s->step[i].unit = frozen;
+        s->step[i].bucket_elems = 0;
         expect_broken(plan, wrong);
         s->step[i] = was;
     }

@@ -49,13 +49,17 @@ static void test_each_element_goes_and_comes_home(void **state)
                 for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
                     assert_true(step->kind == ZR_STEP_COPY || !is_state(plan, s->use[u].buffer));
             }
+            int32_t first = 0;
+            while (!is_copy(plan, s, &s->step[first], false) || s->step[first].when != ZR_WHEN_ALWAYS) first++;
+            assert_true(s->step[first].n_waits > 0 ||
+                        cast > 0); /* else its place would be taken from the beginning on */
             int64_t kept = 0;
             for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
             assert_int_equal(updated, kept);
             assert_int_equal(stored, 3 * kept); /* master and two moments */
             assert_int_equal(fetched, 3 * kept + cast);
             assert_int_equal(cast > 0, stage == 3 && lean);
-            assert_int_equal(most, BUCKET);
+            assert_int_equal(most, stage == 0 ? 2 * BUCKET : BUCKET); /* of a unit's parts */
             zr_plan_destroy(&plan);
         }
 }
@@ -63,6 +67,13 @@ static void test_each_element_goes_and_comes_home(void **state)
 static void expect_broken(const zr_plan *plan, const char *what)
 {
     if (zr_plan_check(plan) == ZR_OK) fail_msg("%s is not noticed", what);
+}
+
+/* ... by the proof of homes, which says this. */
+static void expect_said(const zr_plan *plan, const char *text)
+{
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
 }
 
 /* The first copy, to the device or home, of a bucket that is not a unit's first. */
@@ -117,6 +128,82 @@ static void test_faults_are_noticed(void **state)
     }
 }
 
+/* Faults that leave all ranges within their buffers, written and in order. */
+static void test_only_homes_show(void **state)
+{
+    (void)state;
+    static const char wrong[] = "computes with other elements of a state",
+                      home[] = "copies to a state what is no update";
+    zr_plan *plan = plan_of(1, 2, ZR_STATES_PAPER);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_step *fetched = find_copy(plan, false), *stored = find_copy(plan, true), *update = s->step, had;
+    while (update->kind != ZR_STEP_UPDATE || update->range.first == 0) update++;
+    zr_use *use = &s->use[stored->uses];
+    had = *stored;
+    zr_use from = use[0], to = use[1];
+    stored->range.count = use[0].range.count = use[1].range.count -= 32;
+    expect_said(plan, home); /* the last elements do not go home */
+    *stored = had;
+    use[0] = from;
+    use[1] = to;
+    use[1].writes = false;
+    expect_said(plan, home);
+    use[1] = to;
+    use = &s->use[fetched->uses];
+    had = *fetched;
+    from = use[0];
+    fetched->range.by.elems += 32; /* on every rank but the first other elements */
+    use[0].range.by = (zr_stride){32, fetched->range.by.group};
+    expect_broken(plan, "a copy of other elements on other ranks");
+    *fetched = had;
+    use[0] = from;
+    fetched->when = ZR_WHEN_FIRST;
+    expect_said(plan, "follows END");
+    *fetched = had;
+    use = &s->use[update->uses];
+    for (int k = 1; k <= 3; k++) {
+        const zr_use was = use[k];
+        use[k] = s->use[fetched->uses]; /* of a state at its home: nothing of the host's is computed with */
+        use[k].buffer = k == 1 ? plan->unit[update->unit].master.buffer : plan->unit[update->unit].slot[k - 2].buffer;
+        use[k].range = update->range;
+        use[k].range.by = (zr_stride){0};
+        use[k].writes = true;
+        expect_broken(plan, "a state that is computed with in the host's space");
+        use[k] = was;
+        use[k].writes = false;
+        expect_said(plan, wrong);
+        use[k] = was;
+    }
+    from = use[0];
+    use[0].range.first -= update->range.first; /* the sums of the first bucket */
+    expect_said(plan, "updates other elements");
+    use[0] = from;
+    to = use[4];
+    use[4].range.first -= update->range.first;
+    expect_broken(plan, "an update of other parameters");
+    use[4] = to;
+    use[4].writes = false;
+    expect_said(plan, "updates other elements");
+    use[4] = to;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* A step that computes with a state in the host's space, as if no copy had been written. */
+static void test_nothing_computes_at_home(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 2, ZR_BF16, 1);
+    l.train = true;
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+    zr_buffer *slot = &plan->schedule[ZR_SCHEDULE_TRAIN].buffer[plan->unit[1].slot[0].buffer];
+    slot->space = ZR_SPACE_HOST;
+    slot->offset = plan->space_bytes[ZR_SPACE_HOST];
+    plan->space_bytes[ZR_SPACE_HOST] += slot->bytes;
+    expect_said(plan, "computes with other elements of a state");
+    zr_plan_destroy(&plan);
+}
+
 static void test_other_homes_are_refused(void **state)
 {
     (void)state;
@@ -143,6 +230,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_element_goes_and_comes_home),
         cmocka_unit_test(test_faults_are_noticed),
+        cmocka_unit_test(test_only_homes_show),
+        cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

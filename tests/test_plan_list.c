@@ -43,7 +43,7 @@ static void test_edits(void **state)
     zr__list_seek(&l, second);
     zr__id between = put(&l, ZR_STREAM_COMM, b[0], b[3]);
     zr__list_seek(&l, ZR_NONE);
-    zr__list_rename(&l, second, third, b[0], b[3]);
+    l.use[l.step[second].uses].buffer = b[3];
     zr__id last = put(&l, ZR_STREAM_COMPUTE, b[2], b[0]);
     zr__list_use(&l, first, zr__use_all(plan->loss, true, true)); /* an older step's uses are still its own */
     assert_int_equal(l.last[ZR_STREAM_COMM], third);

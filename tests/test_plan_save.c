@@ -9,6 +9,7 @@ static const zr_save both[] = {ZR_SAVE_COPY, ZR_SAVE_IN_PLACE};
 static zr_plan *saving_plan(zr_layout l, zr_save save)
 {
     l.save = save;
+    l.home.optim = ZR_SPACE_DEVICE; /* else updates wait by way of the copies home */
     return plan_of(&l);
 }
 

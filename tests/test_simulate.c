@@ -32,7 +32,7 @@ static const zr_gpt2_config sizes = {.n_layer = 2,
 static zr_plan *plan_of(const zr_layout *layout)
 {
     const zr_model model = zr_gpt2(&sizes);
-    zr_profile profile = {.facts = {.name = "test", .threads = 1}};
+    zr_profile profile = {.facts = {.name = "test", .threads = 1, .apart = true}};
     return plan_make(&model, layout, &profile);
 }
 
@@ -451,7 +451,8 @@ static void test_saves(void **state)
     assert_true(isnan(simulate(copy, &c, none).save.stall_sec)); /* how fast it is made is not known */
     c.host_bytes_sec = 500;
     const zr_save_price copied = simulate(copy, &c, none).save;
-    close_to(copied.stall_sec, (double)copied.bytes / 500);
+    const double copies_sec = (double)copied.bytes / 500; /* beside a first pass that takes much less */
+    assert_true(copied.stall_sec <= copies_sec && copied.stall_sec > 0.999 * copies_sec);
     zr_plan_destroy(&without);
     zr_plan_destroy(&in_place);
     zr_plan_destroy(&copy);

@@ -15,8 +15,8 @@ typedef struct zr_device zr_device;
 
 /* ---- queues ----------------------------------------------------------------------------------- */
 
-/** Where work is issued: what a queue is given runs in that order (zr_queue_runs). One thread issues to all queues of a
- *  device. */
+/** Where work is issued: tasks run in the order in which they were issued; zr_queue_runs says on which thread. One
+ * thread issues to all queues of a device. */
 typedef struct zr_queue {
     zr_device *device; /* what tasks of this queue are given: its operations run in this queue's order */
 } zr_queue;
@@ -42,7 +42,7 @@ typedef struct zr_mark {
 typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* at once, on the thread that issues, in the device's own stream */
     ZR_QUEUE_STREAM,  /* at once as well, in a stream of its own: for tasks that only ask */
-    ZR_QUEUE_THREAD   /* on a thread of its own, in a stream of its own; it takes little from what computes */
+    ZR_QUEUE_THREAD   /* on a thread of its own, in a stream of its own; it computes with one thread of the processor */
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
@@ -127,7 +127,7 @@ typedef struct zr_rates {
     double best_f32, best_bf16;
 } zr_rates;
 
-/** What a device does; one table for each kind of device (cpu now). Arrays lie in memory of the device or of
+/** What a device does; one table for each kind of device (processors, CUDA). Arrays lie in memory of the device or of
  *  alloc_host, sum's pieces in comm's staging as well; single results (zr_square, zr_exact) in memory of alloc_host.
  *  What a function is asked for in a task happens in the order of the task's queue, and may happen after it returns:
  *  marks stand for it too, `finish` and `sync` wait for it. What its arguments point to beside arrays is read before it

@@ -147,7 +147,7 @@ typedef struct zr_layout {
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
     int64_t decode_len;          /* tokens of the key-value cache of the schedule decode; 0: without decode */
-    zr_homes home;               /* two buckets of a state at most are on the device at a time */
+    zr_homes home;               /* of a state that stays elsewhere, two buckets at most are on the device at a time */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -392,7 +392,8 @@ typedef struct zr_step {
     int32_t slot;   /* SAVE: index of the optimizer's state; -1: the parameters */
     int64_t rounds; /* rounds of REPEAT; micro-batches that a reduction adds up; micro-gradients of all ranks whose
                        squares NORM gets, 0: none */
-    zr_range range; /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE) or of rows (BATCH) */
+    zr_range range; /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE, copies of a state) or
+                       of rows (BATCH) */
     int64_t bucket_elems;   /* moves of a unit: elements of the range that one exchange moves, the last maybe fewer;
                                0: all at once */
     int32_t uses, n_uses;   /* in the schedule's use list */
@@ -574,8 +575,8 @@ ZR_API zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int proces
 /** Return the index of a rank's own shard among a unit's N. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that has a shard for its own; of the ranks that share layers, each of which has one of its own part,
- * the one of this place in ZR_GROUP_TENSOR. */
+/** Return the rank that owns a shard. With tensor parallelism M ranks own one, each of its own part of the layers: the
+ * one at `place` in ZR_GROUP_TENSOR. */
 ZR_API int zr_plan_rank_of(const zr_plan *plan, int shard, int place);
 
 /** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
@@ -616,7 +617,7 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    double calls; /* exchanges of a move, which share wire_bytes; 1 of any other step */
+    double calls; /* calls of a move, one for each bucket, which share wire_bytes; 1 of any other step */
 } zr_step_cost;
 ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 

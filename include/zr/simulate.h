@@ -155,6 +155,7 @@ typedef struct zr_simulate_options {
                                sequence of ZR_RNG_JITTER by `seed` */
     uint64_t seed;
     bool copies_hold;         /* nothing is computed while checkpoints go to the host and back */
+    bool comm_beside;         /* exchanges run beside computing, also without zr_layout.overlap */
     double scores_bytes;      /* of memory that attention reads and writes for each pair of a query and a key, forward,
                                  where kernels between its products write the scores out; backward twice as much. 0:
                                  scores stay on the chip */

@@ -27,7 +27,7 @@ typedef enum zr_dtype {
 
 /** "F32" ..., as safetensors spells it. */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Bytes of one element, of a type whose records have one; of a record. */
+/** Bytes of a record, which in most types is one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
 /** Elements of a record. */
 ZR_API int64_t zr_dtype_grain(zr_dtype dtype);

@@ -76,7 +76,7 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
     const zr_simulate_options options = {
-        .scores_bytes = SCORES_BYTES, .product_multiple = PRODUCT_MULTIPLE, .copies_hold = true};
+        .scores_bytes = SCORES_BYTES, .product_multiple = PRODUCT_MULTIPLE, .copies_hold = true, .comm_beside = true};
     zr_cluster cluster = *on;
     cli_papers_row row = {.source = source,
                           .table = run->table,

@@ -63,10 +63,12 @@ static zr_status check_grain(int64_t piece_bytes, int64_t grain_bytes)
 
 zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes, int64_t *chunk_bytes)
 {
-    ZR_CHECK(grain_bytes <= room_bytes, ZR_ERR_ARG,
-             "a grain of %" PRId64 " bytes, but chunks have room for %" PRId64 " (%" PRId64
-             " bytes of staging for %d ranks); make the grain shorter, or the staging longer (zr_comm_staging)",
-             grain_bytes, room_bytes, comm->staging_bytes, comm->size);
+    ZR_CHECK(
+        grain_bytes <= room_bytes, ZR_ERR_ARG,
+        "a grain of %" PRId64 " bytes, but chunks have room for %" PRId64 " (%" PRId64
+        " bytes of staging for %d ranks); make the grain shorter, or, unless messages between hosts are the limit, "
+        "the staging longer (zr_comm_staging)",
+        grain_bytes, room_bytes, comm->staging_bytes, comm->size);
     const int64_t shared = grain_bytes & -grain_bytes; /* the power of two in it */
     const int64_t both = shared < ZR__COMM_ALIGN_BYTES ? grain_bytes * (ZR__COMM_ALIGN_BYTES / shared) : grain_bytes;
     const int64_t unit = both <= room_bytes ? both : grain_bytes;

@@ -28,6 +28,7 @@ typedef struct comm_threads {
     zr_comm comm;
     group *group;
     unsigned turn; /* which of the two tables of scalars is next; equal on all ranks */
+    bool failed;   /* a call did */
     void *lent;    /* what peers use between the two barriers of a call; only `out` is written */
 } comm_threads;
 
@@ -74,6 +75,7 @@ static zr_status meet(comm_threads *me)
     int leaver = zr__barrier_wait(&me->group->barrier) - 1;
     zr__comm_wait(&me->comm);
     if (leaver < 0) return ZR_OK;
+    me->failed = true;
     int failed = atomic_load(&me->group->team->first_failed), mine = name_of(me);
     ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
     ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, mine);
@@ -174,12 +176,13 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Two tables by turns, which all ranks share: whoever writes into one has passed the barrier of the call between, to
- * which everyone came who had read it. */
+/* Two tables by turns, which all ranks share: a rank that writes into one has passed the barrier of the call between,
+ * which no rank enters before it has done with the table. After a failure the barrier holds nobody back. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
     double *table = me->group->table[me->turn++ & 1];
+    if (me->failed) return meet(me);
     memcpy(table + comm->rank * n, mine, (size_t)n * sizeof *mine);
     ZR_TRY(meet(me));
     comm->table = table;

@@ -172,12 +172,13 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
     e->saving.gone = true;
-    for (int s = ZR_STREAMS - 1; s >= 0; s--) { /* SAVE first: it alone may still wait for others */
-        if (e->queues.of[s] != s || !e->queue[s]) continue;
-        ops->cancel(e->queue[s]);
-        (void)ops->sync(e->queue[s]);
-        ops->queue_destroy(e->queue[s]);
-    }
+    for (int pass = 0; pass < 3; pass++) /* a queue may wait for another one, until both have ended */
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            if (e->queues.of[s] != s || !e->queue[s]) continue;
+            if (pass == 0) ops->cancel(e->queue[s]);
+            if (pass == 1) (void)ops->sync(e->queue[s]);
+            if (pass == 2) ops->queue_destroy(e->queue[s]);
+        }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* A call that was stopped may still read or write this memory, until the process or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));

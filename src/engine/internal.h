@@ -11,7 +11,7 @@ typedef struct zr__run {
 } zr__run;
 
 /* A schedule with its operands bound to memory: made once, so that a step only walks. Only RUN steps have more than an
- * index here: with small buckets they are few among many. */
+ * index here. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
     int32_t *run_of; /* per step: where it stands in `run`; of RUN steps only */
@@ -99,7 +99,7 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* ---- the walk (walk.c) ------------------------------------------------------------------------- */
 
-/* Walk a schedule once; all queues have ended then. */
+/* Walk a schedule once; all queues but that of SAVE have ended then. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
 /* Run a task where ops compute, and wait for it. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
@@ -112,7 +112,7 @@ typedef struct zr__running {
     const zr_use *use; /* the step's */
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* of a move, the bucket: elements of the step's range from its first on; else all of them */
+    int64_t first, count; /* elements of the step's range: a move's bucket, all of it in any other step */
 } zr__running;
 
 /* Address of the step's use, of a move that of the bucket. */

@@ -1,6 +1,6 @@
 /*
- * States on their way out behind a step. The steps that do it run on a queue of their own, which no walk waits for at
- * its end: from a copy they go on behind later steps.
+ * Asynchronous saves. The steps that put states run on a queue of their own, which no walk waits for at its end: from a
+ * copy they go on during later training steps.
  */
 #include <stdio.h>
 
@@ -125,15 +125,32 @@ bool zr_engine_saved(const zr_engine *e)
 zr_status zr__save_drain(zr_engine *e)
 {
     zr__saving *s = &e->saving;
+    const zr_device_ops *ops = e->device->ops;
     const zr_schedule *train = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_schedule_kind walked = e->kind;
+    zr_queue *queue[] = {e->queue[ZR_STREAM_COPY], e->queue[ZR_STREAM_SAVE]};
+    zr_status st = ZR_OK;
+    char text[512];
     if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
-    for (int32_t i = s->next; s->left > 0 && i < train->n_steps; i++)
-        if (train->step[i].when == ZR_WHEN_SAVE) ZR_TRY(zr__issue_saving(e, i, true));
+    for (int32_t i = s->next; st == ZR_OK && s->left > 0 && i < train->n_steps; i++)
+        if (train->step[i].when == ZR_WHEN_SAVE) st = zr__issue_saving(e, i, true);
+    snprintf(text, sizeof text, "%s", st != ZR_OK ? zr_error_message() : "");
+    /* Whatever has failed: the sink is the caller's again only when its thread has ended all that it was given. No end
+     * of a walk waits for the copies that were issued here. */
+    for (int i = 0; i < 2; i++) {
+        if (st != ZR_OK) ops->cancel(queue[i]);
+        const zr_status synced = ops->sync(queue[i]);
+        if (st != ZR_OK || synced == ZR_OK) continue;
+        st = synced;
+        snprintf(text, sizeof text, "%s", zr_error_message());
+    }
     zr_comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
     s->cut = false;
-    ZR_TRY(e->device->ops->sync(e->queue[ZR_STREAM_COPY])); /* no walk's end waits for these copies */
-    return e->device->ops->sync(e->queue[ZR_STREAM_SAVE]);
+    e->kind = walked;
+    if (st == ZR_OK) return ZR_OK;
+    s->left = 0;
+    return ZR_FAIL(st, "%s", text);
 }
 
 zr_status zr_engine_save_end(zr_engine *e)

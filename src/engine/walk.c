@@ -175,6 +175,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
+    if (!e->watch) return; /* told late, behind a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -223,11 +224,11 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     const zr_step *step = &b->schedule->step[i];
     const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, 0, i)};
     ZR_TRY(await_all(e, b, step, 0, alone));
-    e->saving.next = i + 1;
     if (step->kind == ZR_STEP_SAVE)
         ZR_TRY(zr__issue_put(e, i));
     else
-        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task));
+        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* one that failed is issued again */
+    e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
     return ZR_OK;
 }
@@ -282,12 +283,13 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* Wait for all queues but that of SAVE, for what computes last. After a failure that is not the comm queue's own, that
- * queue and its call between ranks are cancelled. */
+/* Wait for all queues but that of SAVE, the computing queue last. After a failure that is not the comm queue's own,
+ * that queue and its call between ranks are cancelled. The message is the first failure's. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
     zr_status first = walked == ZR_ERR_STOPPED ? ZR_OK : walked; /* an exchange may have failed before the stop */
+    char text[1024] = "";
     if (first != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
@@ -297,10 +299,12 @@ static zr_status join(zr_engine *e, zr_status walked)
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
         if (first != ZR_OK) ops->cancel(e->queue[s]); /* what comes of a failure is no news */
+        if (first != ZR_OK && text[0] == '\0') snprintf(text, sizeof text, "%s", zr_error_message());
         const zr_status st = ops->sync(e->queue[s]);
         if (first == ZR_OK) first = st;
     }
-    return first != ZR_OK ? first : walked;
+    if (first == ZR_OK) return walked;
+    return text[0] == '\0' ? first : ZR_FAIL(first, "%s", text);
 }
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)

@@ -20,7 +20,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     int32_t unit = p->s->step[update].unit;
     for (int32_t i = 0; i < update; i++) {
         const zr_step *step = &p->s->step[i];
-        const bool concerns = zr__asks_all(step) && (step->unit < 0 || step->unit == unit);
+        const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
+        const bool concerns = zr__asks_all(step) && of_unit;
         if (concerns && zr__happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
             happened(p, ZR_STEP_SQUARE, unit, i))
             return true;
@@ -258,7 +259,10 @@ static zr_status check_saves(const zr__proof *p)
 {
     const int states = 1 + p->plan->optimizer.n_slots;
     const int64_t n = (int64_t)p->plan->n_units * states;
-    if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) return ZR_OK;
+    if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) {
+        ZR_CHECK(!p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL, "a step runs where states are saved, which none are");
+        return ZR_OK;
+    }
     bool *saved = zr_alloc((size_t)n + 1);
     int32_t *copied = zr_alloc(sizeof *copied * (size_t)(p->s->n_buffers + 1));
     zr_status st = saved && copied ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %lld states", (long long)n);

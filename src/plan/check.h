@@ -27,7 +27,7 @@ typedef struct zr__proof {
     int32_t repeat, end, times; /* body: steps between repeat and end; times: all */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
-    bool asked;                   /* the training step is one in which steps run that are zr_when_asked */
+    bool asked;                   /* steps that run only when asked for (ZR_WHEN_SAVE) run in this training step */
     int32_t (*clock)[ZR_STREAMS]; /* of a time: the last time of each stream that comes before it, -1: none */
     zr__use_of *use;              /* by instance: those of b are [first[b], first[b+1]), by time */
     int32_t *first;

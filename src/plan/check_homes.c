@@ -1,16 +1,24 @@
 /*
- * Of the proof of a plan: what computes with a state of a unit has the elements that it names, from where the state is
- * kept or from a copy of them, and what an update has written to a copy goes back. Uses that conflict are in the order
- * of the list, as check_order.c has shown.
+ * Of the proof of a plan: what computes with a state of a unit has the elements that it names, on the device, where the
+ * state is kept or in a copy of them; what an update has written to a copy goes home; and nothing else writes a state.
+ * Uses that conflict are in the order of the list, as check_order.c has shown.
  */
 #include "plan/check.h"
 
-/* Elements of a state that a transient buffer holds, by buffer. */
+/* Elements of a state that a transient buffer holds. */
 typedef struct copied {
     int32_t state; /* buffer that keeps the state; -1: it holds none */
-    int64_t first; /* of the step's range that it was copied for */
-    bool changed;  /* by an update, and not gone home yet */
+    zr_range range;
+    zr_when when; /* rounds in which they were copied */
+    bool changed; /* by an update, and not gone home yet */
 } copied;
+
+/* What is known, by buffer. */
+typedef struct homes {
+    const zr__proof *p;
+    copied *held;
+    int32_t *unit; /* of the state that a buffer keeps; -1: it keeps none */
+} homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
 {
@@ -36,92 +44,138 @@ static const zr_state *state_of(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-static const zr_state *kept_by(const zr_plan_unit *u, int32_t buffer)
+/* The state that a buffer keeps; NULL: none. */
+static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
-    for (int i = 0; i < STATES; i++)
-        if (buffer != ZR_NONE && state_of(u, i)->buffer == buffer) return state_of(u, i);
+    const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
+    for (int i = 0; unit >= 0 && i < STATES; i++)
+        if (state_of(&h->p->plan->unit[unit], i)->buffer == buffer) return state_of(&h->p->plan->unit[unit], i);
     return NULL;
 }
 
-/* An operand is the state's elements of the step's range. */
-static zr_status check_operand(const zr__proof *p, copied *held, int32_t index, const zr_use *use, const zr_state *kept)
+static bool same_range(const zr_range *a, const zr_range *b)
 {
-    const zr_step *step = &p->s->step[index];
+    const zr_use use = {.range = *a};
+    return zr__names(&use, &(zr_range){0}, b);
+}
+
+/* Does a use name the beginning of a copy, as much as the range has? */
+static bool is_copy_of(const zr_use *use, const zr_range *range)
+{
+    const zr_range all = {.count = range->count};
+    return same_range(&use->range, &all);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+/* Check that an operand is the state's elements of the step's range, on the device. */
+static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
+{
+    const zr_step *step = &h->p->s->step[index];
     if (use->buffer == ZR_NONE && kept->buffer == ZR_NONE) return ZR_OK;
-    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &step->range);
-    if (!there && use->buffer >= p->plan->n_persistent) {
-        copied *its = &held[use->buffer];
-        const zr_range all = {.count = step->range.count};
-        there = kept->buffer != ZR_NONE && its->state == kept->buffer && its->first == step->range.first &&
-                zr__names(use, &(zr_range){0}, &all);
-        its->changed |= use->writes;
+    bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads && use->writes == changes &&
+                 h->p->s->buffer[use->buffer].space == ZR_SPACE_DEVICE;
+    if (there && use->buffer == kept->buffer) {
+        there = zr__names(use, &kept->range, &step->range);
+    } else if (there) {
+        copied *its = &h->held[use->buffer];
+        there = its->state == kept->buffer && its->when == step->when && same_range(&its->range, &step->range) &&
+                is_copy_of(use, &step->range);
+        its->changed |= changes;
     }
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d computes with other elements of a state than it names", index);
     return ZR_OK;
 }
 
-/* A copy of a state to a transient buffer, or back. Others are none of this proof. */
-static zr_status check_copy(const zr__proof *p, copied *held, int32_t index)
+/* Check a copy home: it is of what an update has changed, all of it. */
+static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
-    const zr_step *step = &p->s->step[index];
-    const zr_use *from = &p->s->use[step->uses], *to = from + 1;
-    const zr_plan_unit *u = step->unit >= 0 ? &p->plan->unit[step->unit] : NULL;
-    const zr_state *source = u ? kept_by(u, from->buffer) : NULL, *target = u ? kept_by(u, to->buffer) : NULL;
-    const zr_range all = {.count = step->range.count};
-    if (target) {
-        copied *its = &held[from->buffer];
-        const bool known = from->buffer >= p->plan->n_persistent && its->changed && its->state == to->buffer &&
-                           its->first == step->range.first && zr__names(from, &(zr_range){0}, &all) &&
-                           zr__names(to, &target->range, &step->range);
-        ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies to a state what is no update of these elements", index);
-        its->changed = false;
-    }
-    if (to->buffer < p->plan->n_persistent) return ZR_OK;
-    ZR_CHECK(!held[to->buffer].changed, ZR_ERR_INTERNAL, "step %d copies over an update that has not gone home", index);
-    const bool fetched = source && zr__names(from, &source->range, &step->range) && zr__names(to, &(zr_range){0}, &all);
-    held[to->buffer] = (copied){fetched ? from->buffer : -1, step->range.first, false};
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    copied *its = &h->held[from->buffer];
+    const bool known = its->changed && its->state == to->buffer && its->when == step->when &&
+                       same_range(&its->range, &step->range) && is_copy_of(from, &step->range) && to->writes &&
+                       zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
+    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies to a state what is no update of these elements", index);
+    its->changed = false;
     return ZR_OK;
 }
 
-/* The operands of an update: sums, master, the optimizer's states. */
-static zr_status check_update(const zr__proof *p, copied *held, int32_t index)
+static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
 {
-    const zr_step *step = &p->s->step[index];
-    const zr_use *use = &p->s->use[step->uses];
-    const zr_plan_unit *u = &p->plan->unit[step->unit];
-    for (int i = 0; i <= p->plan->optimizer.n_slots; i++)
-        ZR_TRY(check_operand(p, held, index, &use[1 + i], state_of(u, i)));
+    ZR_CHECK(!h->held[buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home", index);
+    ZR_CHECK(h->unit[buffer] < 0, ZR_ERR_INTERNAL, "step %d writes a state of unit %d, but is no update of it", index,
+             h->unit[buffer]);
+    h->held[buffer].state = -1;
     return ZR_OK;
 }
 
-static zr_status check_step(const zr__proof *p, copied *held, int32_t i)
+/* Check a copy of a state to a transient buffer, or home. */
+static zr_status check_copy(const homes *h, int32_t index)
 {
-    const zr_step *step = &p->s->step[i];
-    if (step->kind == ZR_STEP_COPY) return check_copy(p, held, i);
-    if (step->kind == ZR_STEP_UPDATE) return check_update(p, held, i);
-    if (step->kind == ZR_STEP_CAST)
-        return check_operand(p, held, i, &p->s->use[step->uses], &p->plan->unit[step->unit].master);
-    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-        const zr_use *use = &p->s->use[u];
-        if (use->buffer == ZR_NONE || !use->writes) continue;
-        ZR_CHECK(!held[use->buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home",
-                 i);
-        held[use->buffer].state = -1;
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    const zr_state *source = kept_by(h, from->buffer), *target = kept_by(h, to->buffer);
+    if (target) return check_home(h, index, target);
+    ZR_TRY(note_written(h, index, to->buffer));
+    if (source && zr__names(from, &source->range, &step->range) && is_copy_of(to, &step->range))
+        h->held[to->buffer] = (copied){from->buffer, step->range, step->when, false};
+    return ZR_OK;
+}
+
+/* Check an update: sums, master, the optimizer's states and parameters are all of the same elements. */
+static zr_status check_update(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const int n_slots = h->p->plan->optimizer.n_slots;
+    const zr_range whole = {.count = u->padded_elems};
+    const zr_use *sums = &use[0], *param = &use[2 + n_slots];
+    const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
+                        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+    const bool written =
+        param->buffer == u->param.buffer &&
+        (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range)));
+    ZR_CHECK(summed && written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+             "step %d updates other elements of parameters than it names, or by other sums", index);
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], state_of(u, i), true));
+    return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
+}
+
+static zr_status check_step(const homes *h, int32_t i)
+{
+    const zr_step *step = &h->p->s->step[i];
+    int first = 0; /* of the uses that are no operand */
+    if (step->kind == ZR_STEP_COPY) return check_copy(h, i);
+    if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
+    if (step->kind == ZR_STEP_CAST) {
+        ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, false));
+        first = 1;
     }
+    for (int32_t u = step->uses + first; u < step->uses + step->n_uses; u++)
+        if (h->p->s->use[u].buffer != ZR_NONE && h->p->s->use[u].writes)
+            ZR_TRY(note_written(h, i, h->p->s->use[u].buffer));
     return ZR_OK;
 }
 
 zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
-    copied *held = zr_alloc(sizeof *held * (size_t)(n + 1));
-    zr_status st = held ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
-    for (int32_t b = 0; b < n && st == ZR_OK; b++) held[b].state = -1;
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, held, i);
+    homes h = {p, zr_alloc(sizeof(copied) * (size_t)(n + 1)), zr_alloc(sizeof(int32_t) * (size_t)(n + 1))};
+    zr_status st = h.held && h.unit ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
+    for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++)
+        for (int i = 0; i < STATES; i++) {
+            const int32_t b = state_of(&p->plan->unit[u], i)->buffer;
+            if (b != ZR_NONE) h.unit[b] = u;
+        }
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(&h, i);
     for (int32_t b = 0; b < n && st == ZR_OK; b++)
-        if (held[b].changed)
+        if (h.held[b].changed)
             st = ZR_FAIL(ZR_ERR_INTERNAL, "what an update has written to buffer %s does not go home",
                          p->s->buffer[b].what);
-    zr_free(held);
+    zr_free(h.held);
+    zr_free(h.unit);
     return st;
 }

@@ -49,6 +49,9 @@ zr_status zr__proof_begin(zr__proof *p, const zr_plan *plan, zr_schedule_kind ki
     }
     ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "a REPEAT has no END");
     bool again = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
+    for (int32_t i = p->end + 1; p->end >= 0 && i < p->s->n_steps; i++)
+        ZR_CHECK(p->s->step[i].when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL, "step %d follows END, but not in every round",
+                 i);
     p->times = p->s->n_steps + (again ? p->end - p->repeat - 1 : 0);
     return ZR_OK;
 }
@@ -155,7 +158,7 @@ static const zr_step *using_step(const zr__proof *p, int32_t time)
 static zr_status find_uses(zr__proof *p)
 {
     const int32_t n = instances(p);
-    int64_t uses = 0; /* of all steps; steps that share their uses count each */
+    int64_t uses = 0;
     for (int32_t i = 0; i < p->s->n_steps; i++) uses += p->s->step[i].n_uses;
     if (!p->use) p->use = zr_alloc(sizeof *p->use * (size_t)(2 * uses + 1));
     if (!p->first) p->first = zr_alloc(sizeof *p->first * 2 * (size_t)(n + 2));

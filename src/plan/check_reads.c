@@ -303,7 +303,7 @@ static void forget(state *k, int32_t first_buffer)
 }
 
 /* A step of two rounds: a third finds what the second does. */
-static zr_status check_run(state *k, bool stale)
+static zr_status check_run(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;
     bool later = false;
@@ -314,7 +314,7 @@ static zr_status check_run(state *k, bool stale)
             later = true;
             i = p->repeat;
             forget(k, p->plan->n_persistent); /* transient buffers begin anew */
-        } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, true)) {
+        } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
             ZR_TRY(check_step(k, i, later));
         }
     }
@@ -326,8 +326,10 @@ zr_status zr__check_reads(const zr__proof *p)
     state k = {.p = p, .newest = zr_alloc(sizeof *k.newest * (size_t)(p->s->n_buffers + 1))};
     ZR_CHECK(k.newest, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
     for (int32_t b = 0; b < p->s->n_buffers; b++) k.newest[b] = -1;
-    zr_status st = check_run(&k, p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH);
-    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run(&k, false);
+    const bool stale = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH;
+    zr_status st = check_run(&k, stale, true);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_SAVE]) st = check_run(&k, stale, false);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run(&k, false, true);
     for (int32_t i = 0; i < k.n; i++) zr_free(k.list[i].stretch);
     zr_free(k.list);
     zr_free(k.newest);

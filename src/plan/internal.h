@@ -110,12 +110,10 @@ zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
 /* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
-/* The same of such waits that another step has. */
+/* Give a step all paces of another step. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
-/* From one step to another, both included: `by` in place of `buffer`. */
-void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by);
 /* Write the schedule: steps in order, lifetimes, waits, offsets. Returns the latched status. */
 zr_status zr__list_finish(zr__list *l);
 

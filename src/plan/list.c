@@ -13,7 +13,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 {
     if (*status != ZR_OK) return false;
     if (n == INT32_MAX) {
-        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: wanted are fewer layers", n);
+        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: use fewer layers", n);
         return false;
     }
     void *larger = zr__enlarge(*array, room, (int64_t)n + 1, each);
@@ -108,9 +108,9 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
 {
     if (l->status == ZR_OK && l->n == ZR__STEPS_MAX)
         l->status = ZR_FAIL(ZR_ERR_CONFIG,
-                            "a schedule of more than %d steps: wanted are fewer layers; or, with collectives.reduce "
-                            "owner or collectives.gather broadcast, which take a step for each of the %d data-parallel "
-                            "ranks, reduce_scatter and all_gather",
+                            "a schedule of more than %d steps: use fewer layers; with collectives.reduce owner or "
+                            "collectives.gather broadcast, which take a step for each of the %d data-parallel ranks, "
+                            "use reduce_scatter and all_gather",
                             ZR__STEPS_MAX, l->plan->layout.ranks);
     if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
     zr__id id = l->n++;
@@ -181,15 +181,6 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
                                           .first_step = -1,
                                           .last_step = -1};
     return s->n_buffers++;
-}
-
-void zr__list_rename(zr__list *l, zr__id from, zr__id to, int32_t buffer, int32_t by)
-{
-    for (zr__id id = from; l->status == ZR_OK && id != ZR_NONE; id = id == to ? ZR_NONE : l->link[id].next) {
-        const zr_step *step = &l->step[id];
-        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-            if (l->use[u].buffer == buffer) l->use[u].buffer = by;
-    }
 }
 
 /* ---- the finished schedule ------------------------------------------------------------------- */

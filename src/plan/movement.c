@@ -255,7 +255,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-/* The sum of all ranks' `from`. kept: as for reduce_range. */
+/* The sum of all ranks' `from`. kept: as for reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];

@@ -29,29 +29,20 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Bytes of the device's memory that a step without an op reads and writes. */
-static double touched_bytes(const zr_schedule *s, const zr_step *step)
+/* Bytes of memory that a step without an op reads and writes: of a device with memory of its own, of that alone. */
+static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &s->use[u];
-        if (use->buffer == ZR_NONE || s->buffer[use->buffer].space != ZR_SPACE_DEVICE) continue;
-        double range = (double)zr_dtype_span(use->dtype, use->range.count);
-        bytes += (use->reads + use->writes) * (use->range.count ? range : (double)s->buffer[use->buffer].bytes);
+        if (use->buffer == ZR_NONE) continue;
+        const zr_buffer *b = &s->buffer[use->buffer];
+        const bool counts = b->space == ZR_SPACE_DEVICE || (b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY);
+        if (plan->profile.facts.apart ? b->space != ZR_SPACE_DEVICE : !counts) continue;
+        const double range = (double)zr_dtype_span(use->dtype, use->range.count);
+        bytes += (use->reads + use->writes) * (use->range.count ? range : (double)b->bytes);
     }
     return bytes;
-}
-
-/* Return whether a step copies what is saved on a processor: in front of what computes, written as well as read. */
-static bool is_aside(const zr_plan *plan, const zr_step *step)
-{
-    return step->kind == ZR_STEP_COPY && step->when == ZR_WHEN_SAVE && !plan->profile.facts.apart;
-}
-
-/* The stream whose time a step takes. */
-static zr_stream stream_of(const zr_plan *plan, const zr_step *step)
-{
-    return is_aside(plan, step) ? ZR_STREAM_COMPUTE : step->stream;
 }
 
 zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -71,7 +62,7 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
     }
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* they have latency, no size */
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
-    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(s, step) * (is_aside(plan, step) ? 2 : 1);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
     return cost;
 }
 
@@ -113,11 +104,10 @@ static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_sche
     return larger(compute, move);
 }
 
-static profile_pricer pricer_of(const zr_profile *profile, double disk_bytes_sec)
+static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)
 {
-    const bool beside = !profile->machine.link_copies;
-    return (profile_pricer){
-        {.step_sec = step_seconds, .queues = zr_queues_of(beside, beside, true)}, &profile->machine, disk_bytes_sec};
+    const zr_queues queues = zr_plan_queues(plan, !profile->machine.link_copies, 1);
+    return (profile_pricer){{.step_sec = step_seconds, .queues = queues}, &profile->machine, disk_bytes_sec};
 }
 
 /* ---- the walk ----------------------------------------------------------------------------------- */
@@ -202,8 +192,7 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     const zr_step *step = &s->step[index];
-    const zr_stream stream = stream_of(p->plan, step);
-    const double ready = larger(p->clock[step->stream], p->clock[stream]);
+    const double ready = p->clock[step->stream];
     double start = ready;
     int32_t awaited = -1;
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
@@ -212,8 +201,8 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
         start = its[s->wait[w].step];
         awaited = s->wait[w].step;
     }
-    if (stream == ZR_STREAM_COMPUTE && awaited >= 0)
-        tell_wait(p, kind, index, awaited, stream_of(p->plan, &s->step[awaited]), ready, start);
+    if (step->stream == ZR_STREAM_COMPUTE && awaited >= 0)
+        tell_wait(p, kind, index, awaited, s->step[awaited].stream, ready, start);
     return start;
 }
 
@@ -231,12 +220,11 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
             if (p->time) p->time[i] = (zr_step_time){now, now};
             continue;
         }
-        const zr_stream stream = stream_of(p->plan, step);
         const double start = begin_of(p, kind, i, end);
         const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
-        p->clock[stream] = end->now[i] = start + takes;
+        p->clock[step->stream] = end->now[i] = start + takes;
         p->busy[step->stream] += takes;
-        note(p, i, stream, start, end->now[i]);
+        note(p, i, step->stream, start, end->now[i]);
         if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
 }
@@ -258,7 +246,7 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
         end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
     }
     for (int32_t i = before.n_ran; i < p->n_ran; i++) {
-        const zr_stream stream = stream_of(p->plan, &p->plan->schedule[kind].step[p->ran[i].step]);
+        const zr_stream stream = p->plan->schedule[kind].step[p->ran[i].step].stream;
         const double later = (more - 1) * (p->clock[stream] - before.clock[stream]);
         p->ran[i].begin += later;
         p->ran[i].end += later;
@@ -330,7 +318,7 @@ zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_pric
 
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
-    const profile_pricer pricer = pricer_of(profile, 0);
+    const profile_pricer pricer = pricer_of(plan, profile, 0);
     ZR_TRY(zr_plan_price_by(plan, &pricer.base, price));
     return ZR_OK;
 }
@@ -401,7 +389,7 @@ zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr
 zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
                              zr_save_price *price)
 {
-    const profile_pricer pricer = pricer_of(profile, disk_bytes_sec);
+    const profile_pricer pricer = pricer_of(plan, profile, disk_bytes_sec);
     ZR_TRY(zr_plan_price_save_by(plan, &pricer.base, price));
     return ZR_OK;
 }
@@ -418,7 +406,7 @@ zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step
 
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
-    const profile_pricer pricer = pricer_of(profile, 0);
+    const profile_pricer pricer = pricer_of(plan, profile, 0);
     ZR_TRY(zr_plan_times_by(plan, &pricer.base, time));
     return ZR_OK;
 }

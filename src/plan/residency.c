@@ -46,6 +46,7 @@ typedef struct cut {
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
+    zr__id pace;                /* the last computing step before it: no place on the device is taken earlier */
     int32_t place[2][USES_MAX]; /* of even and odd buckets: buffer on the device */
 } cut;
 
@@ -95,15 +96,18 @@ static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
     return copy;
 }
 
+/* Even buckets share a place on the device, and odd ones: that they follow each other there is in what they use. */
 static void fetch(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
         if (!c->away[i]) continue;
         const int64_t bytes = zr_dtype_span(c->use[i].dtype, count_of(c, bucket));
-        c->place[bucket % 2][i] =
-            zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
+        if (bucket < 2)
+            c->place[bucket][i] =
+                zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
         const zr__id copy = write_copy(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
         zr__list_pace_as(c->l, copy, c->id);
+        zr__list_pace(c->l, copy, bucket < 2 ? c->pace : ZR_NONE);
     }
 }
 
@@ -133,13 +137,36 @@ static void compute(const cut *c, int64_t bucket, bool last)
     zr__list_pace_as(l, id, c->id);
 }
 
+/* The last computing step before this one, ZR_NONE: it is the first. */
+static zr__id computed_before(const zr__list *l, zr__id id)
+{
+    for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {
+        const zr_step *step = &l->step[id];
+        const bool runs = step->kind != ZR_STEP_REPEAT && step->kind != ZR_STEP_END;
+        if (runs && step->stream == ZR_STREAM_COMPUTE) break;
+    }
+    return id;
+}
+
+/* Return the elements of a bucket: as a reduction's, of one of the parts of a unit. */
+static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
+{
+    const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;
+    const int64_t elems = zr_plan_bucket_elems(plan->layout.reduce_bucket_elems, (int)parts) / parts;
+    return elems < step->range.count ? elems : step->range.count;
+}
+
 static void cut_up(zr__list *l, zr__id id)
 {
-    cut c = {.l = l, .id = id, .step = l->step[id]};
+    cut c = {.l = l, .id = id, .step = l->step[id], .pace = computed_before(l, id)};
     const zr__id behind = l->link[id].next;
-    const int ranks = l->plan->layout.ranks;
-    c.elems = zr_plan_bucket_elems(l->plan->layout.reduce_bucket_elems, ranks) / ranks;
-    const int64_t n = (c.step.range.count + c.elems - 1) / c.elems;
+    if (c.step.n_uses > USES_MAX || c.step.unit < 0 || c.step.range.count == 0) {
+        l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be cut into buckets",
+                            zr_step_kind_name(c.step.kind), c.step.n_uses);
+        return;
+    }
+    c.elems = bucket_elems(l->plan, &c.step);
+    const int64_t n = (c.step.range.count - 1) / c.elems + 1;
     for (int i = 0; i < c.step.n_uses; i++) {
         c.use[i] = l->use[c.step.uses + i];
         c.away[i] = is_away(l, c.use[i].buffer);

@@ -20,6 +20,7 @@ zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int
     snprintf(sample.kind, sizeof(sample.kind), "%s", name);
     if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE) return sample;
     sample.cost.wire_bytes /= sample.cost.calls;
+    sample.cost.memory_bytes /= sample.cost.calls;
     sample.ranks = plan->group[step->group].size;
     sample.across = zr_plan_across(plan, step->group, ZR_BORDER_HOST, 0, sample.ranks - 1) > 0;
     return sample;

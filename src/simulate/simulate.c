@@ -131,7 +131,7 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
         *sec *= step.cost.calls * me->crowded;
         return true;
     }
-    *sec *= me->crowded * me->fewer * me->slowest;
+    *sec *= step.cost.calls * me->crowded * me->fewer * me->slowest;
     p->sec[step.cost.flops > 0 ? BY_PRODUCTS : BY_MEMORY] = *sec;
     return true;
 }
@@ -180,7 +180,8 @@ static double varied(const pricer *me, const zr_plan *plan, int32_t index)
     float n;
     if (me->draw == 0 || zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
     zr_rng_normal(&rng, (uint64_t)index, 1, &n);
-    const double variance = log(1 + spread * spread);
+    const double calls = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each varies by itself */
+    const double variance = log(1 + spread * spread / calls);
     return exp(sqrt(variance) * (double)n - variance / 2);
 }
 
@@ -320,11 +321,13 @@ static zr_status price_measured(pricer *me, const zr_plan *plan)
     return ZR_OK;
 }
 
-static zr_queues queues_of(const zr_cluster *cluster, const zr_simulate_options *options)
+static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options)
 {
     const zr_launch *measured = cluster->measured;
-    const bool beside = measured ? measured->beside : !cluster->device.link_copies;
-    return zr_queues_of(beside, beside && (measured || !options->copies_hold), true);
+    zr_queues queues = zr_plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies, 1);
+    if (options->comm_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
+    if (options->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
+    return queues;
 }
 
 static zr_status check_options(const zr_simulate_options *o)
@@ -380,7 +383,7 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
     ZR_TRY(check_options(&options));
     ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
-    pricer me = {{.step_sec = step_sec, .queues = queues_of(cluster, &options)},
+    pricer me = {{.step_sec = step_sec, .queues = queues_of(plan, cluster, &options)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,

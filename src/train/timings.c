@@ -17,7 +17,8 @@ typedef struct site {
     zr_step_cost cost;
 } site;
 
-/* What a rank adds up. The two streams may add at once, but never to the same place: a kind belongs to one stream. */
+/* What a rank adds up. Streams of several queues may add at once, but never to the same place: a kind belongs to one
+ * stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;

@@ -10,7 +10,7 @@ static zr_status add_buffers(zr_plan *plan)
 {
     for (int32_t i = 0; made_up_echoes && i < plan->n_units; i++) {
         int32_t index;
-        const int64_t bytes = plan->unit[i].padded_elems * zr_dtype_bytes(plan->layout.wire_dtype);
+        const int64_t bytes = zr_dtype_span(plan->layout.wire_dtype, plan->unit[i].padded_elems);
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_GRAD, i, MADE_UP_ECHO, bytes, &index));
     }
     return ZR_OK;
@@ -25,9 +25,9 @@ int32_t made_up_echo_of(const zr_plan *plan, int32_t unit)
 
 static void gradient(zr__list *l, int32_t unit, const zr_state *gradient)
 {
+    if (!made_up_echoes) return;
     const zr_range all = {.count = l->plan->unit[unit].padded_elems};
     const zr_state echo = {made_up_echo_of(l->plan, unit), gradient->dtype, all};
-    if (!made_up_echoes) return;
     zr__id step = zr__list_step(l, ZR_STEP_ECHO, ZR_STREAM_SIDE, unit);
     zr__list_newest(l)->range = all;
     zr__list_use(l, step, zr__use_state(gradient, all, true, false));

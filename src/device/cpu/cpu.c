@@ -140,7 +140,8 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-/* Make the same device once more, for a thread beside what computes with one thread. */
+/* Make another such device for the tasks of a queue; where the queue has a thread, it computes with that thread alone.
+ */
 static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);

@@ -216,8 +216,9 @@ static zr_status cuda_finish(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     ZR_TRY(enter(device));
-    const zr_status lost = zr__cuda_lost_failure(cuda, true);
-    ZR_TRY(wait(cuda));
+    const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = wait(cuda);
+    if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda); /* whoever asked for them may be gone later */
+    ZR_TRY(waited);
     ZR_TRY(lost);
     if (cuda->times) ZR_TRY(zr__cuda_tell_times(cuda));
     return tell_outside(cuda);

@@ -90,6 +90,8 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda);
 void zr__cuda_marks_destroy(zr__cuda_device *cuda);
 /** All that was asked for has happened: tell the times of tasks that have ended. */
 zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
+/* After a failure: tell of none of them. */
+void zr__cuda_forget_times(zr__cuda_device *cuda);
 
 /** Make the same GPU with a stream and a room of its own; destroyed as a device. */
 zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);

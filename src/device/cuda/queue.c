@@ -145,6 +145,11 @@ zr_status zr__cuda_tell_times(zr__cuda_device *cuda)
     return cuda->in_task ? ZR_OK : set_zero(cuda);
 }
 
+void zr__cuda_forget_times(zr__cuda_device *cuda)
+{
+    if (cuda->times) cuda->times->n = 0;
+}
+
 static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
 {
     if (!cuda->times) ZR_TRY(times_create(cuda));
